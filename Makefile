@@ -8,6 +8,7 @@ help:  ## Show this list
 
 setup:  ## Install what the software needs: locked dependencies, the Temporal binary
 	@python=$$(sh deploy/setup/python.sh) && "$$python" deploy/setup/environment.py
+	@.venv/bin/python deploy/setup/guide.py
 	@.venv/bin/python deploy/setup/temporal.py
 
 demo: setup  ## Bring everything up and run a real training job on this machine

@@ -50,6 +50,8 @@ class Settings(BaseSettings):
     `https://*.jobs.example.org`; None: `http://*.localhost` and the port of `endpoints`."""
     session_idle_limit_s: int = Field(default=3600, ge=1)
     """The longest time without a byte after which a session is closed."""
+    guide: Path | None = None
+    """The folder of the built guide that the API serves; None: the checkout's own."""
     database_url: str | None = None
     """SQLAlchemy URL; None: SQLite at `home/baseload.db`."""
     storage_url: str | None = None

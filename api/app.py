@@ -14,11 +14,14 @@ from pydantic.json_schema import models_json_schema
 
 from activities.outbox.dispatcher import OutboxDispatcher
 from activities.settings import settings
-from api import problems
+from api import guide, problems
 from api.audit_notes import Reads, Refusals
 from api.body_limits import Limited
-from api.documentation import get_documentation
+from api.documentation import get_documentation, get_start
 from api.event_streams import Streams
+from api.job_file_schema import PATH as JOB_FILE_SCHEMA
+from api.job_file_schema import get_job_file_schema
+from api.join_script import get_join_script
 from api.json_bodies import Readable
 from api.metrics import Measured
 from api.rate_limits import Rate
@@ -45,6 +48,7 @@ from api.routes import (
     sessions,
     uploads,
     users,
+    utilisation,
 )
 from api.schemas.base import ProblemDetails
 from api.schemas.events import LogPiece
@@ -57,7 +61,7 @@ from workflows.contracts.job_submission import JobSubmission
 ROUTERS = (
     health, platform, accounts, users, projects, providers, quotas, regions, nodes,
     join_tokens, announcements, leases, provider_machines, uploads, offers, jobs, job_logs,
-    sessions, billing, events, audit,
+    sessions, utilisation, billing, events, audit,
 )  # fmt: skip
 RELAY_LIMIT_S = 1.0
 DESCRIPTION = """Own the base, rent the burst.
@@ -86,7 +90,10 @@ def create_app(
         docs_url=None,
         redoc_url=None,
     )
+    app.add_api_route("/", get_start, include_in_schema=False)
     app.add_api_route("/docs", get_documentation, include_in_schema=False)
+    app.add_api_route(JOB_FILE_SCHEMA, get_job_file_schema, include_in_schema=False)
+    app.add_api_route("/join.sh", get_join_script, include_in_schema=False)
     app.state.outbox_dispatcher = outbox_dispatcher
     app.state.check_temporal = check_temporal
     app.state.stop = stop or asyncio.Event()
@@ -101,6 +108,7 @@ def create_app(
     app.state.account_request_rate = Rate(settings().account_requests_per_minute)
     app.state.announcement_rate = Rate(settings().announcements_per_minute)
     problems.install(app)
+    guide.install(app, settings().guide)
     for module in ROUTERS:
         app.include_router(module.router)
     app.add_middleware(Readable)

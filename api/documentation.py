@@ -1,13 +1,46 @@
-"""The page `/docs`: every operation of the API, without a script or anything of another site."""
+"""The pages `/` and `/docs`, without a script or anything of another site.
+
+`/` leads to the others; `/docs` has every operation of the API.
+"""
 
 from collections.abc import Iterator
 from html import escape
 from typing import Any
 
 from fastapi import Request
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+
+from api.job_file_schema import PATH
 
 _STYLE = "body{font:16px sans-serif;max-width:60em;margin:2em auto}code{font-size:14px}"
+
+_PARTS = {
+    "guide": ("/guide/", "how to use baseload"),
+    "documentation": ("/docs", "every operation of this API"),
+    "openapi": ("/openapi.json", "the same for programs"),
+    "api": ("/v1", "where the operations are; they need a key"),
+    "health": ("/healthz", "whether this process answers"),
+}
+
+
+def get_start(request: Request) -> Response:
+    """Where to go from here: a page for browsers, JSON for all others."""
+    if "text/html" not in request.headers.get("accept", ""):
+        found = {name: path for name, (path, _) in _PARTS.items()}
+        return JSONResponse({"name": "baseload", **found}, headers={"Vary": "Accept"})
+    rows = "".join(
+        f"<dt><a href={path}>{path}</a></dt><dd>{escape(says)}</dd>"
+        for path, says in _PARTS.values()
+        if path != "/v1"
+    )
+    return HTMLResponse(
+        f"<!doctype html><html lang=en><meta charset=utf-8><title>baseload</title>"
+        f"<style>{_STYLE}</style><h1>baseload</h1><p>Own the base, rent the burst.</p>"
+        f"<dl>{rows}</dl><p>The operations are under <code>/v1</code> and need a key; the command "
+        "<code>baseload</code> uses all of them: <code>baseload ps</code>, "
+        "<code>baseload top</code>.</html>",
+        headers={"Vary": "Accept"},
+    )
 
 
 def get_documentation(request: Request) -> HTMLResponse:
@@ -19,7 +52,8 @@ def get_documentation(request: Request) -> HTMLResponse:
         f"<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title>"
         f"<style>{_STYLE}</style><h1>{title}</h1>"
         f"<p>{_text(document['info']['description'])}</p>"
-        "<p>The whole document, with every field: <a href=/openapi.json>openapi.json</a>. The "
+        "<p>The whole document, with every field: <a href=/openapi.json>openapi.json</a>, "
+        f"and of job files alone: <a href={PATH}>{PATH[1:]}</a>. The "
         f"command <code>baseload --help</code> uses all of it.</p><dl>{rows}</dl></html>"
     )
 

@@ -264,7 +264,7 @@ class LogPoll(Poll):
     """The poll of a log: new bytes as text. A message's id is the offset after its last byte.
 
     read: returns bytes from an offset. ended: returns whether no more bytes will come; the poll
-    calls it before it reads.
+    calls it before it reads. shown: returns what is sent for the bytes at an offset.
     """
 
     def __init__(
@@ -273,11 +273,13 @@ class LogPoll(Poll):
         offset: int,
         read: Callable[[int], bytes],
         ended: Callable[[], bool],
+        shown: Callable[[int, bytes], bytes] | None = None,
     ) -> None:
         self._worker = worker
         self._offset = offset
         self._read = read
         self._ended = ended
+        self._shown = shown
 
     def __call__(self) -> tuple[Sequence[Sent], bool]:
         ended = self._ended()
@@ -289,7 +291,8 @@ class LogPoll(Poll):
             return (), ended
         begins = self._offset
         self._offset += len(whole)
-        text = whole.decode("utf-8", "replace")
+        shown = whole if self._shown is None else self._shown(begins, whole)
+        text = shown.decode("utf-8", "replace")
         piece = LogPiece(worker=self._worker, offset=begins, text=text)
         return (Sent(piece.model_dump_json(), id=str(self._offset)),), False
 

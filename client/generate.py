@@ -1,4 +1,5 @@
-"""Writes what is generated: the models from `api/openapi.json`, the sync half from the async one.
+"""Writes what is generated: the models from `api/openapi.json`, the sync half from the async one,
+and the reference of job files from `docs/job.schema.json`.
 
 python client/generate.py           write both
 python client/generate.py --check   say what is out of date, and end with 1
@@ -15,11 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import unasync
+from baseload.job_reference import field_references, markdown_text
 from generate_operations import node_actions_text, operations_text
 
 CLIENT = Path(__file__).parent
 PACKAGE = CLIENT / "src" / "baseload"
 OPENAPI = CLIENT.parent / "api" / "openapi.json"
+DOCS = CLIENT.parent / "docs"
+FIELDS = "<!-- fields -->"
+"""Where the template of the reference has the tables of fields."""
 BANNER = "# Written by client/generate.py: change {source} instead.\n"
 
 # What has another name without async, beside what unasync itself knows.
@@ -61,6 +66,7 @@ def generated_files(openapi: Path = OPENAPI) -> dict[Path, str]:
         PACKAGE / "models.py": _models(document),
         operations: text,
         actions: _formatted(banner + node_actions_text(document), actions),
+        **_job_reference(),
     }
     for path in sorted({operations, *(PACKAGE / "_async").glob("*.py")}):
         source = files.get(path) or path.read_text()
@@ -69,6 +75,18 @@ def generated_files(openapi: Path = OPENAPI) -> dict[Path, str]:
             sync_text(source.removeprefix(banner), f"_async/{path.name}"), half
         )
     return files
+
+
+def _job_reference() -> dict[Path, str]:
+    """The reference of job files, and the schema as the command reads it."""
+    schema = (DOCS / "job.schema.json").read_text()
+    template = (CLIENT / "job.md.template").read_text()
+    tables = markdown_text(field_references(json.loads(schema)))
+    banner = "<!-- Written by client/generate.py: change client/job.md.template instead. -->\n"
+    return {
+        PACKAGE / "job.schema.json": schema,
+        DOCS / "job.md": banner + template.replace(FIELDS, tables),
+    }
 
 
 def _models(content: Any) -> str:
@@ -139,7 +157,7 @@ def main() -> int:
         if not path.exists() or path.read_text() != text
     ]
     for path, text in stale:
-        print(f"{'stale' if check else 'wrote'} {path.relative_to(CLIENT)}")
+        print(f"{'stale' if check else 'wrote'} {path.relative_to(CLIENT.parent)}")
         if not check:
             path.write_text(text)
     return 1 if check and stale else 0

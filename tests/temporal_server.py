@@ -15,7 +15,11 @@ from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
 
-from workers.client import SEARCH_ATTRIBUTES, ensure_search_attributes
+from workers.client import (
+    LIST_SEARCH_ATTRIBUTES,
+    SEARCH_ATTRIBUTES,
+    ensure_search_attributes,
+)
 from workers.runner.probes import free_port
 
 CHECKOUT = Path(__file__).parent.parent
@@ -139,6 +143,8 @@ class TemporalServer:
             flags += ["--sqlite-pragma", "journal_mode=WAL", "--sqlite-pragma", "synchronous=FULL"]
         for name in SEARCH_ATTRIBUTES:
             flags += ["--search-attribute", f"{name}=Keyword"]
+        for name in LIST_SEARCH_ATTRIBUTES:
+            flags += ["--search-attribute", f"{name}=KeywordList"]
         return flags
 
 

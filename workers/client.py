@@ -27,6 +27,8 @@ SEARCH_ATTRIBUTES = (
 )
 """All ten keywords that a server allows. Nothing sets ClusterId until clusters exist; it is
 registered now so that its place is not taken."""
+LIST_SEARCH_ATTRIBUTES = ("ResourceName",)
+"""Lists of keywords, of which a server allows three. A workflow is found without them too."""
 RETRY_INTERVAL_S = 1.0
 
 log = structlog.get_logger("temporal")
@@ -67,17 +69,20 @@ async def ensure_search_attributes(client: Client) -> None:
 
     A server may let only its administrator register them.
     """
-    request = AddSearchAttributesRequest(
-        search_attributes=dict.fromkeys(
-            SEARCH_ATTRIBUTES, IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD
-        ),
-        namespace=client.namespace,
+    kinds = (
+        (SEARCH_ATTRIBUTES, IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD),
+        (LIST_SEARCH_ATTRIBUTES, IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD_LIST),
     )
-    try:
-        await client.operator_service.add_search_attributes(request)
-    except RPCError as error:
-        if error.status is not RPCStatusCode.ALREADY_EXISTS:
-            log.warning("search attributes were not registered", why=error.message)
+    # One request for each kind: a server may refuse all of one for those that it has already.
+    for names, kind in kinds:
+        request = AddSearchAttributesRequest(
+            search_attributes=dict.fromkeys(names, kind), namespace=client.namespace
+        )
+        try:
+            await client.operator_service.add_search_attributes(request)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.ALREADY_EXISTS:
+                log.warning("search attributes were not registered", why=error.message)
 
 
 def measured(settings: Settings) -> Runtime | None:

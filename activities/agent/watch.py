@@ -44,6 +44,7 @@ class Followed:
         self.sent_lost = False
         self.claimed = False
         self.started = False
+        self.has_gpus = False
         self.idleness: Idleness | None = None
 
     def is_of_another(self, owner: str | None) -> bool:
@@ -75,14 +76,15 @@ class Followed:
         """Whether the run has ended and all of its log has been sent."""
         return self.log_bytes is not None and self.offset >= self.log_bytes
 
-    def may_idle_too_long(self) -> bool:
-        """Whether the run is running and its spec has an idle limit."""
+    def runs(self) -> bool:
+        """Whether the run has started, and neither ended nor lost its supervisor."""
         if not self.started and self.run.has("process.json"):
             self.started = True
             spec = self.run.read("spec.json") or {}
+            self.has_gpus = bool(spec.get("gpu_uuids"))
             if spec.get("idle_timeout_s"):
                 self.idleness = Idleness(self.run, spec)
-        return self.idleness is not None and self.exit is None and not self.sent_lost
+        return self.started and self.exit is None and not self.sent_lost
 
     def close(self) -> None:
         """Close the log."""
@@ -94,9 +96,10 @@ class Followed:
 class Watcher:
     """The watcher of all runs of a node, which runs until stdin is closed."""
 
-    def __init__(self, folders: Folders, known: dict[str, int], owner: str | None = None) -> None:
+    def __init__(self, folders: Folders, request: dict[str, Any]) -> None:
         self.folders = folders
-        self.owner = owner
+        self.owner: str | None = request.get("owner")
+        self.utilisation_s = request.get("utilisation_s")
         self.live: dict[str, Followed] = {}
         self.ignored: set[str] = set()
         self.typed = b""
@@ -104,8 +107,9 @@ class Watcher:
         self.runs_changed_at = -1.0
         self.sent_at = 0.0
         self.gpus: Any = None
+        self.utilisation: Any = None
         self.due = {"beat": 0.0, "lost": 0.0}
-        for run_id, offset in known.items():
+        for run_id, offset in (request.get("known") or {}).items():
             self.follow(run_id, offset)
 
     def follow(self, run_id: str, offset: int) -> None:
@@ -125,7 +129,9 @@ class Watcher:
         """Send frames, round after round, until stdin is closed."""
         while self._read_commands(self._round()):
             self._find_new_runs()
-            self._report_idle()
+            running = [run for run in self.live.values() if run.runs()]
+            self._report_idle(running)
+            self._report_utilisation(running)
             self._keep_beat()
 
     def _round(self) -> float:
@@ -216,13 +222,12 @@ class Watcher:
             self.forget(run_id)
             self.ignored.discard(run_id)
 
-    def _report_idle(self) -> None:
+    def _report_idle(self, running: list[Followed]) -> None:
         """Report each run that has reached its idle limit, once until the run is active again."""
-        limited = [run for run in self.live.values() if run.may_idle_too_long()]
-        due = [(run.run.run_id, run.idleness) for run in limited if run.idleness]
+        due = [(run.run.run_id, run.idleness) for run in running if run.idleness]
         due = [(run_id, idleness) for run_id, idleness in due if idleness.is_due]
         asked = [run_id for run_id, idleness in due if idleness.asks_for_gpus]
-        percent = self._gpu_percent() if asked else {}
+        percent = self._gpu_work().percent() if asked else {}
         for run_id, idleness in due:
             if percent is None and run_id in asked:
                 continue  # The driver of its GPUs has not answered yet.
@@ -230,12 +235,24 @@ class Watcher:
             if idle_s is not None:
                 _send({"run_id": run_id, "kind": "idle", "idle_s": idle_s})
 
-    def _gpu_percent(self) -> dict[str, int] | None:
-        """`GpuWork.percent`, imported only for a run that needs it, which most nodes have not."""
+    def _report_utilisation(self, running: list[Followed]) -> None:
+        """Report what the runs use of the machine, every ten seconds while there are any."""
+        if self.utilisation is None:
+            if not running:
+                return
+            module = importlib.import_module(".runs.utilisation", __package__)
+            every_s = self.utilisation_s or module.INTERVAL_S
+            self.utilisation = module.Utilisation(self._gpu_work(), every_s)
+        has_gpus = any(run.has_gpus for run in running)
+        frame = self.utilisation.frame([run.run for run in running], has_gpus)
+        if frame is not None:
+            _send(frame)
+
+    def _gpu_work(self) -> Any:
+        """The poller of the GPUs, imported only on a machine that has runs."""
         if self.gpus is None:
             self.gpus = importlib.import_module(".host.gpu_work", __package__).GpuWork()
-        percent: dict[str, int] | None = self.gpus.percent()
-        return percent
+        return self.gpus
 
     def _keep_beat(self) -> None:
         now = time.monotonic()
@@ -269,6 +286,7 @@ def watch(request: dict[str, Any]) -> None:
 
     known: maps run ids to the offsets from which the caller wants their logs.
     owner: the control plane whose runs are watched; runs of other control planes are ignored.
+    utilisation_s: the seconds between two frames about what the runs use, if not as usual.
     """
     keep_compiled()
     folders = Folders(request.get("root", ""))
@@ -276,7 +294,7 @@ def watch(request: dict[str, Any]) -> None:
         from .cache.service import keep_serving  # noqa: PLC0415 - most nodes serve no cache
 
         keep_serving(folders)
-    Watcher(folders, request.get("known") or {}, request.get("owner")).serve()
+    Watcher(folders, request).serve()
 
 
 def _send(header: dict[str, Any], payload: bytes = b"") -> None:

@@ -11,7 +11,9 @@ from temporalio.exceptions import ApplicationError
 
 from activities.db.session import database
 from activities.db.tables import Allocation, Job, Node, Region, StoredSecret, Upload
+from activities.jobs import worker_addresses
 from activities.jobs.submissions import open_variables
+from activities.nodes.addresses import inside_address
 from activities.regions.cache import caches_of
 from activities.secrets.credentials import STORED
 from activities.secrets.sealing import secret_box
@@ -54,6 +56,10 @@ class RunInputs:
     input_sha256: str | None
     ports: dict[int, int | None]
     """Worker to the port that the worker holds on its node."""
+    rendezvous_port: int | None
+    """The port of worker 0 at which the workers meet; None: one worker, or a port of the job's."""
+    hosts: dict[str, str]
+    """Node id to the address at which other nodes of its network reach it."""
     isolations: dict[int, Isolation]
     """Worker to its isolation, by the allocation and the node's own row."""
     caches: dict[str, RegionCache]
@@ -68,8 +74,10 @@ def seal_run_specs(command: SealRunSpecs) -> RunSpecsSealed:
     Raises: NotFound, when the job or an upload does not exist; WorkRefused, when a secret may not
     be used or does not exist, or apt packages may not be installed on a node.
     """
+    with database().write() as session:
+        port = worker_addresses.hold_rendezvous_port(session, command.job_id, command.attempt)
     with database().read() as session:
-        inputs = _gather(session, command)
+        inputs = _gather(session, command, port)
     _check_apt_packages(command, inputs)
     references = tuple(
         seal_run_spec(
@@ -127,7 +135,7 @@ def _are_needed(command: SealRunSpecs) -> bool:
         return session.exec(query).first() is not None
 
 
-def _gather(session: Session, command: SealRunSpecs) -> RunInputs:
+def _gather(session: Session, command: SealRunSpecs, port: int | None) -> RunInputs:
     job = session.get(Job, command.job_id)
     if job is None:
         raise ApplicationError(f"{command.job_id}: there is no such job", type=NOT_FOUND)
@@ -146,8 +154,19 @@ def _gather(session: Session, command: SealRunSpecs) -> RunInputs:
         input_sha256=_upload(session, data_input.upload_id if data_input else None),
         isolations=_isolations(session, command, job),
         ports=dict(session.exec(held.order_by(col(Allocation.worker))).all()),
+        rendezvous_port=port,
+        hosts=_hosts(session, command),
         caches=caches_of(session, {each.node.node_id for each in command.assignments}),
     )
+
+
+def _hosts(session: Session, command: SealRunSpecs) -> dict[str, str]:
+    """The addresses of the nodes for one another; none where all workers share one node."""
+    addresses = {each.node.node_id: each.node for each in command.assignments}
+    if len(addresses) == 1:
+        return {}
+    nodes = session.exec(select(Node).where(col(Node.id).in_(addresses)))
+    return {node.id: inside_address(node, addresses[node.id]).host for node in nodes}
 
 
 def _isolations(session: Session, command: SealRunSpecs, job: Job) -> dict[int, Isolation]:
@@ -237,7 +256,11 @@ def _upload(session: Session, upload_id: str | None) -> str | None:
 
 def _run_spec(command: SealRunSpecs, assignment: WorkerAssignment, inputs: RunInputs) -> RunSpec:
     submission, worker = inputs.submission, assignment.worker
+    meeting = worker_addresses.variables(
+        worker, command.assignments, inputs.hosts, inputs.rendezvous_port
+    )
     environment = {
+        **meeting,
         **inputs.environment,
         "BASELOAD_JOB_ID": command.job_id,
         "BASELOAD_WORKER": str(worker),

@@ -29,11 +29,10 @@ from activities.nodes.ephemeral import LEAVING, dismiss_ephemeral
 from activities.nodes.join_tokens import forget_join_tokens
 from activities.outbox.dispatcher import relay_soon
 from activities.outbox.requests import is_waiting
-from activities.outbox.workflow_starts import LifecycleKind, WorkflowStart
+from activities.outbox.workflow_starts import LifecycleKind, WorkflowStart, start_workflow
 from activities.temporal.client import client, limited
 from activities.temporal.singletons import ensure_singletons
 from activities.temporal.stuck_workflows import terminate_if_stuck
-from workflows.contracts import queues
 from workflows.contracts.lifecycles import noun_of, workflow_id_of
 from workflows.contracts.statuses import NodeType
 from workflows.effects.reconciliation import (
@@ -295,13 +294,10 @@ async def _restart(lost: Lost, *, adopts_all: bool) -> bool:
     if not lost.known.runs:  # After the start, a kill of this process would lose them for good.
         await asyncio.to_thread(_deliver_again, unheard)
     policy = WorkflowIDConflictPolicy
-    call = client().start_workflow(
-        start.workflow,
-        start.argument,
-        id=start.id,
-        task_queue=queues.MAIN,
+    call = start_workflow(
+        client(),
+        start,
         id_conflict_policy=policy.TERMINATE_EXISTING if lost.known.runs else policy.USE_EXISTING,
-        search_attributes=start.search_attributes,
         static_summary=f"{start.summary}, restarted by the reconciliation",
     )
     await limited(call, f"{start.id}: start again")

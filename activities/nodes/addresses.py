@@ -40,6 +40,16 @@ def address_of(node: Node, region: Region) -> NodeAddress:
     )
 
 
+def inside_address(node: Node, address: NodeAddress) -> NodeAddress:
+    """The node's address as its peers use it; its own port may differ from a forwarded one."""
+    if private_address((address.host,)) is not None:
+        return address
+    found = private_address((node.hardware or {}).get("addresses", ()))
+    if found is None:
+        return address
+    return address.model_copy(update={"host": found, "port": SSH_PORT})
+
+
 @activity.defn
 def find_announcement(command: FindAnnouncement) -> AnnouncementFound:
     """The last announcement of this machine with a join token of the region."""
@@ -73,14 +83,6 @@ def find_peers(command: FindPeers) -> PeersFound:
     )
     with database().read() as session:
         rows = session.exec(query).all()
-    return PeersFound(peers=tuple(_inside(node, address_of(node, region)) for node, region in rows))
-
-
-def _inside(node: Node, address: NodeAddress) -> NodeAddress:
-    """The node's address as its peers use it; its own port may differ from a forwarded one."""
-    if private_address((address.host,)) is not None:
-        return address
-    found = private_address((node.hardware or {}).get("addresses", ()))
-    if found is None:
-        return address
-    return address.model_copy(update={"host": found, "port": SSH_PORT})
+    return PeersFound(
+        peers=tuple(inside_address(node, address_of(node, region)) for node, region in rows)
+    )

@@ -30,9 +30,13 @@ from activities.db.ids import new_id
 from activities.db.session import advisory_lock, database
 from activities.db.tables import EventRow, LifecycleRow, OutboxRow
 from activities.outbox.requests import WAKE, is_waiting
-from activities.outbox.workflow_starts import LifecycleKind, WorkflowStart, kind_of
+from activities.outbox.workflow_starts import (
+    LifecycleKind,
+    WorkflowStart,
+    kind_of,
+    start_workflow,
+)
 from activities.temporal.client import client, signal_once
-from workflows.contracts import queues
 from workflows.contracts.lifecycles import workflow_id_of
 from workflows.effects.reconciliation import (
     OutboxRelayed,
@@ -265,15 +269,11 @@ async def _start(client: Client, start: WorkflowStart[Any], delivery: Delivery) 
     """Start a workflow that was never started; False when an earlier one has not closed yet."""
     policy = WorkflowIDReusePolicy
     try:
-        await client.start_workflow(
-            start.workflow,
-            start.argument,
-            id=start.id,
-            task_queue=queues.MAIN,
+        await start_workflow(
+            client,
+            start,
             id_reuse_policy=policy.ALLOW_DUPLICATE if delivery.again else policy.REJECT_DUPLICATE,
             id_conflict_policy=_conflict_policy(delivery),
-            search_attributes=start.search_attributes,
-            static_summary=start.summary,
         )
     except WorkflowAlreadyStartedError:
         # A removal waits until the earlier run has closed; any other start is not needed any more.

@@ -7,18 +7,25 @@ none of the others.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from sqlmodel import Session
+from temporalio.client import Client
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
+from temporalio.service import RPCError, RPCStatusCode
 
 from activities.db.tables import LifecycleRow, RemovableRow
+from activities.settings import settings
+from workflows.contracts import queues
 from workflows.contracts.base import Contract
 from workflows.contracts.lifecycles import LifecycleNoun, noun_of, workflow_id_of
 from workflows.contracts.removals import Removal, RemovalProgress
 
 Row = TypeVar("Row", bound=LifecycleRow)
 Input = TypeVar("Input", bound=Contract)
+RESOURCE_NAME = SearchAttributeKey.for_keyword_list("ResourceName")
+"""The name of the resource: a list of one, because a server allows only ten single keywords."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +37,35 @@ class WorkflowStart(Generic[Input]):
     argument: Input
     search_attributes: TypedSearchAttributes
     summary: str
+    name: str = ""
+    """The name of the resource; empty: nobody may find its workflow by it."""
+
+    @property
+    def attributes_with_name(self) -> TypedSearchAttributes:
+        """The search attributes, and the name of the resource."""
+        if not self.name:
+            return self.search_attributes
+        name = SearchAttributePair(RESOURCE_NAME, [self.name])
+        return TypedSearchAttributes([*self.search_attributes, name])
+
+
+async def start_workflow(client: Client, start: WorkflowStart[Any], **options: Any) -> None:
+    """Start the workflow of a resource, with its name where the server knows that attribute.
+
+    A server whose attributes only its administrator registers may not have it yet.
+    Raises: RPCError; WorkflowAlreadyStartedError, by the policies in `options`.
+    """
+    begin = partial(
+        client.start_workflow, start.workflow, start.argument, id=start.id, task_queue=queues.MAIN
+    )
+    options = {"static_summary": start.summary, **options}
+    try:
+        await begin(search_attributes=start.attributes_with_name, **options)
+    except RPCError as cause:
+        is_unknown = cause.status is RPCStatusCode.INVALID_ARGUMENT
+        if not (start.name and is_unknown and RESOURCE_NAME.name in cause.message):
+            raise
+        await begin(search_attributes=start.search_attributes, **options)
 
 
 @dataclass(frozen=True)
@@ -82,7 +118,8 @@ def workflow_start(
 ) -> WorkflowStart[Input]:
     """The start of a row's workflow.
 
-    found_by: search attributes besides those of the account and the status.
+    found_by: search attributes besides those of the account and the status. These stay plain, so
+    the name is none of them where payloads are encrypted.
     """
     noun = noun_of(row.id)
     named = {"AccountId": row.account_id, "ResourceStatus": row.status, **found_by}
@@ -96,4 +133,5 @@ def workflow_start(
         argument=argument,
         search_attributes=TypedSearchAttributes(pairs),
         summary=f"{noun.name} {row.name}",
+        name="" if settings().payload_codec == "aes-gcm" else row.name,
     )

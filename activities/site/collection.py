@@ -26,6 +26,7 @@ from activities.storage.archives import (
     check_archive,
 )
 from activities.storage.blobs import BlobMissingError, BlobStore, blob_store
+from activities.storage.log_times import log_times
 from activities.storage.logs import LogGapError, LogStore, log_store
 from activities.storage.names import output_name, run_spec_name
 from activities.storage.run_specs import open_run_spec
@@ -106,7 +107,9 @@ async def _append(logs: LogStore, run_id: str, offset: int, waiting: bytearray) 
     content = bytes(waiting)
     waiting.clear()
     try:
-        await asyncio.to_thread(logs.append, run_id, offset, content, offset)
+        length = await asyncio.to_thread(logs.append, run_id, offset, content, offset)
+        times = log_times(settings().storage)
+        await asyncio.to_thread(times.note, run_id, offset, length)
     except LogGapError as gap:
         raise ApplicationError(str(gap), type=errors.OUTCOME_UNKNOWN) from gap
     return offset + len(content)

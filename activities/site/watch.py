@@ -26,6 +26,7 @@ from activities.site.answers.frames import (
     LogFrame,
     LostFrame,
     RunFrame,
+    UtilisationFrame,
     frames,
 )
 from activities.site.answers.verbs import Status
@@ -33,6 +34,8 @@ from activities.site.job_signals import JobSignals
 from activities.site.node_client import NodeClient
 from activities.site.run_names import RunNames
 from activities.site.signal_rates import FRAMES_AT_ONCE, FRAMES_PER_S, TokenBucket
+from activities.site.utilisation import UtilisationNote
+from activities.storage.log_times import log_times
 from activities.storage.logs import LogGapError, LogStore, log_store
 from activities.temporal.heartbeats import heartbeating
 from activities.transport.stream import NodeStream
@@ -118,7 +121,9 @@ class Watch:
         self._node = command.node
         self._boot_id = command.boot_id
         self._logs = logs
+        self._times = log_times(settings().storage)
         self._names = RunNames(command.node)
+        self._utilisation = UtilisationNote(self._names)
         self._waiting = Waiting()
         self._arrived = asyncio.Event()
         self._taken = asyncio.Event()
@@ -171,6 +176,9 @@ class Watch:
             if (delay_s := turns.delay_s()) > 0:  # Else small frames would leave no time to others.
                 await asyncio.sleep(delay_s)
             if isinstance(frame, BeatFrame):
+                continue
+            if isinstance(frame, UtilisationFrame):
+                self._utilisation.note(frame)
                 continue
             run_id = self._names.read(frame.run_id)
             if run_id is None:  # It is of another control plane, or was never placed there.
@@ -247,6 +255,7 @@ class Watch:
                 self._tails[piece.run_id] = self._logs.append(
                     piece.run_id, piece.offset, piece.content, tail
                 )
+                self._times.note(piece.run_id, piece.offset, self._tails[piece.run_id])
             except LogGapError as gap:
                 behind[piece.run_id] = self._tails[piece.run_id] = gap.length
             except OSError as error:

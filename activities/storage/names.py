@@ -66,6 +66,14 @@ def log_name(run_id: str) -> str:
     return f"{logs_of(job_id)}/{worker}-{attempt}.log"
 
 
+def log_times_name(run_id: str) -> str:
+    """The name of the marks of one run's log: of the file, or of the folder of an object each.
+
+    Raises: ValueError, when `run_id` is not a run id.
+    """
+    return f"{log_name(run_id)}.times"
+
+
 def logs_of(job_id: str) -> str:
     """The folder of the logs of all runs of a job."""
     return f"logs/{checked_job_id(job_id)}"

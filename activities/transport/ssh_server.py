@@ -109,7 +109,8 @@ class _Process(asyncssh.SSHServerProcess[bytes]):
             asyncssh.SSHWriter(self, channel),
             asyncssh.SSHWriter(self, channel, asyncssh.EXTENDED_DATA_STDERR),
         )
-        channel.get_connection().create_task(work)
+        if work is not None:
+            channel.get_connection().create_task(work)
 
 
 class _Server(asyncssh.SSHServer):

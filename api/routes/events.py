@@ -14,9 +14,9 @@ from activities.lifecycles.kinds import KINDS
 from activities.outbox.workflow_starts import LifecycleKind
 from api.authorization import Caller, Needs
 from api.event_streams import EventPoll, Source, StreamQuery, described, stream, stream_query
-from api.pagination import PageQuery, Paging, each, page
+from api.pagination import PageQuery, Paging, page
 from api.schemas.events import Event, EventPage
-from api.services.events import event_response
+from api.services.events import event_responses
 from api.services.ownership import own, visible_job
 
 router = APIRouter(tags=["events"])
@@ -42,11 +42,11 @@ def list_events(
     """Events of all resources of the account; a stream starts now, or after `Last-Event-ID`."""
     mine = col(tables.EventRow.account_id) == caller.account_id
     if not following.wanted:
-        return _page(mine, paging)
+        return _page(caller, mine, paging)
     start = following.resumed(-1)
     source = _EventSource(caller.account_id, mine)
     after = start if start >= 0 else _newest(mine)
-    return stream(request, caller, source, lambda _: EventPoll(after, _reader(mine)))
+    return stream(request, caller, source, lambda _: EventPoll(after, _reader(caller, mine)))
 
 
 def _add_route(kind: LifecycleKind[Any, Any]) -> None:
@@ -68,10 +68,11 @@ def _add_route(kind: LifecycleKind[Any, Any]) -> None:
     ) -> EventPage | StreamingResponse:
         of_resource = col(tables.EventRow.resource_id) == resource_id
         if not following.wanted:
-            return _page(of_resource, paging)
+            return _page(caller, of_resource, paging)
         source = _EventSource(resource_id, of_resource)
         after = following.resumed(0)
-        return stream(request, caller, source, lambda _: EventPoll(after, _reader(of_resource)))
+        read = _reader(caller, of_resource)
+        return stream(request, caller, source, lambda _: EventPoll(after, read))
 
     router.add_api_route(
         f"/v1/{plural}/{{resource_id}}/events",
@@ -91,20 +92,23 @@ def _find(
         own(session, kind.table, resource_id, caller)
 
 
-def _page(condition: ColumnElement[bool], paging: PageQuery) -> EventPage:
+def _page(caller: Caller, condition: ColumnElement[bool], paging: PageQuery) -> EventPage:
     rows = select(tables.EventRow).where(condition)
     with database().read() as session:
-        view = (col(tables.EventRow.position), each(event_response))
+        view = (
+            col(tables.EventRow.position),
+            lambda found: event_responses(session, caller, found),
+        )
         return page(session, EventPage, rows, paging, view)
 
 
-def _reader(condition: ColumnElement[bool]) -> Callable[[int], Sequence[Event]]:
+def _reader(caller: Caller, condition: ColumnElement[bool]) -> Callable[[int], Sequence[Event]]:
     def read(after: int) -> Sequence[Event]:
         position = col(tables.EventRow.position)
         rows = select(tables.EventRow).where(condition, position > after)
         with database().read() as session:
             found = session.exec(rows.order_by(position).limit(READ_LIMIT)).all()
-        return [event_response(row) for row in found]
+            return event_responses(session, caller, found)
 
     return read
 

@@ -12,11 +12,13 @@ from api.problems import missing
 from api.schemas.base import BINARY
 from api.services.job_logs import WorkerLog
 from api.services.job_outputs import output_of
+from api.services.log_parts import PartQuery, Stamper, part_query, stamped, start_of
 from api.services.ownership import visible_job
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 Reader = Annotated[Caller, Depends(Needs("jobs:read"))]
 LENGTH_HEADER = "Baseload-Log-Length"
+OFFSET_HEADER = "Baseload-Log-Offset"
 _LOG: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The log's bytes; or a stream of pieces, each with the offset to resume at"
@@ -25,7 +27,10 @@ _LOG: dict[int | str, dict[str, Any]] = {
             "text/plain": {"schema": {"type": "string"}},
             **described("LogPiece", ends=True),
         },
-        "headers": {LENGTH_HEADER: {"description": "Bytes stored.", "schema": {"type": "integer"}}},
+        "headers": {
+            LENGTH_HEADER: {"description": "Bytes stored.", "schema": {"type": "integer"}},
+            OFFSET_HEADER: {"description": "Of the first byte.", "schema": {"type": "integer"}},
+        },
     }
 }
 _OUTPUT: dict[int | str, dict[str, Any]] = {
@@ -63,19 +68,32 @@ def get_job_logs(
     caller: Reader,
     log: Annotated[WorkerLog, Depends(_log)],
     following: Annotated[StreamQuery, Depends(stream_query)],
-    offset: Annotated[int, Query(ge=0, le=2**63 - 1)] = 0,
+    part: Annotated[PartQuery, Depends(part_query)],
 ) -> StreamingResponse:
-    """The log of one worker from a byte on; with `follow`, as it grows until the job has ended."""
+    """The log of one worker, or a part of it; with `follow`, as it grows until the job has ended.
+
+    The part begins at the last of the places that `offset`, `tail` and `since` mean.
+    """
+    resumes = following.wanted and following.last_event_id is not None
+    start = following.resumed(part.offset) if resumes else start_of(log, part)
+    stamper = Stamper(log, start) if part.timestamps else None
     if following.wanted:
-        start = following.resumed(offset)
         return stream(
-            request, caller, log, lambda log: LogPoll(log.worker, start, log.read, log.ended)
+            request,
+            caller,
+            log,
+            lambda log: LogPoll(log.worker, start, log.read, log.ended, stamper),
         )
     length = log.length()
-    headers = {LENGTH_HEADER: str(length), "X-Content-Type-Options": "nosniff"}
-    return StreamingResponse(
-        log.stream(offset, length), headers=headers, media_type="text/plain; charset=utf-8"
-    )
+    headers = {
+        LENGTH_HEADER: str(length),
+        OFFSET_HEADER: str(start),
+        "X-Content-Type-Options": "nosniff",
+    }
+    content = log.stream(start, length)
+    if stamper is not None:
+        content = stamped(stamper, start, content)
+    return StreamingResponse(content, headers=headers, media_type="text/plain; charset=utf-8")
 
 
 @router.get(

@@ -1,5 +1,6 @@
 """Jobs: submit, read, stop, start again, cancel and remove them."""
 
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, Query
@@ -11,12 +12,14 @@ from activities.db.session import database
 from api.authorization import Caller, Needs
 from api.changes import Change, changing
 from api.pagination import Paging, page
-from api.schemas.jobs import Job, JobCharges, JobPage, JobPlacement, JobsKilled
-from api.services import billing, jobs
+from api.schemas.jobs import Job, JobArray, JobCharges, JobPage, JobPlacement, JobsKilled
+from api.schemas.offers import JobPreview
+from api.services import billing, jobs, offers
 from api.services.ownership import visible_job
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 Reader = Annotated[Caller, Depends(Needs("jobs:read"))]
+Submitter = Annotated[Caller, Depends(Needs("jobs:write"))]
 Writer = Annotated[Change, changing("jobs:write")]
 _SUBMISSION = {
     "requestBody": {
@@ -34,11 +37,11 @@ def list_jobs(
     project_id: str | None = None,
 ) -> JobPage:
     """Jobs of the account and of projects that its user is a member of; archived ones by status."""
-    jobs.check_statuses(status or ())
+    wanted = jobs.statuses(status or ())
     with database().read() as session:
         rows = jobs.jobs_of(session, caller)
         state = col(tables.Job.status)
-        rows = rows.where(state.in_(status) if status else state != "archived")
+        rows = rows.where(state.in_(wanted) if wanted else state != "archived")
         if project_id is not None:
             rows = rows.where(tables.Job.project_id == project_id)
         return page(
@@ -46,7 +49,7 @@ def list_jobs(
             JobPage,
             rows,
             paging,
-            (col(tables.Job.id), lambda found: jobs.job_responses(session, found)),
+            (col(tables.Job.id), lambda found: jobs.job_responses(session, caller, found)),
         )
 
 
@@ -55,6 +58,23 @@ async def submit_job(document: Annotated[Any, Body()], change: Writer) -> Job:
     """Submit a job. The answer to a wrong document names all of its mistakes."""
     asked = await run_in_threadpool(jobs.read_document, document)
     return await change.apply(Job, lambda context: jobs.submit_job(context, asked))
+
+
+@router.post("/preview", operation_id="preview_job", openapi_extra=_SUBMISSION)
+def preview_job(document: Annotated[Any, Body()], caller: Submitter) -> JobPreview:
+    """Check a job and say where it would go now, without submitting it: nothing is written.
+
+    The uploads that it names are not looked for.
+    """
+    with database().read() as session:
+        return offers.preview(session, caller, document, datetime.now(UTC))
+
+
+@router.post("/arrays", status_code=202, operation_id="submit_job_array", openapi_extra=_SUBMISSION)
+async def submit_job_array(document: Annotated[Any, Body()], change: Writer) -> JobArray:
+    """Submit all jobs of an array, a document with `array`, in one transaction."""
+    asked = await run_in_threadpool(jobs.read_document, document)
+    return await change.apply(JobArray, lambda context: jobs.submit_array(context, asked))
 
 
 @router.post("/kill-all", status_code=202, operation_id="kill_all_jobs")
@@ -66,7 +86,7 @@ async def kill_all_jobs(change: Writer) -> JobsKilled:
 @router.get("/{job_id}", operation_id="get_job")
 def get_job(job_id: str, caller: Reader) -> Job:
     with database().read() as session:
-        return jobs.job_response(session, visible_job(session, caller, job_id))
+        return jobs.job_response(session, caller, visible_job(session, caller, job_id))
 
 
 @router.post("/{job_id}/stop", status_code=202, operation_id="stop_job")
@@ -79,6 +99,14 @@ async def stop_job(job_id: str, change: Writer) -> Job:
 async def start_job(job_id: str, change: Writer) -> Job:
     """Start a stopped notebook or endpoint again."""
     return await change.apply(Job, lambda context: jobs.start_job(context, job_id))
+
+
+@router.post("/{job_id}/retry", status_code=202, operation_id="retry_job")
+async def retry_job(job_id: str, change: Writer) -> Job:
+    """Submit the same job again, in any status, as a new job with the same code and variables."""
+    document = await run_in_threadpool(jobs.document_again, change.caller, job_id)
+    asked = await run_in_threadpool(jobs.read_document, document)
+    return await change.apply(Job, lambda context: jobs.submit_job(context, asked))
 
 
 @router.post("/{job_id}/cancel", status_code=202, operation_id="cancel_job")

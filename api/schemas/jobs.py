@@ -43,6 +43,9 @@ class JobWorker(ResponseBody):
     index: int
     status: str
     node_id: str | None
+    node_name: str | None
+    address: str | None
+    """Where the worker serves the job's port while it runs: host and port; null without a port."""
     lease_id: str | None
     gpu_uuids: list[str]
     exit_code: int | None
@@ -75,13 +78,37 @@ class Job(Lifecycle):
     port: int | None
     workers: list[JobWorker]
     placement_refusals: list[PlacementRefusal]
+    started_at: datetime | None
+    """When the first worker of this attempt has started."""
+    elapsed_s: int | None
+    """The seconds since then, until the last worker has ended; null before."""
     gpu_seconds: int
     charged_microcredits: int
+    unposted_microcredits: int
+    """What the job has cost since the last posting, by the clock; not posted yet, an estimate."""
+    microcredits_per_hour: int | None
+    """What an hour of the job costs now; null while it has no machine."""
     output_bytes: int | None
 
 
 class JobPage(Page[Job]):
     pass
+
+
+class JobOfArray(ResponseBody):
+    """One job of an array; its number is the end of its name."""
+
+    id: str
+    name: str
+
+
+class JobArray(ResponseBody):
+    """The jobs that one submission with `array` has made, in the order of their numbers."""
+
+    name: str
+    """The name of the submission, which theirs begin with."""
+    project_id: str
+    jobs: list[JobOfArray]
 
 
 class JobsKilled(ResponseBody):
@@ -101,6 +128,11 @@ class JobCharge(ResponseBody):
 class JobCharges(ResponseBody):
     job_id: str
     charged_microcredits: int
+    """What is posted: the sum of the charges."""
+    unposted_microcredits: int
+    """What the job has cost since the last posting, by the clock; not posted yet, an estimate."""
+    microcredits_per_hour: int | None
+    """What an hour of the job costs now; null while it has no machine."""
     gpu_seconds: int
     rates: dict[str, JsonValue] | None
     """The rates of each worker, fixed when the job was placed."""

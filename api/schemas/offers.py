@@ -74,3 +74,11 @@ class OfferList(ResponseBody):
     """Whether all workers fit now."""
     offers: list[Offer]
     refusals: list[PlacementRefusal]
+
+
+class JobPreview(OfferList):
+    """Where a job would go now that is not submitted; its document breaks no rule."""
+
+    name: str
+    project_id: str
+    worker_count: int

@@ -4,7 +4,7 @@ import csv
 import io
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import accumulate
 from typing import Any
 
@@ -12,6 +12,7 @@ from sqlalchemy import literal
 from sqlmodel import Session, col, func, select
 
 from activities.billing import ledger, payers
+from activities.billing.accrued import accrued_of
 from activities.db import tables
 from activities.db.ids import new_id
 from api.changes import ChangeContext
@@ -75,9 +76,12 @@ def charges_of(session: Session, job: tables.Job) -> job_shapes.JobCharges:
         )
         .order_by(col(tables.LedgerTransaction.id))
     )
+    accrued = accrued_of(session, [job], datetime.now(UTC))[job.id]
     return job_shapes.JobCharges(
         job_id=job.id,
         charged_microcredits=job.charged_microcredits,
+        unposted_microcredits=accrued.unposted_microcredits,
+        microcredits_per_hour=accrued.microcredits_per_hour,
         gpu_seconds=job.gpu_seconds,
         rates=job.rates,
         charges=[

@@ -8,6 +8,7 @@ from sqlmodel import select
 from activities.db import tables
 from activities.db.session import database
 from activities.settings import settings
+from activities.storage.log_times import Times, log_times
 from activities.storage.logs import LogStore, log_store
 from api.event_streams import Source
 from api.services.jobs import ENDED
@@ -27,6 +28,7 @@ class WorkerLog(Source):
         self._job_id = job_id
         self.worker = worker
         self._logs = logs or log_store(settings().storage)
+        self._times = log_times(settings().storage)
         self._attempts = 1
         self._has_ended = False
         self._row_read_at = -ROW_INTERVAL_S
@@ -73,6 +75,23 @@ class WorkerLog(Source):
         while offset < length and (content := self.read(offset)[: length - offset]):
             yield content
             offset += len(content)
+
+    def span(self, start: int, end: int) -> bytes:
+        """The bytes from `start` until `end`, in memory."""
+        return b"".join(self.stream(start, end))
+
+    def times(self) -> list[tuple[int, Times]]:
+        """The marks of each attempt's log, with the offset at which it begins, in order."""
+        found, begins = [], 0
+        for run in self._runs():
+            found.append((begins, self._times.read(run)))
+            begins += self._logs.length(run)
+        return found
+
+    @property
+    def times_interval_s(self) -> float:
+        """How exact the marks are."""
+        return self._times.interval_s
 
     def _runs(self) -> list[str]:
         attempts = range(1, self._attempts + 1)

@@ -15,7 +15,7 @@ from api.services.lifecycles import GONE
 from api.services.ownership import projects_of
 from workflows.contracts.statuses import RegionStatus
 from workflows.rules.jobs.bounds import out_of_bounds
-from workflows.rules.jobs.formats import project_of_secret
+from workflows.rules.jobs.formats import project_of_secret, secret_reference
 
 NAMED_AGAIN = timedelta(days=1)
 """Far below the retention of uploads."""
@@ -135,8 +135,11 @@ def _wrong_secrets(context: ChangeContext, document: Any) -> list[FieldError]:
         return []
     project_id = document.get("project_id") or personal_project(context)
     wrong = []
-    for name, reference in references.items():
-        asked = project_of_secret(reference) if isinstance(reference, str) else None
+    for name, given in references.items():
+        if not isinstance(given, str):
+            continue
+        reference = secret_reference(str(project_id), given)
+        asked = project_of_secret(reference)
         if asked is None:
             continue
         field = f"environment.secrets.{name}"
@@ -144,7 +147,9 @@ def _wrong_secrets(context: ChangeContext, document: Any) -> list[FieldError]:
             rule = f"is of the job's own project, store://projects/{project_id}/…"
             wrong.append(field_error(field, rule, reference))
         elif context.session.get(tables.StoredSecret, reference.removeprefix("store://")) is None:
-            wrong.append(field_error(field, "names a secret of the project: not found", reference))
+            # What is no reference may be the secret itself, so it is not sent back.
+            shown = reference if reference == given else None
+            wrong.append(field_error(field, "names a secret of the project: not found", shown))
     return wrong
 
 

@@ -13,13 +13,14 @@ from activities.billing import payers
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import database
-from activities.jobs.submissions import sealed_variables, stored_spec
+from activities.jobs.submissions import open_variables, sealed_variables, stored_spec
 from activities.placement.refusals import refusals_of_jobs
 from activities.settings import settings
 from api.authorization import Caller
 from api.changes import ChangeContext
 from api.problems import Problem, field_error, invalid
 from api.schemas import jobs as schemas
+from api.services.job_figures import JobFigures
 from api.services.job_references import personal_project, wrong_references
 from api.services.lifecycles import GONE, wrong_state
 from api.services.ownership import lifecycle, project_for, visible_job, visible_jobs
@@ -27,6 +28,8 @@ from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.jobs import EndRequest
 from workflows.contracts.placement import Resources
 from workflows.contracts.statuses import JobStatus, JobType, NodeStatus
+from workflows.rules.jobs.arrays import jobs_of_array
+from workflows.rules.jobs.formats import secret_reference
 from workflows.rules.jobs.resources import demand_key, resources_of
 from workflows.rules.jobs.submission import Reading, read_submission
 from workflows.rules.placement.cloud_refusals import BEING_MADE
@@ -37,22 +40,26 @@ GPUS_MISSING = {"gpu-type", "gpu-count", "shortage", "quota", BEING_MADE, "no-of
 ENDED = tuple(status.value for status in JobStatus if status.is_final)
 
 
-def job_responses(session: Session, rows: Sequence[tables.Job]) -> list[schemas.Job]:
-    """The jobs of these rows, with the refusals of those that wait."""
-    refusals = refusals_of_jobs(session, rows)
-    return [_job_response(row, refusals[row.id]) for row in rows]
+def job_responses(
+    session: Session, caller: Caller, rows: Sequence[tables.Job]
+) -> list[schemas.Job]:
+    """The jobs of these rows as a caller may see them, with the refusals of those that wait."""
+    figures = JobFigures(session, caller, rows)
+    return [_job_response(row, figures) for row in rows]
 
 
-def job_response(session: Session, row: tables.Job) -> schemas.Job:
-    return job_responses(session, [row])[0]
+def job_response(session: Session, caller: Caller, row: tables.Job) -> schemas.Job:
+    return job_responses(session, caller, [row])[0]
 
 
-def _job_response(row: tables.Job, refusals: list[dict[str, Any]]) -> schemas.Job:
+def _job_response(row: tables.Job, figures: JobFigures) -> schemas.Job:
     spec = JobSubmission.model_validate(row.spec)
     masked = dict.fromkeys(spec.environment.variables, MASK)
+    refusals, accrued = figures.refusals[row.id], figures.accrued[row.id]
     waits = row.status == JobStatus.WAITING_FOR_RESOURCES
     created = [refusal["detail"] for refusal in refusals if refusal["code"] == BEING_MADE]
-    reason = created[0] if waits and created else row.status_reason
+    reason = created[0] if waits and created else figures.people.named(row.status_reason)
+    started_at, elapsed_s = figures.elapsed(row)
     return schemas.Job(
         **lifecycle(row) | {"status_reason": reason},
         status_label=_status_label(row, spec, refusals),
@@ -70,38 +77,26 @@ def _job_response(row: tables.Job, refusals: list[dict[str, Any]]) -> schemas.Jo
         placement=spec.placement,
         safety=spec.safety,
         port=spec.port,
-        workers=[_worker_response(worker) for worker in row.workers],
+        workers=[figures.worker(row, worker, spec.port) for worker in row.workers],
         placement_refusals=[schemas.PlacementRefusal(**found) for found in refusals],
+        started_at=started_at,
+        elapsed_s=elapsed_s,
         gpu_seconds=row.gpu_seconds,
         charged_microcredits=row.charged_microcredits,
+        unposted_microcredits=accrued.unposted_microcredits,
+        microcredits_per_hour=accrued.microcredits_per_hour,
         output_bytes=row.output_bytes,
     )
 
 
 def _status_label(row: tables.Job, spec: JobSubmission, refusals: list[dict[str, Any]]) -> str:
+    """The status in the words of its code, with what the job waits for."""
     waits = row.status == JobStatus.WAITING_FOR_RESOURCES
     refused = {refusal["code"] for refusal in refusals}
+    words = row.status.replace("_", " ")
     if waits and refused & GPUS_MISSING and resources_of(spec).gpu_count:
-        return "waiting for GPUs"
-    return row.status.replace("_", " ")
-
-
-def _worker_response(worker: dict[str, Any]) -> schemas.JobWorker:
-    assignment = worker.get("assignment") or {}
-    ended = worker.get("exit") or {}
-    return schemas.JobWorker(
-        index=worker["index"],
-        status=worker["status"],
-        node_id=(assignment.get("node") or {}).get("node_id"),
-        lease_id=assignment.get("lease_id"),
-        gpu_uuids=list(assignment.get("gpu_uuids") or ()),
-        exit_code=ended.get("exit_code"),
-        signal=ended.get("signal"),
-        reason=ended.get("reason"),
-        elapsed_s=worker.get("elapsed_s") or 0.0,
-        started_at=worker.get("started_at"),
-        finished_at=worker.get("finished_at"),
-    )
+        return f"{words}: GPUs"
+    return words
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +122,34 @@ def submit_job(context: ChangeContext, asked: ReadDocument) -> schemas.Job:
     `insufficient-credits`, when the job costs and the payer's balance is not positive;
     `storage-exhausted`, when the account has no room for the output that the job stores.
     """
-    submission = _submission(context, asked)
-    project = _project(context, submission.project_id)
-    resources = resources_of(submission, asked.known_gpu_types)
-    _check_balance(context.session, project.account_id, resources)
-    if submission.keeps_output:
-        _check_room(context.session, project.account_id)
+    submission, project = accepted(context, asked)
+    if submission.array is not None:
+        raise invalid(field_error("array", "is for POST /v1/jobs/arrays", len(submission.array)))
+    row = _create(context, project, submission)
+    return job_response(context.session, context.caller, row)
+
+
+def submit_array(context: ChangeContext, asked: ReadDocument) -> schemas.JobArray:
+    """Create all jobs of an array, or none, from a document that breaks no rule.
+
+    Raises: Problem, as `submit_job`; `invalid-request`, when the document is no array.
+    """
+    submission, project = accepted(context, asked)
+    if submission.array is None:
+        raise invalid(field_error("array", "is needed here; POST /v1/jobs takes one job", None))
+    rows = [_create(context, project, each) for each in jobs_of_array(submission)]
+    context.resource_id = project.id
+    return schemas.JobArray(
+        name=submission.name,
+        project_id=project.id,
+        jobs=[schemas.JobOfArray(id=row.id, name=row.name) for row in rows],
+    )
+
+
+def _create(
+    context: ChangeContext, project: tables.Project, submission: JobSubmission
+) -> tables.Job:
+    """Create the row of one job, which starts its workflow."""
     row = tables.Job(
         id=new_id("job"),
         account_id=project.account_id,
@@ -154,7 +171,40 @@ def submit_job(context: ChangeContext, asked: ReadDocument) -> schemas.Job:
     row.sealed_variables = sealed_variables(row.id, submission)
     context.concerned_account_id = row.account_id
     context.create(row)
-    return job_response(context.session, row)
+    return row
+
+
+def accepted(context: ChangeContext, asked: ReadDocument) -> tuple[JobSubmission, tables.Project]:
+    """The submission, its secrets as whole references, and its project, once nothing refuses it.
+
+    Raises: Problem, as `submit_job`.
+    """
+    submission = _submission(context, asked)
+    project = _project(context, submission.project_id)
+    resources = resources_of(submission, asked.known_gpu_types)
+    _check_balance(context.session, project.account_id, resources)
+    if submission.keeps_output:
+        _check_room(context.session, project.account_id)
+    return _with_references(submission, project.id), project
+
+
+def _with_references(submission: JobSubmission, project_id: str) -> JobSubmission:
+    given = submission.environment.secrets
+    whole = {name: secret_reference(project_id, text) for name, text in given.items()}
+    environment = submission.environment.model_copy(update={"secrets": whole})
+    return submission.model_copy(update={"environment": environment})
+
+
+def document_again(caller: Caller, job_id: str) -> dict[str, Any]:
+    """The document of a job that was submitted before, with the values of its variables.
+
+    Raises: Problem `not-found`, `forbidden`, when the caller may not change the job.
+    """
+    with database().read() as session:
+        row = visible_job(session, caller, job_id, "all")
+        variables = open_variables(row.id, row.sealed_variables)
+        environment = row.spec["environment"] | {"variables": variables}
+        return row.spec | {"project_id": row.project_id, "environment": environment}
 
 
 def _submission(context: ChangeContext, asked: ReadDocument) -> JobSubmission:
@@ -205,14 +255,19 @@ def _check_balance(session: Session, account_id: str, resources: Resources) -> N
         )
 
 
-def check_statuses(asked: Sequence[str]) -> None:
-    """Raises: Problem `invalid-request`, for a status that no job has, with the nearest one."""
-    for status in asked:
-        if status not in set(JobStatus):
-            near = get_close_matches(status, list(JobStatus), n=1)
+def statuses(asked: Sequence[str]) -> list[str]:
+    """The statuses by their codes; they may be asked for in words, as people see them.
+
+    Raises: Problem `invalid-request`, for a status that no job has, with the nearest one.
+    """
+    codes = [status.replace(" ", "_") for status in asked]
+    for status, code in zip(asked, codes, strict=True):
+        if code not in set(JobStatus):
+            near = get_close_matches(code, list(JobStatus), n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             rule = f"is one of {', '.join(JobStatus)}{hint}"
             raise invalid(field_error("status", rule, status))
+    return codes
 
 
 def _changed_job(context: ChangeContext, job_id: str) -> tables.Job:
@@ -228,7 +283,7 @@ def cancel_job(context: ChangeContext, job_id: str, *, discards: bool) -> schema
     _must_be_open(row, "canceled")
     end = _end(context).model_copy(update={"discards": discards})
     context.tell(row.id, "cancel", end)
-    return job_response(context.session, row)
+    return job_response(context.session, context.caller, row)
 
 
 def stop_job(context: ChangeContext, job_id: str) -> schemas.Job:
@@ -242,7 +297,7 @@ def stop_job(context: ChangeContext, job_id: str) -> schemas.Job:
     _must_be_open(row, "stopped")
     # Also where it is stopped, because a request to start it again may be on its way.
     context.tell(row.id, "stop", _end(context))
-    return job_response(context.session, row)
+    return job_response(context.session, context.caller, row)
 
 
 def start_job(context: ChangeContext, job_id: str) -> schemas.Job:
@@ -257,7 +312,7 @@ def start_job(context: ChangeContext, job_id: str) -> schemas.Job:
     submission = JobSubmission.model_validate(row.spec)
     _check_balance(context.session, row.account_id, resources_of(submission, known))
     context.tell(row.id, "start_again")
-    return job_response(context.session, row)
+    return job_response(context.session, context.caller, row)
 
 
 def remove_job(context: ChangeContext, job_id: str) -> schemas.Job:
@@ -272,7 +327,7 @@ def remove_job(context: ChangeContext, job_id: str) -> schemas.Job:
         context.start(row.id, {"removal": True})
     elif row.status not in GONE:
         raise wrong_state("job", row, "ended to be removed: cancel it first")
-    return job_response(context.session, row)
+    return job_response(context.session, context.caller, row)
 
 
 def kill_all(context: ChangeContext) -> schemas.JobsKilled:

@@ -9,11 +9,12 @@ from sqlmodel import Session
 from activities.placement.cloud_market import market
 from activities.placement.inventory import inventory
 from api.authorization import Caller
+from api.changes import ChangeContext
 from api.problems import field_error, invalid
 from api.schemas import offers as schemas
 from api.schemas.jobs import PlacementRefusal
 from api.schemas.offers import OffersQuery
-from api.services.jobs import known_gpu_types
+from api.services.jobs import accepted, known_gpu_types, read_document
 from api.services.ownership import project_for
 from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.placement import RankedOffer
@@ -49,6 +50,40 @@ def offers_for(
         offers=[_shown(position, item) for position, item in enumerate(found.items, 1)],
         refusals=[PlacementRefusal(**refusal.model_dump()) for refusal in found.refusals],
     )
+
+
+def preview(session: Session, caller: Caller, document: Any, now: datetime) -> schemas.JobPreview:
+    """The offers for a job as `POST /v1/jobs` would take it; nothing is written.
+
+    The uploads that the document names are not looked for, because they may not be sent yet.
+    Raises: Problem, as `submit_job`.
+    """
+    context = ChangeContext(session, caller, now, "preview_job")
+    asked = read_document(document)
+    submission, project = accepted(context, replace(asked, document=_without_uploads(document)))
+    known = asked.known_gpu_types
+    demand = demand_of(submission, project.account_id, known)
+    only_owned = demand.only_owned or project.use_only_owned_resources
+    sold = market(session, now)
+    inventories = inventory(session, now, sold.preferred)
+    found = rank(replace(demand, only_owned=only_owned), inventories, sold)
+    return schemas.JobPreview(
+        name=submission.name,
+        project_id=project.id,
+        worker_count=demand.worker_count,
+        placeable=found.placeable,
+        offers=[_shown(position, item) for position, item in enumerate(found.items, 1)],
+        refusals=[PlacementRefusal(**refusal.model_dump()) for refusal in found.refusals],
+    )
+
+
+def _without_uploads(document: Any) -> Any:
+    if not isinstance(document, dict):
+        return document
+    rest = {name: value for name, value in document.items() if name != "code"}
+    if isinstance(rest.get("data"), dict):
+        rest["data"] = {name: value for name, value in rest["data"].items() if name != "input"}
+    return rest
 
 
 def _shown(position: int, item: RankedOffer) -> schemas.Offer:

@@ -14,9 +14,10 @@ from pathlib import Path
 CHECKOUT = Path(__file__).resolve().parents[2]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "baseload"
 LOG = CHECKOUT / ".baseload" / "logs" / "setup.log"
-_SUMS = ("do not match the hashes", "checksum mismatch", "checksum validation failed",
-         "missing go.sum entry")  # fmt: skip
-_ABOUT_SUMS = ("verifying", "downloaded:", "go.sum", "expected sha256", "got ", "checksum")
+_SUMS = ("do not match the hashes", "hash mismatch", "checksum mismatch",
+         "checksum validation failed", "missing go.sum entry")  # fmt: skip
+_ABOUT_SUMS = ("verifying", "downloaded:", "go.sum", "expected sha256", "got ", "checksum",
+                "hash mismatch", "sha256:")  # fmt: skip
 _CAUSES = (
     (_SUMS, "what was downloaded is not what the repository has the sum of, and was not used"),
     (("no space left", "disk quota", "errno 28"), "the disk is full"),

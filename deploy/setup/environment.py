@@ -33,19 +33,27 @@ def _install() -> None:
             return
         need_disk(CHECKOUT, 1, "the Python environment")
         say("installing the locked dependencies into .venv")
-        run(
-            [_uv(), "sync", "--frozen", "--python", sys.executable],
-            "installing dependencies",
-            advice=NETWORK,
-            environment={
-                "UV_PYTHON_DOWNLOADS": "never",
-                "UV_PROJECT_ENVIRONMENT": str(VENV),
-                # Without this, half of a process's start would be compiling, and at every start
-                # where PYTHONDONTWRITEBYTECODE is set.
-                "UV_COMPILE_BYTECODE": "1",
-            },
-        )
+        uv = _uv()
+        # First what uv.lock has the hashes of, built by others; then our client, with what is
+        # there by then: without a network, so that nothing else can come.
+        _sync(uv, "installing dependencies", "--no-build", "--no-install-workspace")
+        _sync(uv, "installing the client", "--offline")
         STAMP.write_text(_lock_digest())
+
+
+def _sync(uv: str, purpose: str, *options: str) -> None:
+    run(
+        [uv, "sync", "--frozen", "--python", sys.executable, *options],
+        purpose,
+        advice=NETWORK,
+        environment={
+            "UV_PYTHON_DOWNLOADS": "never",
+            "UV_PROJECT_ENVIRONMENT": str(VENV),
+            # Without this, half of a process's start would be compiling, and at every start
+            # where PYTHONDONTWRITEBYTECODE is set.
+            "UV_COMPILE_BYTECODE": "1",
+        },
+    )
 
 
 def _is_current() -> bool:

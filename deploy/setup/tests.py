@@ -17,12 +17,14 @@ PACKAGES = {
     "podman": "/usr/bin/podman",
     "runc": "/usr/sbin/runc",
     "crun": "/usr/bin/crun",
+    "curl": "/usr/bin/curl",
     "iproute2": "/usr/sbin/ip",
     "nftables": "/usr/sbin/nft",
     "procps": "/usr/bin/pgrep",
     "postgresql": "/usr/lib/postgresql/*/bin/initdb",
     "systemd-sysv": "/usr/sbin/init",
     "dbus": "/usr/bin/dbus-daemon",
+    "python3-torch": "/usr/lib/python3/dist-packages/torch/__init__.py",
     "python3-venv": "/usr/lib/python3/dist-packages/../../python3*/venv/__init__.py",
 }
 WRAPPER = """\

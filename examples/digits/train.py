@@ -3,7 +3,6 @@
 Reads EPOCHS (20). Prints loss and accuracy per epoch; leaves `model.joblib`, `curve.png` and
 `metrics.json` in $BASELOAD_OUTPUT (here, where there is none).
 """
-# ruff: noqa: T201 - a job reports by printing
 
 import json
 import os

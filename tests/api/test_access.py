@@ -34,6 +34,7 @@ NOUN_OF: dict[str, str] = {
     "end_provider_machine": "leases",
     "list_transactions": "billing",
     "get_statement": "billing",
+    "get_utilisation": "jobs",
 }
 """The noun whose scope a route needs, where it is not the first of its path."""
 BODIES: dict[str, Any] = {

@@ -30,6 +30,44 @@ async def test_a_submitted_job_is_a_row_and_a_request_to_start(site: Site, ada: 
     assert (await ada.get(f"/v1/jobs/{job['id']}")).json() == job
 
 
+async def test_an_array_is_all_of_its_jobs_in_one_change_however_often_it_is_sent(
+    site: Site, ada: Person
+) -> None:
+    body = _with(array=[{"LR": 0.1}, {"LR": 0.01}])
+    key = {"Idempotency-Key": "search"}
+    answers = [await ada.post("/v1/jobs/arrays", body, headers=key) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [202, 202]
+    assert answers[0].json() == answers[1].json()
+    made = answers[0].json()["jobs"]
+    assert [each["name"] for each in made] == ["digits-0", "digits-1"]
+    rows = {row.id: row for row in site.rows(tables.Job)}
+    assert rows.keys() == {each["id"] for each in made}
+    last = rows[made[1]["id"]]
+    assert open_variables(last.id, last.sealed_variables) == {
+        "LR": "0.01", "BASELOAD_ARRAY_INDEX": "1", "BASELOAD_ARRAY_SIZE": "2",
+    }  # fmt: skip
+    assert "0.01" not in str(last.spec)
+    assert [site.asked_of(job_id) for job_id in rows] == [[("start", None)]] * 2
+
+
+async def test_an_array_of_a_thousand_jobs_is_made_and_a_wrong_one_makes_none(
+    site: Site, ada: Person
+) -> None:
+    wrong = _with(array=1000, code={"upload_id": "upl-none"})
+    assert (await ada.post("/v1/jobs/arrays", wrong)).status_code == 422
+    assert site.rows(tables.Job) == []
+    made = (await ada.post("/v1/jobs/arrays", _with(array=1000))).json()
+    assert [each["name"] for each in made["jobs"]] == [f"digits-{n}" for n in range(1000)]
+    assert len(site.rows(tables.Job)) == 1000
+
+
+async def test_an_array_has_a_route_of_its_own(ada: Person) -> None:
+    for path, body in (("/v1/jobs", _with(array=2)), ("/v1/jobs/arrays", JOB)):
+        refused = await ada.post(path, body)
+        assert refused.status_code == 422
+        assert [error["field"] for error in refused.json()["errors"]] == ["array"]
+
+
 async def test_values_of_variables_are_sealed_in_the_row_and_masked_in_answers(
     site: Site, ada: Person
 ) -> None:
@@ -223,7 +261,8 @@ async def test_a_job_shows_its_workers_as_they_were_recorded(site: Site, ada: Pe
     assert (job["status"], job["status_reason"]) == ("failed", "exit code 3")
     assert job["workers"] == [
         {
-            "index": 0, "status": "exited", "node_id": "nod-1", "lease_id": None,
+            "index": 0, "status": "exited", "node_id": "nod-1", "node_name": None,
+            "address": None, "lease_id": None,
             "gpu_uuids": ["GPU-1"], "exit_code": 3, "signal": None, "reason": "exited",
             "elapsed_s": 12.5, "started_at": "2026-03-01T12:00:00Z", "finished_at": None,
         }
@@ -293,7 +332,7 @@ async def test_offers_are_those_of_the_projects_owner(site: Site, ada: Person, b
 @pytest.mark.parametrize(
     ("gpus", "codes", "label"),
     [
-        ("A100:1", ["gpu-count", "price"], "waiting for GPUs"),
+        ("A100:1", ["gpu-count", "price"], "waiting for resources: GPUs"),
         ("A100:1", ["price"], "waiting for resources"),
         ("A100:1", [], "waiting for resources"),
         (None, ["no-offers"], "waiting for resources"),
@@ -393,3 +432,58 @@ async def test_a_members_job_uses_what_the_projects_account_may_use(
     assert (await bob.post("/v1/jobs", _with(placement=places[bob.account_id]))).status_code == 202
     refused = await bob.post("/v1/jobs", _with(placement=places[ada.account_id]))
     assert refused.status_code == 422
+
+
+async def test_a_preview_says_where_a_job_would_go_and_writes_nothing(
+    site: Site, ada: Person
+) -> None:
+    code = {"upload_id": "upl-not-sent-yet"}
+    nowhere = (await ada.post("/v1/jobs/preview", _with(code=code))).json()
+    assert (nowhere["placeable"], nowhere["offers"]) == (False, [])
+    assert [each["code"] for each in nowhere["refusals"]] == ["no-offers"]
+    assert (nowhere["worker_count"], nowhere["project_id"]) == (1, ada.project_id)
+    assert (site.rows(tables.Job), site.rows(tables.OutboxRow)) == ([], [])
+    assert (await ada.get("/v1/audit")).json()["items"] == []
+
+
+async def test_a_preview_refuses_what_the_submission_would_refuse(ada: Person) -> None:
+    wrong = _with(name="", placement={"region_id": "reg-none"})
+    previewed = await ada.post("/v1/jobs/preview", wrong)
+    submitted = await ada.post("/v1/jobs", wrong)
+    assert (previewed.status_code, previewed.json()) == (422, submitted.json())
+    reader = ada.with_key(["jobs:read"])
+    assert (await reader.post("/v1/jobs/preview", JOB)).status_code == 403
+
+
+async def test_a_retry_is_a_new_job_with_the_same_submission(
+    site: Site, ada: Person, bob: Person
+) -> None:
+    upload = (await ada.upload()).json()
+    asked = _with(
+        code={"upload_id": upload["id"]}, environment={"variables": {"TOKEN": "hush-hush"}}
+    )
+    first = await ada.made("/v1/jobs", asked)
+    site.set(tables.Job, first["id"], status="failed")
+    again = await ada.made(f"/v1/jobs/{first['id']}/retry", None)
+    assert again["id"] != first["id"]
+    earlier, later = (site.rows(tables.Job, id=each["id"])[0] for each in (first, again))
+    assert later.spec == earlier.spec | {"project_id": ada.project_id}
+    assert open_variables(later.id, later.sealed_variables) == {"TOKEN": "hush-hush"}
+    assert site.asked_of(again["id"]) == [("start", None)]
+    assert (await bob.post(f"/v1/jobs/{first['id']}/retry")).status_code == 404
+    site.set(tables.Upload, upload["id"], removed_at=datetime.now(UTC))
+    refused = await ada.post(f"/v1/jobs/{first['id']}/retry")
+    assert [each["field"] for each in refused.json()["errors"]] == ["code.upload_id"]
+
+
+async def test_a_secret_is_named_alone_in_the_jobs_own_project(site: Site, ada: Person) -> None:
+    path = f"/v1/projects/{ada.project_id}/secrets"
+    stored = await ada.made(path, {"name": "hf_token", "value": "hidden"})
+    job = await ada.made("/v1/jobs", _with(environment={"secrets": {"HF_TOKEN": "hf_token"}}))
+    assert job["environment"]["secrets"] == {"HF_TOKEN": stored["reference"]}
+    (row,) = site.rows(tables.Job, id=job["id"])
+    assert row.spec["environment"]["secrets"] == {"HF_TOKEN": stored["reference"]}
+    refused = await ada.post("/v1/jobs", _with(environment={"secrets": {"HF_TOKEN": "hf_oops"}}))
+    (wrong,) = refused.json()["errors"]
+    assert wrong["field"] == "environment.secrets.HF_TOKEN"
+    assert "hf_oops" not in refused.text, "it may be the secret itself"

@@ -4,6 +4,7 @@ import json
 import shlex
 from datetime import timedelta
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from sqlalchemy import text
@@ -51,15 +52,29 @@ def _job(desk: Desk) -> dict[str, Any]:
     return job
 
 
+def test_an_array_is_submitted_at_once_and_shown_by_its_first_and_last_job(desk: Desk) -> None:
+    (desk.folder / "job.yaml").write_text(JOB_FILE + "array: [{LR: 0.1}, {LR: 0.01}, {}]\n")
+    (desk.folder / "train.py").write_text("print('hello')")
+    ended = desk.baseload("submit", "job.yaml", "--name", "search", "--follow")
+    assert ended.code == 0, ended.err
+    rows = sorted(desk.site.rows(tables.Job), key=lambda row: row.id)
+    assert [row.name for row in rows] == ["search-0", "search-1", "search-2"]
+    assert "search: submitted 3 jobs, search-0 (job-" in ended.out
+    assert "not followed" in ended.err
+
+
 def test_a_join_token_is_shown_as_the_command_to_run_on_the_machine(desk: Desk) -> None:
     region_id = _region(desk)
     ended = desk.baseload("node", "join-token", "--region", "home", "--expires-in-hours", "2")
     assert ended.code == 0, ended.err
     [line] = ended.out.splitlines()
     words = shlex.split(line)
-    given = dict(zip(words[1::2], words[2::2], strict=True))
-    assert words[0] == "deploy/node/join.sh"
-    assert given["--api"] == desk.url
+    begins, options = words[: words.index("--") + 1], words[words.index("--") + 1 :]
+    given = dict(zip(options[::2], options[1::2], strict=True))
+    assert begins == ["curl", "-fsS", f"{given['--api']}/join.sh", "|", "sh", "-s", "--"]
+    assert urlsplit(given["--api"]).port == urlsplit(desk.url).port
+    # The API of this test listens on the loopback alone, which is of no use to another machine.
+    assert ("BASELOAD_API=0.0.0.0:8700" in ended.err) is (given["--api"] != desk.url)
     assert given["--key"].startswith("restrict ssh-ed25519 ")
     [row] = desk.site.rows(tables.JoinToken, region_id=region_id)
     assert row.secret_sha256 == hash_of(given["--token"])
@@ -234,8 +249,8 @@ def test_a_job_that_waits_for_gpus_says_so(desk: Desk) -> None:
         tables.Job, job["id"], status="waiting_for_resources", placement_refusals=[refusal],
         spec={**row.spec, "resources": {"gpus": "A100:1"}},
     )  # fmt: skip
-    assert "waiting for GPUs" in desk.baseload("ps").out
-    assert "waiting for GPUs" in desk.baseload("show", "digits").out
+    assert "waiting for resources: GPUs" in desk.baseload("ps").out
+    assert "waiting for resources: GPUs" in desk.baseload("show", "digits").out
 
 
 def test_json_has_the_shape_of_the_api_and_nothing_else_on_stdout(desk: Desk) -> None:

@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ import pytest
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.settings import settings
+from activities.storage.log_times import LogTimes
 from activities.storage.logs import log_store
 from tests.api.http_server import host_key
 from tests.client.conftest import Desk
@@ -58,7 +60,7 @@ class Command:
 
 
 @contextmanager
-def _running(desk: Desk, *arguments: str) -> Iterator[Command]:
+def running(desk: Desk, *arguments: str) -> Iterator[Command]:
     told = desk.folder.parent / "stderr"
     with (
         told.open("w") as err,
@@ -127,7 +129,7 @@ def _submitted(desk: Desk) -> Workflows:
 
 
 def test_a_followed_job_prints_live_and_ends_with_its_end(desk: Desk, job_file: str) -> None:
-    with _running(desk, "submit", job_file, "--follow") as command:
+    with running(desk, "submit", job_file, "--follow") as command:
         job = _submitted(desk)
         job.becomes("running")
         job.prints("epoch 1\nepo")
@@ -153,7 +155,7 @@ def test_a_followed_job_that_waits_says_why_and_when_that_changes(
     if verb == "logs":
         desk.baseload("submit", job_file)
     command = ("submit", job_file, "--follow") if verb == "submit" else ("logs", "-f", "digits")
-    with _running(desk, *command) as following:
+    with running(desk, *command) as following:
         job = _submitted(desk)
         job.waits_for("machine-1: asked 64 CPUs, 2 there", ever=ever)
         told = f"digits: {words}: machine-1: asked 64 CPUs, 2 there"
@@ -169,7 +171,7 @@ def test_a_followed_job_that_waits_says_why_and_when_that_changes(
 def test_a_followed_job_that_does_not_finish_is_a_failure(
     desk: Desk, job_file: str, status: str
 ) -> None:
-    with _running(desk, "submit", job_file, "--follow") as command:
+    with running(desk, "submit", job_file, "--follow") as command:
         job = _submitted(desk)
         job.prints("no newline at the end")
         job.becomes(status, "worker 0: exit code 3")
@@ -180,7 +182,7 @@ def test_a_followed_job_that_does_not_finish_is_a_failure(
 
 
 def test_a_followed_job_as_json_is_one_document_on_stdout(desk: Desk, job_file: str) -> None:
-    with _running(desk, "submit", job_file, "--follow", "--json") as command:
+    with running(desk, "submit", job_file, "--follow", "--json") as command:
         job = _submitted(desk)
         job.prints("hello\n")
         job.becomes("finished")
@@ -191,7 +193,7 @@ def test_a_followed_job_as_json_is_one_document_on_stdout(desk: Desk, job_file: 
 
 
 def test_interrupted_it_leaves_the_job_running_and_says_so(desk: Desk, job_file: str) -> None:
-    with _running(desk, "submit", job_file, "--follow") as command:
+    with running(desk, "submit", job_file, "--follow") as command:
         job = _submitted(desk)
         job.prints("epoch 1\n")
         assert command.line() == "epoch 1"
@@ -208,7 +210,7 @@ def test_followed_logs_end_as_a_followed_submission_does(
 ) -> None:
     desk.baseload("submit", job_file)
     job = _submitted(desk)
-    with _running(desk, "logs", "-f", "digits") as command:
+    with running(desk, "logs", "-f", "digits") as command:
         job.prints("said\n")
         assert command.line() == "said"
         job.becomes(status, "why")
@@ -221,7 +223,7 @@ def test_logs_of_several_workers_are_whole_lines_that_say_whose_they_are(desk: D
     (desk.folder / "job.yaml").write_text(JOB_FILE.replace("one}", "one}, {command: two}"))
     assert desk.baseload("submit", "job.yaml").code == 0
     job = _submitted(desk)
-    with _running(desk, "logs", "-f", "digits") as command:
+    with running(desk, "logs", "-f", "digits") as command:
         job.prints("from ")
         job.prints("two\n", worker=1)
         assert command.line() == "[1] two"
@@ -253,7 +255,7 @@ def _node(desk: Desk, *arguments: str) -> list[str]:
 
 
 def test_adding_a_node_waits_and_tells_each_state(desk: Desk) -> None:
-    with _running(desk, *_node(desk, "--wait", "--json")) as command:
+    with running(desk, *_node(desk, "--wait", "--json")) as command:
         wait_until(lambda: desk.site.rows(tables.Node), "a node was added")
         node = Workflows(desk, tables.Node, desk.site.rows(tables.Node)[0].id)
         for status in ("connecting", "inspecting", "preparing"):
@@ -268,7 +270,7 @@ def test_adding_a_node_waits_and_tells_each_state(desk: Desk) -> None:
 def test_a_node_that_fails_while_it_is_waited_for_ends_the_wait_with_its_reason(
     desk: Desk,
 ) -> None:
-    with _running(desk, *_node(desk, "--wait")) as command:
+    with running(desk, *_node(desk, "--wait")) as command:
         wait_until(lambda: desk.site.rows(tables.Node), "a node was added")
         node = Workflows(desk, tables.Node, desk.site.rows(tables.Node)[0].id)
         node.becomes("failed", "gpus: asked one model, found two")
@@ -286,7 +288,7 @@ def test_a_wait_has_a_limit(desk: Desk) -> None:
 def test_events_are_followed_without_loss_from_those_shown(desk: Desk, job_file: str) -> None:
     desk.baseload("submit", job_file)
     job = _submitted(desk)
-    with _running(desk, "events", job.id, "-f", "--json") as command:
+    with running(desk, "events", job.id, "-f", "--json") as command:
         lines = [command.line()]
         job.becomes("running")
         job.becomes("finished")
@@ -299,3 +301,22 @@ def test_events_are_followed_without_loss_from_those_shown(desk: Desk, job_file:
         "thing.finished",
     ]
     assert ended.code == 130
+
+
+def test_parts_of_a_log_are_its_last_lines_what_is_young_and_lines_with_times(
+    desk: Desk, job_file: str
+) -> None:
+    desk.baseload("submit", job_file)
+    job = _submitted(desk)
+    job.prints("one\ntwo\nthree\n")
+    run = run_id(job.id, 0, 1)
+    LogTimes(settings().storage, lambda: time.time() - 3600).note(run, 0, 8)
+    LogTimes(settings().storage, lambda: time.time() - 60).note(run, 8, 14)
+    job.becomes("finished")
+    assert desk.baseload("logs", "digits", "--tail", "1").out == "three\n"
+    assert desk.baseload("logs", "digits", "--since", "10m").out == "three\n"
+    assert desk.baseload("logs", "digits", "-f", "--tail", "2").out == "two\nthree\n"
+    lines = desk.baseload("logs", "digits", "--timestamps").out.splitlines()
+    assert [line.split()[1] for line in lines] == ["one", "two", "three"]
+    assert all(line.split()[0].endswith("Z") for line in lines)
+    assert desk.baseload("logs", "digits", "--since", "soon").code == 2

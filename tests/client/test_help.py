@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 
 import pytest
 from baseload.commands.app import run
@@ -51,3 +52,18 @@ def test_a_command_that_is_nearly_right_is_suggested() -> None:
     ended = _python("-m", "baseload", "submitt")
     assert ended.code == 2
     assert "'submit'" in ended.err
+    assert ended.err.count("--help") + ended.err.count("-h'") == 1, "help is named once"
+
+
+def test_the_help_of_a_group_begins_with_what_it_is_about() -> None:
+    lines = _python("-m", "baseload", "key", "--help").out.splitlines()
+    assert lines[2].strip() == "Keys to the API."
+
+
+def test_help_is_there_at_once() -> None:
+    elapsed_s = []
+    for _ in range(5):
+        begun = time.perf_counter()
+        assert _python("-m", "baseload", "--help").code == 0
+        elapsed_s.append(time.perf_counter() - begun)
+    assert min(elapsed_s) < 0.15

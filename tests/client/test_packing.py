@@ -84,6 +84,50 @@ def test_an_ignore_file_leaves_out_what_it_names(
     assert _names(tmp_path) == sorted(left)
 
 
+def test_what_git_ignores_is_left_out_at_each_depth_and_above(tmp_path: Path) -> None:
+    code = tmp_path / "repository" / "code"
+    _write(code, "train.py", "a.csv", "keep.csv", "sub/b.csv", "sub/c.txt", "sub/d/c.txt", "big.pt")
+    _write(tmp_path / "repository", ".git/HEAD")
+    (tmp_path / "repository" / ".gitignore").write_text("*.pt\n/code/train.txt\n")
+    (code / ".gitignore").write_text("# comment\n*.csv\n!keep.csv\n")
+    (code / "sub" / ".gitignore").write_text("/c.txt\n!b.csv\n")
+    left = ["sub", "sub/.gitignore", "sub/b.csv", "sub/d", "sub/d/c.txt", "train.py"]
+    assert _names(code) == [".gitignore", "keep.csv", *left]
+    above = str(tmp_path / "repository" / ".gitignore")
+    assert {each.name: each.by for each in pack(code, io.BytesIO()).left_out} == {
+        "a.csv": ".gitignore",
+        "big.pt": above,
+        "sub/c.txt": "sub/.gitignore",
+    }
+
+
+def test_a_folder_that_git_ignores_is_packed_when_it_is_what_is_sent(tmp_path: Path) -> None:
+    _write(tmp_path, ".git/HEAD", "scratch/train.py")
+    (tmp_path / ".gitignore").write_text("scratch/\n")
+    assert _names(tmp_path / "scratch") == ["train.py"]
+
+
+def test_the_ignore_file_takes_in_again_what_git_ignores(tmp_path: Path) -> None:
+    _write(tmp_path, "weights.pt", "other.pt", "__pycache__/a.pyc")
+    (tmp_path / ".gitignore").write_text("*.pt\n")
+    (tmp_path / ".baseloadignore").write_text("!weights.pt\n!__pycache__\n")
+    assert _names(tmp_path) == [".gitignore", "weights.pt"], "but never what is always left out"
+
+
+def test_the_largest_files_are_known(tmp_path: Path) -> None:
+    for size in range(7):
+        (tmp_path / f"{size}.bin").write_bytes(b"x" * size)
+    packed = pack(tmp_path, io.BytesIO())
+    assert packed.largest == tuple((f"{size}.bin", size) for size in (6, 5, 4, 3, 2))
+    assert (packed.file_count, packed.content_bytes) == (7, 21)
+
+
+def test_an_ignore_file_that_is_no_text_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / ".gitignore").write_bytes(b"\xff\xfe")
+    with pytest.raises(PackingError, match=r"\.gitignore"):
+        _packed(tmp_path)
+
+
 def test_a_link_inside_the_folder_becomes_the_file_it_names(tmp_path: Path) -> None:
     _write(tmp_path, "a.txt")
     (tmp_path / "b.txt").symlink_to("a.txt")

@@ -8,7 +8,10 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 
+import pytest
 from baseload.commands.logs import LogPrinter
+from baseload.commands.reason_lines import with_short_reasons
+from baseload.commands.terminal import Screen
 from baseload.models import JobSubmission, SubmittedResources, SubmittedWorker
 
 from activities.db import tables
@@ -101,3 +104,16 @@ def share(desk: Desk, job_id: str, owner: Person) -> None:
     desk.site.write(member)
     values = {"account_id": owner.account_id, "project_id": owner.project_id}
     desk.site.set(tables.Job, job_id, **values)
+
+
+def test_a_reason_of_several_lines_is_one_line_in_a_list_cut_to_the_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    columns, rows = ("id", "reason"), [["job-1", "\npip failed\nline 2"], ["job-2", "x" * 300]]
+    plain = with_short_reasons(Screen(as_json=False), columns, rows)
+    assert plain == [["job-1", "pip failed …"], ["job-2", "x" * 300]]
+    monkeypatch.setattr(Screen, "is_rich", True)
+    monkeypatch.setenv("COLUMNS", "60")
+    shown = with_short_reasons(Screen(as_json=False), columns, rows)
+    assert shown[1][1].endswith("x…")
+    assert len("job-2") + 4 + len(shown[1][1]) == 60

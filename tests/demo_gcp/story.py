@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+import shlex
 
 from tests.demo_gcp.bill import disagreements, table
 from tests.demo_gcp.stack import Stage
 from tests.demo_gcp.telling import Telling
-from tests.e2e.platform import JOIN
 from tests.lab.hardware import put_gpus
 from tests.lab.machine import Machine
 from workers.runner.commands import Resource
@@ -73,14 +73,15 @@ def own_machine(telling: Telling) -> None:
 
 
 def _announce(telling: Telling, machine: Machine) -> None:
-    """What a person does on the machine: run join.sh."""
-    (machine.disk / "root/join.sh").write_bytes(JOIN.read_bytes())
+    """What a person does on the machine: run join.sh, as the API serves it."""
     region = telling.api.live("regions", name=OWN_REGION) or {}
     made = telling.api.post("/v1/join-tokens", {"region_id": region["id"]})
     url = telling.stage.settings.api_url
     options = "--api", url, "--token", made["secret"], "--key", made["ssh_public_key"]
-    telling.tell(f"{OWN_NODE}$ sh join.sh --api {url} --token … --key …")
-    telling.tell(machine.run("sh", "/root/join.sh", *map(str, options)).strip())
+    fetched = f"curl -fsS {url}/join.sh"
+    telling.tell(f"{OWN_NODE}$ {fetched} | sh -s -- --api {url} --token … --key …")
+    line = f"{fetched} | sh -s -- {shlex.join(map(str, options))}"
+    telling.tell(machine.run("sh", "-c", line).strip())
 
 
 def cloud_region(telling: Telling) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import shlex
 import tarfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,10 +15,8 @@ import httpx
 
 from tests.lab.machine import Machine
 from tests.lab.waiting import wait_until
-from workers.runner.settings import CHECKOUT
 
 Resource = dict[str, Any]
-JOIN = CHECKOUT / "deploy/node/join.sh"
 ENDED = ("finished", "failed", "canceled", "stopped", "archived")
 
 
@@ -182,9 +181,10 @@ class Site:
         self.platform, self.region_id = platform, region_id
 
     def announce(self, machine: Machine) -> None:
-        """What a person does on the machine: run join.sh."""
-        (machine.disk / "root/join.sh").write_bytes(JOIN.read_bytes())
-        assert machine.minion_id in machine.run("sh", "/root/join.sh", *self.join_options())
+        """What a person does on the machine: run join.sh, as the API serves it."""
+        fetched = f"curl -fsS {self.platform.http.base_url}/join.sh"
+        line = f"{fetched} | sh -s -- {shlex.join(self.join_options())}"
+        assert machine.minion_id in machine.run("sh", "-c", line)
 
     def join_options(self) -> tuple[str, ...]:
         """The options of join.sh, with a join token of the region."""

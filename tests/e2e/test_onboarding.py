@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import asyncssh
 import pytest
 
+from tests.docs.snippets import blocks
 from tests.e2e.platform import Platform, Refused, Site
+from tests.e2e.stack import RunningStack
 from tests.lab.fixtures import BootMachine
 from tests.lab.hardware import put_gpus
 from tests.lab.machines import Lab
@@ -30,6 +37,43 @@ def test_a_machine_announced_before_it_is_added_becomes_a_node(
     assert "systemd" in found["hardware"]["runtimes"]
     site.activate(node)
     assert platform.get(node)["status"] == "active"
+
+
+def test_the_lines_of_the_guide_add_a_second_machine(
+    stack: RunningStack, platform: Platform, site: Site, boot_machine: BootMachine
+) -> None:
+    machine = boot_machine()
+    region = platform.get(f"/v1/regions/{site.region_id}")["name"]
+
+    def types(line: str) -> str:
+        here = line.replace("home", region).replace("MACHINE", machine.name)
+        return baseload(stack, here.replace("SHA256:…", machine.minion_id))
+
+    shown, add, activate = (
+        line
+        for block in blocks("docs/second-machine.md")
+        for line in block.text.splitlines()
+        if line.startswith("baseload")
+    )
+    told = machine.run("sh", "-c", types(shown))
+    assert machine.minion_id in told
+    types(add)
+    types(activate)
+    [node] = platform.items("/v1/nodes", region_id=site.region_id)
+    assert platform.until_status(f"/v1/nodes/{node['id']}", "active")["name"] == machine.name
+
+
+def baseload(stack: RunningStack, line: str) -> str:
+    """What the command prints that a person types beside the stack."""
+    own = {"BASELOAD_API": stack.url, "BASELOAD_API_KEY": stack.administrator_key}
+    program = Path(sys.executable).parent / "baseload"
+    return subprocess.run(
+        [program, *shlex.split(line)[1:]],
+        env={**os.environ, **own, "BASELOAD_ALLOW_PLAIN_HTTP": "1"},
+        capture_output=True,
+        check=True,
+        text=True,
+    ).stdout
 
 
 def test_a_machine_added_before_it_is_announced_waits_for_its_other_half(

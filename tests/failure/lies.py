@@ -16,6 +16,8 @@ MARK = "outside"
 FORGERIES = "forgeries"
 """The only lies that break no rule."""
 FORGED = b"forged by a hostile machine\n"
+LONGER = FORGED * 2000
+"""Longer than what is stored of a log by then: what is stored already is not replaced."""
 _TAG = string.digits + "abcdefghijklmnopqrstuv"
 
 
@@ -57,6 +59,7 @@ def _said_of(dice: random.Random, names: Sequence[str]) -> bytes:
         offset, log_bytes = dice.choice((0, 1, 1 << 40)), dice.choice((0, 1 << 40))
         said += [
             frame(FORGED, run_id=name, kind="log", offset=offset, length=len(FORGED)),
+            frame(LONGER, run_id=name, kind="log", offset=0, length=len(LONGER)),
             frame(run_id=name, kind="idle", idle_s=1e6),
             frame(run_id=name, kind="lost", elapsed_s=1e6, log_bytes=0),
             frame(run_id=name, kind="exit", exit=ended, log_bytes=log_bytes),

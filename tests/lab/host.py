@@ -14,6 +14,7 @@ from tests.lab.waiting import wait_until
 
 CGROUP_ROOT = Path("/sys/fs/cgroup")
 PROGRAMS = {
+    "curl": "curl",
     "ip": "iproute2",
     "nsenter": "util-linux",
     "unshare": "util-linux",

@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 
 from workers import client
-from workers.runner.programs import SEARCH_ATTRIBUTES, default_stack, started_settings
+from workers.runner.programs import (
+    LIST_SEARCH_ATTRIBUTES,
+    SEARCH_ATTRIBUTES,
+    default_stack,
+    started_settings,
+)
 from workers.runner.settings import RunnerSettings
 
 SQL = ("sqlalchemy", "sqlmodel", "psycopg", "alembic", "activities.db")
@@ -43,6 +48,7 @@ def test_every_program_of_ours_is_told_the_same_home_and_addresses(tmp_path: Pat
 
 def test_the_server_knows_the_search_attributes_that_the_workers_register() -> None:
     assert SEARCH_ATTRIBUTES == client.SEARCH_ATTRIBUTES
+    assert LIST_SEARCH_ATTRIBUTES == client.LIST_SEARCH_ATTRIBUTES
 
 
 @pytest.fixture(scope="module")

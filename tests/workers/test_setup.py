@@ -65,6 +65,12 @@ class Person:
             timeout=60,
         )
 
+    def with_pins(self) -> None:
+        """Give the checkout what says which packages are installed."""
+        (self.checkout / "client").mkdir()
+        for name in ("uv.lock", "pyproject.toml", "client/pyproject.toml"):
+            shutil.copy(CHECKOUT / name, self.checkout / name)
+
     @property
     def noted(self) -> str:
         return (self.checkout / ".baseload" / "temporal-binary").read_text().strip()
@@ -330,11 +336,22 @@ def test_every_go_module_has_its_sum(pin: str) -> None:
     assert required <= summed
 
 
-def test_a_uv_of_other_bytes_is_refused_and_not_run(person: Person, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("recorded", "said"),
+    [
+        (True, "is not what the repository has the sum of, and was not used"),
+        (False, "Hashes are required"),
+    ],
+)
+def test_a_uv_without_the_recorded_bytes_is_refused_and_not_run(
+    person: Person, tmp_path: Path, recorded: bool, said: str
+) -> None:
     wheels = tmp_path / "wheels"
     wheels.mkdir()
-    pins = (person.checkout / "deploy" / "setup" / "uv.txt").read_text()
-    version = re.findall(r"^uv==(\S+)", pins, re.MULTILINE)[0]
+    pins = person.checkout / "deploy" / "setup" / "uv.txt"
+    version = re.findall(r"^uv==(\S+)", pins.read_text(), re.MULTILINE)[0]
+    if not recorded:
+        pins.write_text(f"uv=={version}\n")
     metadata = f"Metadata-Version: 2.1\nName: uv\nVersion: {version}\n"
     with zipfile.ZipFile(wheels / f"uv-{version}-py3-none-any.whl", "w") as wheel:
         for name, content in {
@@ -346,16 +363,46 @@ def test_a_uv_of_other_bytes_is_refused_and_not_run(person: Person, tmp_path: Pa
             entry = zipfile.ZipInfo(f"uv-{version}.{name}")
             entry.external_attr = 0o755 << 16
             wheel.writestr(entry, content)
-    for name in ("uv.lock", "pyproject.toml"):
-        shutil.copy(CHECKOUT / name, person.checkout)
-    (person.checkout / "client").mkdir()
-    shutil.copy(CHECKOUT / "client" / "pyproject.toml", person.checkout / "client")
+    person.with_pins()
     done = person.runs("environment.py", PIP_NO_INDEX="1", PIP_FIND_LINKS=str(wheels))
     assert done.returncode == 1
-    assert "is not what the repository has the sum of, and was not used" in done.stderr
-    assert "Expected sha256" in done.stderr
+    assert said in done.stderr
+    assert ("Expected sha256" in done.stderr) == recorded
     assert not (tmp_path / "ran").exists()
     assert not (person.checkout / ".baseload" / "tools" / "bin" / "uv").exists()
+
+
+def test_the_client_is_installed_without_a_network_after_what_has_hashes(
+    person: Person, tmp_path: Path
+) -> None:
+    said = tmp_path / "said"
+    person.with_pins()
+    made = person.checkout / ".venv" / "bin"
+    made.mkdir(parents=True)
+    (made / "python").symlink_to(shutil.which("true") or "/bin/true")
+    person.has("uv", f'echo "$@" >> {said}')
+    assert person.runs("environment.py").returncode == 0
+    first, second = (line for line in said.read_text().splitlines() if line != "--version")
+    assert first.endswith("--no-build --no-install-workspace")
+    assert second.endswith("--offline")
+
+
+def test_a_build_backend_of_other_bytes_is_named_and_nothing_is_installed_with_it(
+    person: Person,
+) -> None:
+    person.has(
+        "uv",
+        '[ "$1" = --version ] && exit 0\n'
+        "echo 'error: Failed to download `hatchling==1.33.0`'\n"
+        "echo '  cause: Hash mismatch for `hatchling==1.33.0`'\n"
+        "echo '         sha256:41e'\nexit 1",
+    )
+    person.with_pins()
+    done = person.runs("environment.py")
+    assert done.returncode == 1
+    assert "is not what the repository has the sum of, and was not used" in done.stderr
+    assert "Hash mismatch for `hatchling==1.33.0`" in done.stderr
+    assert not (person.checkout / ".venv" / "baseload-lock").exists()
 
 
 class Maven:

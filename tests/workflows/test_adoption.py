@@ -224,6 +224,28 @@ async def test_a_rescheduled_job_uses_up_no_restart_although_all_was_forgotten(
     assert _job_row(at).restarts == 0
 
 
+async def test_a_job_that_is_tried_again_uses_up_one_retry_although_all_was_forgotten(
+    installation: Installation,
+) -> None:
+    at = installation
+    with at.database.write() as session:
+        row = session.get_one(tables.Job, JOB)
+        row.spec = row.spec | {"safety": {"max_retries": 1, "max_duration_s": 86_400}}
+    await at.start(JOB)
+    await runs(at)
+    gate = Gate(at.stage, "collect_log")
+    at.end_command(code=3, elapsed_s=12.0)
+    await at.tell(JOB, "node_reachable", REACHABLE)
+    await gate.entered()
+    await at.forget()
+    gate.open()
+    await at.start(JOB)
+    await eventually(lambda: _job_row(at).attempt == 2, "its second attempt waits")
+    row = _job_row(at)
+    assert (row.retries, row.restarts, row.ran_s) == (1, 0, 12)
+    assert str(row.status_reason).endswith("is tried again (1 of 1)")
+
+
 async def test_a_job_whose_workflow_is_restored_from_its_wait_for_an_earlier_attempt_is_placed(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:

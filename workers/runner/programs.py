@@ -21,6 +21,7 @@ SEARCH_ATTRIBUTES = (
     "AccountId", "ProjectId", "RegionId", "NodeId", "ProviderKind",
     "GpuType", "ResourceStatus", "JobType", "LeaseId", "ClusterId",
 )  # fmt: skip
+LIST_SEARCH_ATTRIBUTES = ("ResourceName",)
 _TEMPORAL_SETTINGS = (
     "--sqlite-pragma", "journal_mode=WAL",
     "--sqlite-pragma", "synchronous=FULL",
@@ -64,9 +65,9 @@ def temporal_program(settings: RunnerSettings, folder: Path) -> Program:
     folder.mkdir(parents=True, exist_ok=True)
     database = folder / "temporal.db"
     files = tuple(Path(f"{database}{end}") for end in ("", "-wal", "-shm"))
-    attributes = [
-        part for name in SEARCH_ATTRIBUTES for part in ("--search-attribute", f"{name}=Keyword")
-    ]
+    kinds = ((SEARCH_ATTRIBUTES, "Keyword"), (LIST_SEARCH_ATTRIBUTES, "KeywordList"))
+    named = [f"{name}={kind}" for names, kind in kinds for name in names]
+    attributes = [part for each in named for part in ("--search-attribute", each)]
     command = (
         str(temporal_binary(settings)), "server", "start-dev",
         "--ip", LOOPBACK,

@@ -3,9 +3,18 @@
 The job's row stores the submission without the values of its variables.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from workflows.contracts.base import Contract
 from workflows.contracts.placement import SpotPolicy
@@ -24,121 +33,274 @@ class FieldError(Contract):
     """The given value; None if the field is missing or its value could be a secret."""
 
 
-class Submitted(BaseModel):
-    """A part of a submission: a frozen value that refuses unknown fields."""
+MAX_ARRAY = 1000
+"""The number of jobs of one array."""
+_ARRAY_RULE = f"is the number of jobs, 1 to {MAX_ARRAY}, or a list of maps of names to values"
+_WORDS = {True: "true", False: "false"}
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+
+def _array(given: Any) -> Any:
+    """The parameters of each job of an array: as many empty maps as its number says, if it is one.
+
+    Raises: ValueError, for a number of jobs that an array cannot have.
+    """
+    if isinstance(given, int) and not isinstance(given, bool) and 1 <= given <= MAX_ARRAY:
+        return ({},) * given
+    if given is not None and (not isinstance(given, list | tuple) or not given):
+        raise ValueError(_ARRAY_RULE)
+    return given if given is None else tuple(_parameters(each) for each in given)
+
+
+def _parameters(given: Any) -> Any:
+    """The parameters of one job as texts, as YAML writes numbers and booleans."""
+    if not isinstance(given, dict):
+        return given
+    return {
+        name: _WORDS[value] if isinstance(value, bool) else _text(value)
+        for name, value in given.items()
+    }
+
+
+def _text(value: Any) -> Any:
+    return str(value) if isinstance(value, int | float) else value
+
+
+_Array = Annotated[
+    tuple[dict[str, str], ...] | None,
+    BeforeValidator(_array),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 1, "maximum": MAX_ARRAY},
+                {
+                    "type": "array",
+                    "maxItems": MAX_ARRAY,
+                    "items": {
+                        "type": "object",
+                        "additionalProperties": {"type": ["string", "number", "boolean"]},
+                    },
+                },
+                {"type": "null"},
+            ]
+        }
+    ),
+]
+
+
+def _in_one_line(schema: dict[str, Any]) -> None:
+    """Write the description of each field in one line, without the line breaks of the source."""
+    for field in schema.get("properties", {}).values():
+        if "description" in field:
+            field["description"] = " ".join(field["description"].split())
+
+
+class Submitted(BaseModel):
+    """A part of a submission: a frozen value that refuses unknown fields.
+
+    The text below a field is its description everywhere: in the OpenAPI document, in the schema of
+    job files, in `docs/job.md` and in `baseload help job`.
+    """
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        use_attribute_docstrings=True,
+        json_schema_extra=_in_one_line,
+    )
 
 
 class SubmittedResources(Submitted):
     """The resources of each worker: `gpus` alone, `gpu_types` with `gpu_count`, or CPUs alone."""
 
-    gpus: str | None = None
-    """`cpu`, `TYPE` or `TYPE:COUNT`."""
-    gpu_types: tuple[str, ...] | None = None
-    gpu_count: int | None = None
-    cpu_count: int | None = None
-    memory_gib: float | None = None
-    disk_size_gb: int = 10
-    max_price_microcredits_per_gpu_hour: int = 10_000_000
+    gpus: str | None = Field(None, examples=["A100:4", "RTX4090:1", "cpu"])
+    """The GPUs of each worker: `TYPE` for one, `TYPE:COUNT` for several, `cpu` for none. `baseload
+    offers --gpus TYPE` says which machines would fit. Without this field and `gpu_types`, the job
+    has none."""
+    gpu_types: tuple[str, ...] | None = Field(None, examples=[["A100", "H100"]])
+    """The GPU types of which any will do, with `gpu_count`; in place of `gpus`."""
+    gpu_count: int | None = Field(None, examples=[4])
+    """How many GPUs each worker has, 1 to 64; with `gpu_types` alone."""
+    cpu_count: int | None = Field(None, examples=[4])
+    """How many CPUs (logical cores) are reserved for each worker, 1 to 4096. A job without GPUs
+    needs it; one with GPUs reserves none by default."""
+    memory_gib: float | None = Field(None, examples=[8])
+    """How much memory is reserved for each worker, in GiB (2^30 bytes), above 0, at most 65536. By
+    default 1.5 for each CPU, or 6 for each GPU if that is more. In an image (`environment.image`)
+    the command cannot use more; elsewhere it can."""
+    disk_size_gb: int = Field(10, examples=[50])
+    """How much disk each worker needs for its files, packages and output, in GB (10^9 bytes), 10
+    to 2000."""
+    max_price_microcredits_per_gpu_hour: int = Field(10_000_000, examples=[2_500_000])
+    """The highest price of one GPU for an hour, in microcredits (1 credit = 1,000,000). Dearer
+    machines are refused."""
 
 
 class SubmittedEnvironment(Submitted):
+    """What the commands find: an image or packages, variables and secrets."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", coerce_numbers_to_str=True)
 
-    image: str | None = None
-    python_packages: tuple[str, ...] = ()
-    apt_packages: tuple[str, ...] = ()
-    variables: dict[str, str] = Field(default_factory=dict)
-    secrets: dict[str, str] = Field(default_factory=dict)
-    """Variable names, each with a reference `store://projects/<project>/<name>`."""
+    image: str | None = Field(None, examples=["pytorch/pytorch:latest"])
+    """A container image to run the commands in; without a registry it is of docker.io. Without this
+    field they run on the machine itself."""
+    python_packages: tuple[str, ...] = Field((), examples=[["scikit-learn", "torch>=2.4"]])
+    """Python packages by name, with versions if needed (PEP 508), at most 64. They are installed
+    into a virtual environment, which is kept on the machine for the next job with the same."""
+    apt_packages: tuple[str, ...] = Field((), examples=[["ffmpeg"]])
+    """Debian packages by their exact names, at most 64; not with an image. They stay on the
+    machine, so machines of other accounts refuse them unless their region allows them."""
+    variables: dict[str, str] = Field(default_factory=dict, examples=[{"EPOCHS": "20"}])
+    """Variables of the commands' environment. Their values are stored encrypted and never shown.
+    Names do not begin with BASELOAD_."""
+    secrets: dict[str, str] = Field(default_factory=dict, examples=[{"HF_TOKEN": "hf_token"}])
+    """Variables whose values are secrets of the job's project, each with the name of its secret
+    (`baseload secret set`), or with the reference `store://projects/PROJECT/NAME`."""
 
     @field_validator("variables", mode="before")
     @classmethod
     def _write_booleans_as_yaml_does(cls, given: Any) -> Any:
         if not isinstance(given, dict):
             return given
-        words = {True: "true", False: "false"}
         return {
-            name: words[value] if isinstance(value, bool) else value
+            name: _WORDS[value] if isinstance(value, bool) else value
             for name, value in given.items()
         }
 
 
 class SubmittedCode(Submitted):
-    upload_id: str
+    """The code, as an archive that was uploaded."""
+
+    upload_id: str = Field(examples=["upl-01j"])
+    """The upload of the code, a `.tar.gz` sent to `POST /v1/uploads`."""
 
 
 class DataSource(Submitted):
     """The source of input or the destination of output."""
 
-    type: str
-    upload_id: str | None = None
-    """The upload of an archive, for input of type `local`."""
+    type: str = Field(examples=["local"])
+    """`local`: an upload for input, the platform's own store for output. Others are not available
+    yet."""
+    upload_id: str | None = Field(None, examples=["upl-01j"])
+    """The upload of an archive, for input alone; its files are what BASELOAD_INPUT has."""
 
 
 class ModelReference(Submitted):
-    id: str
-    project_id: str | None = None
+    """A model of the platform; not available yet."""
+
+    id: str = Field(examples=["mod-01j"])
+    """The id of the model."""
+    project_id: str | None = Field(None, examples=["prj-01j"])
+    """The project that has the model; by default the job's own."""
 
 
 class SubmittedData(Submitted):
-    datasets: tuple[str, ...] = ()
-    model: ModelReference | None = None
-    checkpoints: tuple[str, ...] = ()
-    volumes: tuple[str, ...] = ()
-    input: DataSource | None = None
-    output: DataSource | None = None
-    """The destination of output; None: output of training and inference is not stored. If the field
-    is missing, it is (`local`), and so is that of notebooks and endpoints always."""
+    """What the commands read and where their output goes."""
+
+    datasets: tuple[str, ...] = Field((), examples=[["dat-01j"]])
+    """Datasets by their ids; not available yet."""
+    model: ModelReference | None = Field(None, examples=[{"id": "mod-01j"}])
+    """The model to work with; not available yet."""
+    checkpoints: tuple[str, ...] = Field((), examples=[["chk-01j"]])
+    """Checkpoints by their ids; not available yet."""
+    volumes: tuple[str, ...] = Field((), examples=[["vol-01j"]])
+    """Volumes by their ids; not available yet."""
+    input: DataSource | None = Field(None, examples=[{"type": "local", "upload_id": "upl-01j"}])
+    """An archive whose files the command finds in BASELOAD_INPUT."""
+    output: DataSource | None = Field(None, examples=[{"type": "local"}])
+    """The destination of output. If the field is left out, output is stored (`type: local`); null:
+    that of training and inference is not. The output of notebooks and endpoints always is."""
 
 
 class SubmittedWorker(Submitted):
-    command: str
+    """One worker: one command on one machine."""
+
+    command: str = Field(examples=["python train.py"])
+    """The command, which a shell (`/bin/sh`) runs in the folder of the code; at most 65536
+    characters. Exit code 0 means that it has succeeded."""
 
 
 class SubmittedPlacement(Submitted):
-    region_id: str | None = None
-    providers: tuple[str, ...] | None = None
-    """Kinds or ids of the providers to choose from; None: all."""
-    only_owned: bool | None = None
-    """Whether the job runs on owned machines alone; None: as the project says."""
-    spot: SpotPolicy | None = None
-    """None: allowed for training and inference, never for notebooks and endpoints, which people
-    use while they run."""
+    """On which machines the job may run."""
+
+    region_id: str | None = Field(None, examples=["reg-01j"])
+    """The only region to choose machines from; by default all regions."""
+    providers: tuple[str, ...] | None = Field(None, examples=[["physical", "gcp"]])
+    """Kinds or ids of the providers to choose from; by default all."""
+    only_owned: bool | None = Field(None, examples=[True])
+    """Whether the job runs on machines of its own account alone; by default as the project says."""
+    spot: SpotPolicy | None = Field(None, examples=["never"])
+    """Whether the job may run on spot machines, which are cheaper and can be taken away at any
+    time. By default allowed for training and inference, and never for notebooks and endpoints,
+    which people use while they run."""
 
 
 class SubmittedSafety(Submitted):
-    price_cap_microcredits_per_hour: int | None = None
-    """The highest cost of all workers together."""
-    auto_terminate: bool = True
-    """False: an ephemeral node is retained when the job has finished or failed by itself. Its
-    machine costs money until a person removes the node or the deadline of its lease."""
-    idle_timeout_s: int = 1800
+    """What ends or limits the job, so that it costs no more than it should."""
+
+    price_cap_microcredits_per_hour: int | None = Field(None, examples=[5_000_000])
+    """The highest cost of all workers together for an hour, in microcredits (1 credit =
+    1,000,000). By default there is none."""
+    auto_terminate: bool = Field(True, examples=[False])
+    """Whether a machine that was rented for the job is terminated when the job ends. With false it
+    is retained when the job has finished or failed by itself, and costs money until a person
+    removes its node or the deadline of its lease."""
+    idle_timeout_s: int = Field(1800, examples=[3600])
     """Ends a training or inference job on leased machines after this many seconds without log
-    output and GPU activity."""
-    end_all_on_failure: bool = True
+    output and GPU activity, 60 to 2592000."""
+    end_all_on_failure: bool = Field(True, examples=[False])
     """Whether the failure of one worker ends the others."""
-    max_restarts: int = 3
-    """How often the job restarts on other machines after it has lost one, as by a preemption."""
+    max_restarts: int = Field(3, examples=[10])
+    """How often the job restarts on other machines after it has lost one, as by a preemption, 0 to
+    100."""
+    max_retries: int = Field(0, examples=[2])
+    """How often the job is tried again after a command has failed by itself (exit code other than
+    0), 0 to 100. Each attempt keeps its log and finds the resume state of the one before; the
+    output is that of the last attempt alone."""
+    max_duration_s: int | None = Field(None, examples=[86_400])
+    """Ends the job when its commands have run for this many seconds, 60 to 31536000, in all
+    attempts together; waiting does not count. Its output is stored as after a cancel. Notebooks and
+    endpoints are stopped. By default there is no limit."""
 
 
 class JobSubmission(Submitted):
-    name: str
-    type: JobType
-    project_id: str | None = None
-    """None: the personal project of the account."""
-    resources: SubmittedResources = SubmittedResources()
-    environment: SubmittedEnvironment = SubmittedEnvironment()
-    code: SubmittedCode | None = None
-    data: SubmittedData = SubmittedData()
-    workers: tuple[SubmittedWorker, ...]
-    placement: SubmittedPlacement = SubmittedPlacement()
-    safety: SubmittedSafety = SubmittedSafety()
-    port: int | None = None
-    reservation_id: str | None = None
-    priority: int = 3
-    """From 1, placed first, to 5, placed last."""
+    """A job to submit."""
+
+    name: str = Field(examples=["digits"])
+    """The job's name, 1 to 100 printable characters. Several jobs may have the same."""
+    type: JobType = Field(examples=["training"])
+    """`training`: commands that end, on one or more machines. `inference`: one command that ends.
+    `notebook`, `endpoint`: one command that listens on `port` until it is stopped, and that can be
+    started again with its files."""
+    project_id: str | None = Field(None, examples=["prj-01j"])
+    """The project that the job belongs to, whose account pays; by default the account's own."""
+    resources: SubmittedResources = Field(SubmittedResources(), examples=[{"gpus": "A100:4"}])
+    """What each worker needs: GPUs, CPUs, memory, disk, and the highest price."""
+    environment: SubmittedEnvironment = Field(
+        SubmittedEnvironment(), examples=[{"python_packages": ["scikit-learn"]}]
+    )
+    """What the commands find: an image or packages, variables and secrets."""
+    code: SubmittedCode | None = Field(None, examples=[{"upload_id": "upl-01j"}])
+    """The code, in a copy of which each command begins; by default an empty folder."""
+    data: SubmittedData = Field(SubmittedData(), examples=[{"output": None}])
+    """What the commands read, and where their output goes."""
+    workers: tuple[SubmittedWorker, ...] = Field(examples=[[{"command": "python train.py"}]])
+    """The commands, each on a machine or a part of one, all at the same time: 1 to 256 for
+    training, one for other types."""
+    placement: SubmittedPlacement = Field(SubmittedPlacement(), examples=[{"spot": "never"}])
+    """On which machines the job may run; by default on all that the account may use."""
+    safety: SubmittedSafety = Field(SubmittedSafety(), examples=[{"idle_timeout_s": 3600}])
+    """What ends or limits the job, so that it costs no more than it should."""
+    port: int | None = Field(None, examples=[8888])
+    """The port on which a notebook or endpoint listens, 1024 to 65535; these types need it. The
+    command finds the port that it has in BASELOAD_PORT."""
+    reservation_id: str | None = Field(None, examples=["rsv-01j"])
+    """A reserved port; not available yet."""
+    priority: int = Field(3, examples=[1])
+    """From 1, placed first, to 5, placed last, among the jobs of its account."""
+    array: _Array = Field(None, examples=[[{"LR": "0.1"}, {"LR": "0.01"}], 10])
+    """Makes several jobs of one submission, at most 1000: their number, or for each the variables
+    that differ. They are named `NAME-0`, `NAME-1` and so on, and each finds its number in
+    BASELOAD_ARRAY_INDEX and their count in BASELOAD_ARRAY_SIZE. By default one job is made."""
 
     @model_validator(mode="before")
     @classmethod

@@ -156,7 +156,8 @@ class EndRequest(Contract):
     reason: str
     code: str = "requested"
     """`requested`, `insufficient-credits`, `node-removed`, `machine-lost`, `quota-exhausted`,
-    `rescheduled`, `idle`, `terminated`; `failed`: nobody asked, an effect on a node had failed."""
+    `rescheduled`, `idle`, `max-duration`, `terminated`; `failed`: nobody asked, an effect on a node
+    had failed; `retried`: a command has failed, and the job is tried again."""
     node_id: str | None = None
     """The node that is being removed; a job without a worker on that node goes on."""
     is_gone: bool = False
@@ -195,6 +196,11 @@ class JobRequest(Contract):
     billing_period_s: int = 3600
     max_restarts: int = 3
     """How often the job restarts on other machines after it has lost one."""
+    max_retries: int = 0
+    """How often the job is tried again after its own commands have failed."""
+    max_duration_s: int | None = None
+    """The job ends when its commands have run for so long, in all attempts together; None: never
+    for that."""
     state_interval_s: int = 0
     """Seconds between two state snapshots on machines that can be lost; 0: no snapshots."""
     auto_terminate: bool = True
@@ -238,6 +244,10 @@ class JobProgress(Contract):
     """How often the job has restarted since a person started it."""
     reschedules: int = 0
     """How often the job was rescheduled since a person started it; these are no restarts."""
+    retries: int = 0
+    """How often the job was tried again since a person started it; these are no restarts."""
+    ran_s: int = 0
+    """How long the commands of earlier attempts have run, since a person started the job."""
     has_copies: bool = False
     """Whether the object store may hold state snapshots of the job."""
     unsettled: tuple[WorkerUsage, ...] = ()

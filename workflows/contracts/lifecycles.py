@@ -131,6 +131,8 @@ class JobChanges(Contract):
     """The allocations that the job takes over with this step, which is not written unless all of
     them are live."""
     restarts: int | None = None
+    retries: int | None = None
+    ran_s: int | None = None
     unsettled: tuple[WorkerUsage, ...] | None = None
     """The usage that could not be posted, for the reconciliation."""
     ending: JobEnding | None = None

@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any, TypeVar
 
 from temporalio import workflow
-from temporalio.exceptions import ApplicationError, is_cancelled_exception
+from temporalio.exceptions import ApplicationError
 
-from workflows.contracts.errors import JOB_ENDED, NODE_UNREACHABLE
+from workflows.contracts.errors import JOB_ENDED
 from workflows.contracts.events import Event, JobEvent
 from workflows.contracts.jobs import (
     EndRequest,
@@ -37,15 +37,15 @@ from workflows.effects.jobs import (
     remove_stored,
     seal_run_specs,
 )
+from workflows.jobs.attempt import Attempt
 from workflows.jobs.node_outages import NodeOutages
+from workflows.jobs.observations import Observations
 from workflows.jobs.state_snapshots import PREEMPTION_SNAPSHOT_LIMIT, StateSnapshots
 from workflows.jobs.teardown import Teardown, leaving_of, retained_nodes, retention_events
 from workflows.jobs.termination import CANCELED_OUTSIDE, Termination, end_of_idle
-from workflows.jobs.violations import report_violation
 from workflows.jobs.worker import Worker, all_ended, failures_of, progress_of
 from workflows.primitives import journal
-from workflows.primitives.failures import EFFECT_FAILED, cause_of
-from workflows.primitives.inbox import Inbox
+from workflows.primitives.failures import EFFECT_FAILED
 from workflows.primitives.journal import NODE_ID, REGION_ID, Journal
 from workflows.primitives.waiting import (
     Interrupted,
@@ -85,11 +85,7 @@ class JobLifecycle:
     def __init__(self, request: JobRequest) -> None:
         progress = request.resumed_from
         self._request = request
-        self._attempt = progress.attempt if progress else 1
-        self._workers = [
-            Worker(request.job_id, self._attempt, worker)
-            for worker in (progress.workers if progress else ())
-        ]
+        self._attempt = Attempt(request)
         self._run_specs: tuple[str, ...] = ()
         self._journal = Journal(
             request.job_id,
@@ -99,10 +95,6 @@ class JobLifecycle:
         self._journal.next_run = self._next_run
         self._status = progress.status if progress else JobStatus.NEW
         self._is_adopted = progress is not None and progress.is_adopted
-        self._inbox = Inbox()
-        self._placement: Placement | None = None
-        """The last placement that the job was notified of."""
-        self._confirmed = bool(self._workers)
         self._termination = Termination(request)
         has_failed = self._termination.failure is not None
         self._concluded = has_failed or self._status in (JobStatus.UPLOADING, JobStatus.STOPPED)
@@ -116,8 +108,11 @@ class JobLifecycle:
         is_ending = self._termination.is_asked or has_failed
         self._resumed = progress is not None and (is_ending or not begins)
         self._snapshots = StateSnapshots(request, self._outages, self._write)
+        self._observations = Observations(
+            self._attempt, self._outages, self._write_step, self._bill
+        )
         self._teardown = Teardown(
-            request, self._termination, self._outages, self._snapshots, self._record_teardown
+            request, self._termination, self._outages, self._snapshots, self._write_step
         )
 
     @workflow.run
@@ -145,8 +140,10 @@ class JobLifecycle:
                 await self._stage()
                 await self._start()
             await self._serve()
-            await self._await_preemption(self._workers)
-            self._termination.conclude(self._workers, is_service=self._request.type.is_service)
+            await self._await_preemption(self._attempt.workers)
+            self._termination.conclude(
+                self._attempt.workers, is_service=self._request.type.is_service
+            )
         except (*EFFECT_FAILED, Interrupted, asyncio.CancelledError) as cause:
             self._termination.decide(cause)
         self._concluded = True
@@ -157,8 +154,8 @@ class JobLifecycle:
     async def _wait_for_resources(self) -> None:
         """Wait until the job has confirmed its allocations; waiting costs nothing."""
         self._status = JobStatus.WAITING_FOR_RESOURCES
-        self._workers = []
-        waits = Event(type=JobEvent.WAITING, message="waits for resources")
+        self._attempt.workers = []
+        waits = Event(type=JobEvent.WAITING, message="waiting for resources")
         await self._write(waits, reason=self._termination.before)
         if self._is_adopted:  # The signal may have been sent to the workflow that was lost.
             await self._ask_for_placement()
@@ -167,20 +164,22 @@ class JobLifecycle:
 
     async def _next_placement(self) -> Placement:
         """Wait until all workers have a worker assignment."""
-        while self._placement is None:
-            placed = wait_until(lambda: self._placement is not None, WAIT_INTERVAL, "lost signal")
+        while self._attempt.placement is None:
+            placed = wait_until(
+                lambda: self._attempt.placement is not None, WAIT_INTERVAL, "lost signal"
+            )
             await self._interruptible(placed)
-            if self._placement is None:  # The signal may have been lost, so ask.
+            if self._attempt.placement is None:  # The signal may have been lost, so ask.
                 await self._journal.continue_when_long()
                 await self._ask_for_placement()
-        return self._placement
+        return self._attempt.placement
 
     async def _ask_for_placement(self) -> None:
-        question = FindPlacement(job_id=self._request.job_id, attempt=self._attempt)
+        question = FindPlacement(job_id=self._request.job_id, attempt=self._attempt.number)
         found = await find_placement(question)
         # A restored workflow waits for an earlier attempt, and its row may say that it waits too.
         await self._journal.stop_if_behind(found.sequence)
-        self._take_placement(found.placement)
+        self._attempt.take_placement(found.placement)
 
     async def _confirm(self, placement: Placement) -> bool:
         """Take the placement's allocations over, which nobody can withdraw afterwards.
@@ -188,41 +187,37 @@ class JobLifecycle:
         False: they were withdrawn meanwhile, and the job still waits.
         """
         self._status = JobStatus.PROVISIONING
-        self._workers = [
-            Worker.placed(self._request.job_id, self._attempt, assignment)
-            for assignment in placement.assignments
-        ]
-        nodes = ", ".join(sorted({worker.node.node_id for worker in self._workers}))
+        self._attempt.place(placement)
+        nodes = ", ".join(sorted({worker.node.node_id for worker in self._attempt.workers}))
         placed = Event(type=JobEvent.PLACED, message=f"placed on {nodes}")
-        self._confirmed = (await self._write(placed, confirms=placement.allocation_ids)).confirmed
-        if not self._confirmed:
-            self._status, self._workers = JobStatus.WAITING_FOR_RESOURCES, []
-        if self._confirmed or self._placement == placement:  # Otherwise the next one has arrived.
-            self._placement = placement if self._confirmed else None
-        return self._confirmed
+        recorded = await self._write(placed, confirms=placement.allocation_ids)
+        if not recorded.confirmed:
+            self._status = JobStatus.WAITING_FOR_RESOURCES
+        self._attempt.decide_placement(placement, is_confirmed=recorded.confirmed)
+        return recorded.confirmed
 
     async def _provision(self) -> None:
         """Have the run specs sealed; their content does not pass through the workflow."""
-        node = self._workers[0].node
+        node = self._attempt.workers[0].node
         workflow.upsert_search_attributes(
             [NODE_ID.value_set(node.node_id), REGION_ID.value_set(node.region_id)]
         )
         specs = SealRunSpecs(
             job_id=self._request.job_id,
-            attempt=self._attempt,
-            assignments=tuple(worker.assigned for worker in self._workers),
+            attempt=self._attempt.number,
+            assignments=tuple(worker.assigned for worker in self._attempt.workers),
         )
         self._run_specs = (await self._interruptible(seal_run_specs(specs))).references
 
     async def _stage(self) -> None:
         """Stage all workers: bring code, packages and input to their nodes."""
         self._status = JobStatus.WAITING_FOR_DATA
-        for worker in self._workers:
+        for worker in self._attempt.workers:
             worker.status = WorkerStatus.STAGING
         await self._write(
             Event(type=JobEvent.STAGING, message="code, packages and input are being staged")
         )
-        staging = zip(self._workers, self._run_specs, strict=True)
+        staging = zip(self._attempt.workers, self._run_specs, strict=True)
         restores = self._snapshots.has_copies
         await self._on_nodes(
             gather_or_cancel(
@@ -233,50 +228,51 @@ class JobLifecycle:
             )
         )
         self._outages.clear()
-        if events := self._snapshots.restored_events(self._workers):
+        if events := self._snapshots.restored_events(self._attempt.workers):
             await self._write(*events)
 
     async def _start(self) -> None:
         """Start every command, or find it started; then start job billing."""
         await self._on_nodes(
-            gather_or_cancel(self._outages.run_through(w, w.start) for w in self._workers)
+            gather_or_cancel(self._outages.run_through(w, w.start) for w in self._attempt.workers)
         )
         self._outages.clear()
         self._status = JobStatus.RUNNING
-        await self._write(Event(type=JobEvent.RUNNING, message="all commands run"))
+        await self._write(Event(type=JobEvent.RUNNING, message="all commands have started"))
         # Shielded, because `_settle` can only end a job billing that has started.
         await shielded(self._bill(), self._canceled_outside)
 
     async def _serve(self) -> None:
         """Handle messages until every command has ended, through outages up to the limit."""
         await self._take_up()
-        while any(not worker.has_ended for worker in self._workers):
-            self._snapshots.start(self._workers)
+        while any(not worker.has_ended for worker in self._attempt.workers):
+            self._snapshots.start(self._attempt.workers)
             if journal.is_long():
                 await self._snapshots.wait_stopped()
             await self._journal.continue_when_long()
             await self._end_on_failure()
             arrival = wait_until(
-                lambda: len(self._inbox) > 0, self._outages.poll_interval(self._workers), "poll"
+                lambda: len(self._attempt.inbox) > 0, self._until_next_look(), "poll"
             )
             await self._interruptible(arrival)
-            message = self._inbox.take()
+            self._end_when_over()
+            message = self._attempt.inbox.take()
             if message is None or isinstance(message, WorkerIdle):
                 await self._interruptible(self._poll())
                 self._end_when_idle()
             elif isinstance(message, WorkerExit):
-                await self._record_exit(message)
+                await self._observations.record_exit(message)
             elif isinstance(message, NodeUnreachable):
-                await self._record_outage(message.node_id, message.reason)
+                await self._observations.record_outage(message.node_id, message.reason)
             elif isinstance(message, NodeReachable):
-                await self._interruptible(self._handle_reachable(message))
+                await self._interruptible(self._observations.handle_reachable(message))
 
     async def _take_up(self) -> None:
         """Go on with what an earlier workflow run has left.
 
         Raises: Interrupted, when the job is asked to end; ApplicationError, when it has failed.
         """
-        if self._request.ending and self._resumed and all_ended(self._workers):
+        if self._request.ending and self._resumed and all_ended(self._attempt.workers):
             self._termination.forget()  # The workflow was ended too late to change the outcome.
         self._resumed = False
         if self._termination.is_asked:
@@ -289,7 +285,7 @@ class JobLifecycle:
 
     async def _catch_up(self) -> None:
         """Find what has happened while no workflow was there, and have the job billed again."""
-        if not all_ended(self._workers):
+        if not all_ended(self._attempt.workers):
             await shielded(self._bill(), self._canceled_outside)
             await self._interruptible(self._poll())
         if self._status is JobStatus.UNREACHABLE and not self._outages:
@@ -299,23 +295,28 @@ class JobLifecycle:
     async def _wind_down(self) -> None:
         """Tear the attempt down, whatever happened before."""
         self._snapshots.stop()
-        while self._outages.machine_lost and (ended := self._inbox.pick(WorkerExit)) is not None:
-            self._take_exit(ended)  # The last measurement from the lost machine.
-        teardown = self._teardown.run(self._attempt, self._workers)
-        await while_handling(teardown, self._has_outage_messages, self._handle_outages)
+        while (
+            self._outages.machine_lost
+            and (ended := self._attempt.inbox.pick(WorkerExit)) is not None
+        ):
+            self._attempt.take_exit(ended)  # The last measurement from the lost machine.
+        teardown = self._teardown.run(self._attempt.number, self._attempt.workers)
+        await while_handling(
+            teardown, self._observations.has_outage_messages, self._observations.handle_outages
+        )
         await self._release()
 
     async def _release(self) -> None:
         """Release the allocations and record the outcome of the attempt."""
         await self._snapshots.wait_stopped()
-        specs = DiscardRunSpecs(job_id=self._request.job_id, attempt=self._attempt)
+        specs = DiscardRunSpecs(job_id=self._request.job_id, attempt=self._attempt.number)
         try:
             await discard_run_specs.run_locally(specs)
         except EFFECT_FAILED as failure:
             workflow.logger.warning("the run specs were not discarded: %s", failure)
         self._termination.reconsider()
         self._status = outcome = self._termination.outcome
-        retained = retained_nodes(self._request, self._termination, self._workers)
+        retained = retained_nodes(self._request, self._termination, self._attempt.workers)
         stored = self._teardown.stored_events()
         events = (*stored, self._termination.event(), *retention_events(retained))
         await self._write(*events, release=True)
@@ -353,36 +354,36 @@ class JobLifecycle:
 
     @workflow.signal(description="All workers have a worker assignment.")
     def placed(self, placement: Placement) -> None:
-        self._take_placement(placement)
+        self._attempt.take_placement(placement)
 
     @workflow.signal(description="A command has ended on its node with its process tree.")
     def worker_exited(self, ended: WorkerExit) -> None:
-        self._inbox.put(ended)
+        self._attempt.inbox.put(ended)
 
     @workflow.signal(description="A command has reached the idle timeout.")
     def worker_idle(self, idle: WorkerIdle) -> None:
-        if idle.node_id in ("", *self._node_ids()):
-            self._inbox.put(idle)
+        if idle.node_id in ("", *self._attempt.node_ids()):
+            self._attempt.inbox.put(idle)
 
     @workflow.signal(description="A node cannot be reached, and may be healthy.")
     def node_unreachable(self, outage: NodeUnreachable) -> None:
-        self._inbox.put(outage)
+        self._attempt.inbox.put(outage)
 
     @workflow.signal(description="A node ends as planned: leave it, and begin again elsewhere.")
     def node_ending(self, ending: NodeEnding) -> None:
-        if ending.node_id in self._node_ids() and not self._concluded:
+        if ending.node_id in self._attempt.node_ids() and not self._concluded:
             self._termination.reschedule(f"node {ending.node_id}: {ending.reason}")
 
     @workflow.signal(description="The machine of a node has ended and does not return.")
     def machine_gone(self, gone: MachineGone) -> None:
-        if gone.node_id in self._node_ids():
+        if gone.node_id in self._attempt.node_ids():
             reason = self._outages.lose_machine(gone)
             if not self._concluded:
                 self._termination.lose_machine(reason)
 
     @workflow.signal(description="A node can be reached again.")
     def node_reachable(self, back: NodeReachable) -> None:
-        self._inbox.put(back)
+        self._attempt.inbox.put(back)
 
     @workflow.signal(description="End the job; it will not run again.")
     def cancel(self, request: EndRequest) -> None:
@@ -391,7 +392,7 @@ class JobLifecycle:
     @workflow.signal(description="End the command; notebooks and endpoints can start again.")
     def stop(self, request: EndRequest) -> None:
         if request.node_id is not None:
-            if request.node_id not in self._node_ids():
+            if request.node_id not in self._attempt.node_ids():
                 # Late: the job has left this node. A job that is about to learn its placement
                 # there gets the signal again, because the node repeats it.
                 return
@@ -420,8 +421,8 @@ class JobLifecycle:
 
     async def _end_on_failure(self) -> None:
         """Raises: ApplicationError, when a worker has failed and its failure ends the others."""
-        if self._request.end_all_on_failure and (failures := failures_of(self._workers)):
-            await self._await_preemption(self._workers)
+        if self._request.end_all_on_failure and (failures := failures_of(self._attempt.workers)):
+            await self._await_preemption(self._attempt.workers)
             raise ApplicationError(failures[0], type=JOB_ENDED)
 
     async def _await_preemption(self, workers: list[Worker]) -> None:
@@ -437,87 +438,38 @@ class JobLifecycle:
 
         Exits are handled meanwhile, because a node that does not answer takes half a minute.
         """
-        running = [worker for worker in self._workers if not worker.has_ended]
-        polls = gather_bounded(self._poll_worker, running, POLLS_AT_ONCE)
-        await while_handling(polls, partial(self._inbox.holds, WorkerExit), self._handle_exits)
+        running = [worker for worker in self._attempt.workers if not worker.has_ended]
+        polls = gather_bounded(self._observations.poll_worker, running, POLLS_AT_ONCE)
+        await while_handling(
+            polls, partial(self._attempt.inbox.holds, WorkerExit), self._handle_exits
+        )
 
     async def _handle_exits(self) -> None:
-        while (message := self._inbox.pick(WorkerExit)) is not None:
-            await self._record_exit(message)
+        while (message := self._attempt.inbox.pick(WorkerExit)) is not None:
+            await self._observations.record_exit(message)
         await self._end_on_failure()
 
     def _end_when_idle(self) -> None:
-        if request := end_of_idle(self._workers, self._request.idle_timeout_s):
+        if request := end_of_idle(self._attempt.workers, self._request.idle_timeout_s):
             self._termination.stop(request, is_service=False)
 
-    async def _poll_worker(self, worker: Worker) -> None:
-        if worker.has_ended:
-            return
-        try:
-            is_end = await worker.poll()
-        except EFFECT_FAILED as failure:
-            if is_cancelled_exception(failure):
-                raise
-            await report_violation(worker.node, failure)
-            # Whatever the reason, even another host key, the node may be healthy.
-            await self._record_outage(worker.node.node_id, cause_of(failure)[1])
-            return
-        await self._record_reachable(worker.node.node_id)
-        if is_end:
-            await self._write(worker.exit_event())
+    def _end_when_over(self) -> None:
+        """End a job that has run for as long as it may; a service can be started again."""
+        if request := self._termination.end_of_duration(self._attempt.workers):
+            self._termination.stop(request, is_service=self._request.type.is_service)
 
-    async def _record_exit(self, message: WorkerExit) -> None:
-        if (worker := self._take_exit(message)) is not None:
-            await self._record_reachable(worker.node.node_id)
-            await self._write(worker.exit_event())
-
-    def _take_exit(self, message: WorkerExit) -> Worker | None:
-        """Record the exit of a worker, and return the worker; None: the exit is known or late."""
-        worker = next((w for w in self._workers if w.index == message.worker), None)
-        if worker is None or message.attempt != self._attempt or worker.has_ended:
-            return None
-        if message.node_id not in ("", worker.node.node_id):  # Empty in histories of before.
-            workflow.logger.warning("%s says the exit of %s", message.node_id, worker.run)
-            return None
-        worker.take_exit(message.exit)
-        return worker
-
-    async def _record_outage(self, node_id: str, reason: str) -> None:
-        if not any(w.node.node_id == node_id and not w.has_ended for w in self._workers):
-            return
-        newly = self._outages.add(node_id)
-        if self._outages.expired(node_id):
-            raise ApplicationError(
-                f"node {node_id}: not reachable for {self._request.unreachable_limit_s} s "
-                f"({reason})",
-                type=NODE_UNREACHABLE,
-            )
-        if newly:
-            self._status = JobStatus.UNREACHABLE
-            await self._show_outage(NodeUnreachable(node_id=node_id, reason=reason))
-
-    async def _show_outage(self, outage: NodeUnreachable) -> None:
-        message = f"node {outage.node_id} cannot be reached: {outage.reason}"
-        await self._write(Event(type=JobEvent.UNREACHABLE, message=message), reason=message)
-
-    async def _handle_reachable(self, back: NodeReachable) -> None:
-        if [worker for worker in self._workers if worker.moves(back.node)]:
-            await self._bill()  # Job billing polls the node as well, so it needs the new address.
-        for worker in self._workers:
-            if worker.node.node_id == back.node_id and not worker.has_ended:
-                await self._poll_worker(worker)
+    def _until_next_look(self) -> timedelta:
+        """How long to wait for messages: until a poll is due or the job has run long enough."""
+        workers = self._attempt.workers
+        interval, left = self._outages.poll_interval(workers), self._termination.time_left(workers)
+        return interval if left is None else max(min(interval, left), timedelta(seconds=1))
 
     async def _bill(self) -> None:
-        billing = billing_of(self._request, self._attempt, progress_of(self._workers))
+        billing = billing_of(
+            self._request, self._attempt.number, progress_of(self._attempt.workers)
+        )
         if billing is not None:
             await begin_billing.run_locally(billing)
-
-    async def _record_reachable(self, node_id: str) -> None:
-        if not self._outages.remove(node_id) or self._outages:
-            return
-        self._status = JobStatus.RUNNING
-        event = Event(type=JobEvent.REACHABLE, message=f"node {node_id} can be reached again")
-        await self._write(event)
 
     # ── helpers ─────────────────────────────────────────────────────────────────────────────
 
@@ -531,31 +483,10 @@ class JobLifecycle:
     async def _on_nodes(self, work: Coroutine[Any, Any, None]) -> None:
         """Await `work` on nodes as `_interruptible`, and record outages meanwhile."""
         await self._interruptible(
-            while_handling(work, self._has_outage_messages, self._handle_outages)
+            while_handling(
+                work, self._observations.has_outage_messages, self._observations.handle_outages
+            )
         )
-
-    async def _handle_outages(self) -> None:
-        while (message := self._inbox.pick(NodeUnreachable, NodeReachable)) is not None:
-            if isinstance(message, NodeUnreachable) and self._outages.add(message.node_id):
-                await self._show_outage(message)
-            elif isinstance(message, NodeReachable):
-                await self._end_outage(message)
-
-    async def _end_outage(self, back: NodeReachable) -> None:
-        for worker in self._workers:
-            worker.moves(back.node)
-        if self._outages.remove(back.node_id):
-            message = f"node {back.node_id} can be reached again"
-            await self._write(Event(type=JobEvent.REACHABLE, message=message))
-
-    def _has_outage_messages(self) -> bool:
-        return self._inbox.holds(NodeUnreachable, NodeReachable)
-
-    def _node_ids(self) -> set[str]:
-        """The nodes of this attempt, from the signal `placed` on."""
-        placed = self._placement.assignments if self._placement else ()
-        assignments = (*placed, *(worker.assignment for worker in self._workers))
-        return {one.node.node_id for one in assignments if one is not None}
 
     def _is_wanted(self) -> bool:
         return self._start_again or self._remove_asked or self._termination.is_canceled
@@ -563,31 +494,27 @@ class JobLifecycle:
     def _canceled_outside(self) -> None:
         self._termination.cancel(CANCELED_OUTSIDE)
 
-    def _take_placement(self, placement: Placement | None) -> None:
-        if placement is not None and placement.attempt == self._attempt and not self._confirmed:
-            self._placement = placement
-
     def _start_next_attempt(self) -> None:
-        self._attempt += 1
+        self._attempt.begin_next()
         self._status = JobStatus.NEW
-        self._placement, self._confirmed = None, False
-        self._inbox = Inbox()  # The old messages are about the attempt before.
         self._resumed = self._concluded = self._start_again = False
         self._outages.forget()
-        self._termination.start_next_attempt()
+        self._termination.start_next_attempt(self._attempt.workers)
 
     def _next_run(self) -> JobRequest | None:
         """The request of the next workflow run; None while a message or a request to end waits."""
-        if len(self._inbox) or self._termination.is_asked or self._remove_asked:
+        if len(self._attempt.inbox) or self._termination.is_asked or self._remove_asked:
             return None
         progress = JobProgress(
             sequence=self._journal.sequence,
-            attempt=self._attempt,
+            attempt=self._attempt.number,
             status=self._status,
-            workers=progress_of(self._workers),
+            workers=progress_of(self._attempt.workers),
             lost=self._outages.progress(),
             restarts=self._termination.restarts,
             reschedules=self._termination.reschedules,
+            retries=self._termination.retries,
+            ran_s=self._termination.ran_s,
             has_copies=self._snapshots.has_copies,
             unsettled=self._teardown.unsettled,
             reason=self._termination.before,
@@ -604,28 +531,34 @@ class JobLifecycle:
         ending = self._termination
         is_asked = self._remove_asked or not release
         changes = JobChanges(
-            attempt=self._attempt,
-            workers=progress_of(self._workers),
+            attempt=self._attempt.number,
+            workers=progress_of(self._attempt.workers),
             output_bytes=self._teardown.output_bytes,
             confirms=confirms,
             restarts=ending.next_restarts if release else ending.restarts,
+            retries=ending.next_retries if release else ending.retries,
+            ran_s=ending.next_ran_s(self._attempt.workers) if release else ending.ran_s,
             unsettled=self._teardown.unsettled,
             ending=ending.progress(removes=self._remove_asked) if is_asked else None,
             release=release,
-            leaving=leaving_of(self._workers, self._outages) if release else (),
-            staying_nodes=retained_nodes(self._request, ending, self._workers) if release else (),
+            leaving=leaving_of(self._attempt.workers, self._outages) if release else (),
+            staying_nodes=retained_nodes(self._request, ending, self._attempt.workers)
+            if release
+            else (),
         )
         shown = reason or (ending.reason if self._status is ending.outcome else None)
         return await self._journal.write(self._status, changes, *events, reason=shown)
 
-    async def _record_teardown(self, event: Event, status: JobStatus | None) -> None:
+    async def _write_step(
+        self, event: Event, status: JobStatus | None = None, reason: str | None = None
+    ) -> None:
         self._status = status or self._status
-        await self._write(event)
+        await self._write(event, reason=reason)
 
     def _report(self) -> JobReport:
         return JobReport(
             job_id=self._request.job_id,
             status=self._status,
             status_reason=self._journal.reason,
-            workers=progress_of(self._workers),
+            workers=progress_of(self._attempt.workers),
         )

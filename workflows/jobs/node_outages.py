@@ -40,6 +40,7 @@ class NodeOutages:
         self, limit_s: int, since: Mapping[str, datetime], notify: Callable[[NodeUnreachable], None]
     ) -> None:
         self._notify = notify
+        self.limit_s = limit_s
         self._limit = timedelta(seconds=limit_s)
         self._since = dict(since)
         self._gone: dict[str, str] = {}

@@ -193,11 +193,14 @@ class Teardown:
         )
 
     def _store_limit(self) -> timedelta:
-        return LEAVING_LIMIT if self._termination.goes_on else STORE_LIMIT
+        leaves = self._termination.goes_on and not self._termination.is_retried
+        return LEAVING_LIMIT if leaves else STORE_LIMIT
 
     def _uploading_message(self) -> str:
         if self._termination.discards:
             return "the log is being stored; the output is discarded, as asked"
+        if self._termination.is_retried:
+            return "the log is being stored; the output of an attempt that is tried again is not"
         message = f"{'log and output are' if self._stores_output() else 'the log is'} being stored"
         if self._termination.is_asked:
             message += f", for at most {self._store_limit().total_seconds() / 60:.0f} min"
@@ -237,8 +240,12 @@ class Teardown:
             self._termination.decide(cause)
 
     def _stores_output(self) -> bool:
-        """Whether the job has an output and nobody has asked to discard it."""
-        return self._request.keeps_output and not self._termination.discards
+        """Whether the job has an output that nobody has asked to discard, and is not tried again.
+
+        A next attempt has an output of its own.
+        """
+        is_wanted = not (self._termination.discards or self._termination.is_retried)
+        return self._request.keeps_output and is_wanted
 
     async def _store_one(self, worker: Worker) -> None:
         with_output = self._stores_output()
@@ -253,10 +260,12 @@ class Teardown:
     async def _save_state(self, workers: Sequence[Worker]) -> None:
         """Take a last snapshot of a job that continues in a later attempt.
 
-        A rescheduled job leaves machines for good that otherwise are not lost.
+        A job that is rescheduled or tried again leaves machines for good that otherwise are not
+        lost.
         """
         continues = self._termination.will_restart or self._termination.outcome is JobStatus.STOPPED
-        applies = self._snapshots.applies_to(workers) or self._termination.is_rescheduled
+        leaves = self._termination.is_rescheduled or self._termination.is_retried
+        applies = self._snapshots.applies_to(workers) or leaves
         if continues and applies:
             await self._snapshots.save_last(workers, LAST_SNAPSHOT_LIMIT)
 

@@ -1,9 +1,12 @@
 """The termination of a job: who asked for its end, its final status, and the reason."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 
+from temporalio import workflow
 from temporalio.exceptions import is_cancelled_exception
 
+from workflows.contracts.errors import JOB_ENDED
 from workflows.contracts.events import Event, JobEvent
 from workflows.contracts.jobs import EndRequest, JobEnding, JobRequest
 from workflows.contracts.statuses import JobStatus, WorkerStatus
@@ -15,15 +18,19 @@ MACHINE_LOST = "machine-lost"
 RESCHEDULED = "rescheduled"
 NODE_REMOVED = "node-removed"
 FAILED = "failed"
+RETRIED = "retried"
+MAX_DURATION = "max-duration"
 
 
 class Termination:
     """The decision how a job ends.
 
     The first request to end wins, with two exceptions: a cancellation replaces a stop, and a
-    person's request replaces the next attempt after the loss of a machine or a node's planned end.
+    person's request replaces the next attempt after the loss of a machine, a node's planned end or
+    a failure that is retried.
 
-    job: says what the job was asked for before this workflow run, and how often it may restart.
+    job: says what the job was asked for before this workflow run, how often it may restart and be
+    tried again, and how long it may run.
     """
 
     def __init__(self, job: JobRequest) -> None:
@@ -39,6 +46,12 @@ class Termination:
         """How often the job has restarted after a loss."""
         self.reschedules = progress.reschedules if progress else 0
         """How often the job was rescheduled, which has no limit."""
+        self._max_retries = job.max_retries
+        self.retries = progress.retries if progress else 0
+        """How often the job was tried again after a failure of its own."""
+        self._max_duration_s = job.max_duration_s
+        self.ran_s = progress.ran_s if progress else 0
+        """How long the commands of earlier attempts have run, since a person started the job."""
         self.before = progress.reason if progress else None
         """Why the attempt before was lost; None: a person started this attempt."""
         self.stops = asked is not None and asked.stops and job.ending is None
@@ -76,6 +89,11 @@ class Termination:
         return self.request is not None and self.request.code == RESCHEDULED
 
     @property
+    def is_retried(self) -> bool:
+        """Whether the attempt has failed by itself, and the job is tried again."""
+        return self.request is not None and self.request.code == RETRIED
+
+    @property
     def discards(self) -> bool:
         """Whether who has asked for the end does not want the output."""
         return self.request is not None and self.request.discards
@@ -86,8 +104,8 @@ class Termination:
 
     @property
     def goes_on(self) -> bool:
-        """Whether the request is a loss or a planned end, after which the job goes on elsewhere."""
-        return self._is_loss or self.is_rescheduled
+        """Whether the request is a loss, a planned end or a retry, after which the job goes on."""
+        return self._is_loss or self.is_rescheduled or self.is_retried
 
     def cancel(self, request: EndRequest) -> None:
         """End the job for good; a repeat may say that the output is not wanted."""
@@ -118,7 +136,8 @@ class Termination:
     def refuse_next_attempt(self, worker: int) -> None:
         """Fail a job that goes on, because a worker that was not seen to end must not run twice."""
         if self.goes_on and self.request is not None:
-            what = "rescheduled" if self.is_rescheduled else "restarted"
+            words = {RESCHEDULED: "rescheduled", RETRIED: "tried again"}
+            what = words.get(self.request.code, "restarted")
             self.outcome = JobStatus.FAILED
             self.reason = (
                 f"{self.request.reason}; is not {what}, because the end of worker {worker} "
@@ -126,7 +145,7 @@ class Termination:
             )
 
     def event(self) -> Event:
-        """The event of the outcome; a next attempt after a loss and a reschedule are distinct."""
+        """The event of the outcome; a next attempt and a reschedule are distinct."""
         message = self.reason or f"{self.outcome}"
         if not self.will_restart:
             return Event(type=JobEvent(f"job.{self.outcome}"), message=message)
@@ -137,19 +156,35 @@ class Termination:
 
     @property
     def next_restarts(self) -> int:
-        """How often the next attempt has restarted: a reschedule is no restart."""
-        return self.restarts + (self.will_restart and not self.is_rescheduled)
+        """How often the next attempt has restarted: reschedules and retries are no restarts."""
+        is_restart = self.will_restart and not (self.is_rescheduled or self.is_retried)
+        return self.restarts + is_restart
 
-    def start_next_attempt(self) -> None:
-        """Prepare the next attempt: after a loss, a reschedule, or a person's start."""
+    @property
+    def next_retries(self) -> int:
+        """How often the job was tried again when the next attempt begins."""
+        return self.retries + (self.will_restart and self.is_retried)
+
+    def next_ran_s(self, workers: Sequence[Worker]) -> int:
+        """How long the commands have run when the next attempt begins."""
+        longest_s = max((worker.elapsed_s for worker in workers), default=0.0)
+        return self.ran_s + (int(longest_s) if self.will_restart else 0)
+
+    def start_next_attempt(self, workers: Sequence[Worker]) -> None:
+        """Prepare the next attempt: after a loss, a reschedule, a retry, or a person's start.
+
+        workers: of the attempt that has ended.
+        """
         if self.will_restart:
-            self.restarts = self.next_restarts
+            self.restarts, self.retries = self.next_restarts, self.next_retries
+            self.ran_s = self.next_ran_s(workers)
             self.reschedules += self.is_rescheduled
             self.before = self.reason
             if self.goes_on:  # Else somebody has asked for the end since the outcome was decided.
                 self.forget()
         else:
-            self.restarts, self.reschedules, self.before = 0, 0, None
+            self.restarts, self.retries, self.ran_s = 0, 0, 0
+            self.reschedules, self.before = 0, None
         self.outcome, self.reason = JobStatus.FINISHED, None
 
     def reconsider(self) -> None:
@@ -169,7 +204,7 @@ class Termination:
             self.lose_machine("; ".join(failures))  # It goes on with the files that it has kept.
             self.decide()
         elif failures:
-            self.outcome, self.reason = JobStatus.FAILED, "; ".join(failures)
+            self._fail("; ".join(failures))
         elif is_service:
             self.outcome, self.reason = JobStatus.STOPPED, "its command ended"
         else:
@@ -180,8 +215,11 @@ class Termination:
         if cause is not None and is_cancelled_exception(cause):
             self.cancel(CANCELED_OUTSIDE)
         if self.request is None:
-            self.outcome = JobStatus.FAILED
-            self.reason = None if cause is None else cause_of(cause)[1]
+            kind, reason = (None, None) if cause is None else cause_of(cause)
+            if kind == JOB_ENDED and self.failure is None:
+                self._fail(reason)
+            else:
+                self.outcome, self.reason = JobStatus.FAILED, reason
             return
         self.reason = self.request.reason
         if self._is_loss:
@@ -189,11 +227,43 @@ class Termination:
         elif self.is_rescheduled:
             self.outcome = JobStatus.WAITING_FOR_RESOURCES
             self.reason = f"{self.request.reason}; is rescheduled on other nodes"
+        elif self.is_retried:
+            self.outcome = JobStatus.WAITING_FOR_RESOURCES
+            times = f"{self.retries + 1} of {self._max_retries}"
+            self.reason = f"{self.request.reason}; is tried again ({times})"
         elif self.stops:
             self.outcome = JobStatus.STOPPED
         else:
             by_person = self.request.code == "requested"
             self.outcome = JobStatus.CANCELED if by_person else JobStatus.FAILED
+
+    def _fail(self, reason: str | None) -> None:
+        """Decide the outcome after a failure of the job's own: it is tried again if it may be."""
+        if self.request is None and self.retries < self._max_retries:
+            self.request, self.stops = EndRequest(reason=reason or FAILED, code=RETRIED), False
+            self.decide()
+            return
+        tried = f"; was tried again {self.retries} times, which is the limit" * (self.retries > 0)
+        self.outcome, self.reason = JobStatus.FAILED, f"{reason or FAILED}{tried}"
+
+    def time_left(self, workers: Sequence[Worker]) -> timedelta | None:
+        """How long the job may run on, by the time that it has run; None: it has no limit.
+
+        Waiting, staging and storing do not count; all attempts since a person started it do.
+        """
+        begins = [worker.started_at for worker in workers if worker.started_at is not None]
+        if self._max_duration_s is None or not begins:
+            return None
+        limit = timedelta(seconds=self._max_duration_s - self.ran_s)
+        return limit - (workflow.now() - min(begins))
+
+    def end_of_duration(self, workers: Sequence[Worker]) -> EndRequest | None:
+        """The request to end a job that has run for as long as it may, else None."""
+        left = self.time_left(workers)
+        if left is None or left > timedelta(0):
+            return None
+        reason = f"has run for {self._max_duration_s} s (safety.max_duration_s)"
+        return EndRequest(reason=reason, code=MAX_DURATION)
 
     def _decide_loss(self, reason: str) -> None:
         limit = self._max_restarts

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import time
+from typing import Any
 
 from .inspection import nvidia_smi
 
 ANSWER_S = 30.0
+FRESH_S = 0.5
+"""How old an answer may be by which a run counts as active."""
+FIELDS = ("uuid", "utilization.gpu", "memory.used", "memory.total")
 
 
 class GpuWork:
@@ -16,23 +20,37 @@ class GpuWork:
     def __init__(self) -> None:
         self._asked: subprocess.Popen[bytes] | None = None
         self._asked_s = 0.0
+        self._found: dict[str, dict[str, Any]] | None = None
+        self._found_s = 0.0
 
     def percent(self) -> dict[str, int] | None:
         """Percent by uuid, of those that the driver tells; None: it has not answered yet."""
+        found = self.figures(FRESH_S)
+        if found is None:
+            return None
+        return {uuid: gpu["percent"] for uuid, gpu in found.items() if gpu["percent"] is not None}
+
+    def figures(self, most_age_s: float) -> dict[str, dict[str, Any]] | None:
+        """`percent`, `memory_used_mib` and `memory_total_mib` by uuid, each None where the driver
+        does not tell it; None: the driver has not answered yet.
+        """
+        now_s = time.monotonic()
+        if self._asked is not None and self._asked.poll() is not None:
+            self._found, self._found_s = self._answer(self._asked), now_s
+        if self._found is not None and now_s - self._found_s <= most_age_s:
+            return self._found
         if self._asked is None:
             return self._ask()
-        if self._asked.poll() is not None:
-            return self._answer(self._asked)
-        if time.monotonic() < self._asked_s + ANSWER_S:
+        if now_s < self._asked_s + ANSWER_S:
             return None
         # It may sleep where no signal reaches it: then it is never asked beside it.
         self._asked.kill()
         return {}
 
-    def _ask(self) -> dict[str, int] | None:
+    def _ask(self) -> dict[str, dict[str, Any]] | None:
         query = [
             nvidia_smi() or "nvidia-smi",
-            "--query-gpu=uuid,utilization.gpu",
+            "--query-gpu=" + ",".join(FIELDS),
             "--format=csv,noheader,nounits",
         ]
         try:
@@ -47,14 +65,15 @@ class GpuWork:
         self._asked_s = time.monotonic()
         return None
 
-    def _answer(self, asked: subprocess.Popen[bytes]) -> dict[str, int]:
+    def _answer(self, asked: subprocess.Popen[bytes]) -> dict[str, dict[str, Any]]:
         self._asked = None
         text, _ = asked.communicate()
         if asked.returncode != 0:
             return {}
         found = {}
         for line in text.decode(errors="replace").splitlines():
-            uuid, _, percent = line.partition(",")
-            if percent.strip().isdigit():  # Not `[N/A]` and its like.
-                found[uuid.strip()] = int(percent)
+            uuid, *fields = [field.strip() for field in line.split(",")]
+            numbers = [int(each) if each.isdigit() else None for each in fields]  # Not `[N/A]`.
+            percent, used, total = (numbers + [None] * 3)[:3]
+            found[uuid] = {"percent": percent, "memory_used_mib": used, "memory_total_mib": total}
         return found

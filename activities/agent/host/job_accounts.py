@@ -3,8 +3,8 @@
 The accounts are numbered and reused, but only after the earlier run has been cleaned, because its
 files must not become those of another run, and only while no process of the account is alive. They
 are numbered for the whole machine, on which several control planes may have a root each:
-`/var/lib/baseload-accounts/<number>` names the root, the run and its port. Agents of an earlier
-release named the run in `<root>/users/<number>`.
+`/var/lib/baseload-accounts/<number>` names the root, the run, its job and its port. Agents of an
+earlier release named the run in `<root>/users/<number>`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import itertools
 import os
 import pwd
 import subprocess
+from typing import Any
 
 from ..errors import RefusedError
 from ..folders import JOB_USER, Folders, Run, read_json, take_lock, write_json
@@ -46,13 +47,18 @@ def make_group(name: str) -> int:
 
 
 def claim(
-    folders: Folders, run_id: str, user: str, port: int | None = None, is_private: bool = False
+    folders: Folders,
+    run_id: str,
+    user: str,
+    port: int | None = None,
+    more: dict[str, Any] | None = None,
 ) -> str:
     """An account for this run alone on this machine, the same one when asked again.
 
     user: JOB_USER for one of the numbered accounts; any other is taken as it is.
-    port: at which the run's command listens, and no other run may; is_private: whether others of
-    this machine and of its network are kept off it.
+    port: at which the run's command listens, and no other run may.
+    more: what else the note says: `job_id`, whose workers may reach one another;
+    `is_port_private`, whether others of this machine and of its network are kept off the port.
     """
     if user != JOB_USER:
         return user
@@ -63,23 +69,21 @@ def claim(
         make(JOB_USER)  # Its group is that of all of them.
         number = _number_for(run, _earlier_holders(folders))
         name = make(_name(number))
-        held = {"port": port, "is_private": is_private}
-        write_json(_note(number), {"root": folders.root, "run_id": run_id, **held})
+        note = {"root": folders.root, "run_id": run_id, "port": port, **(more or {})}
+        write_json(_note(number), note)
     finally:
         os.close(lock or 0)
     return name
 
 
-def held_ports() -> list[tuple[int, int, bool]]:
-    """The accounts of this machine whose runs listen at a port, as numbers, that port, and whether
-    it is private."""
+def holders() -> list[tuple[int, dict[str, Any]]]:
+    """The accounts of this machine that serve a run, as numbers, each with what its note says."""
     found = []
     for name in _numbers(ACCOUNTS):
         holder = read_json(_note(int(name)))
-        if holder is not None and holder.get("port") and _is_there(holder):
+        if holder is not None and _is_there(holder):
             with contextlib.suppress(KeyError):
-                uid = pwd.getpwnam(_name(int(name))).pw_uid
-                found.append((uid, int(holder["port"]), bool(holder.get("is_private"))))
+                found.append((pwd.getpwnam(_name(int(name))).pw_uid, holder))
     return found
 
 

@@ -22,6 +22,7 @@ table %(table)s {
   set closed_ports6 { type ipv6_addr . inet_service; %(closed_ports6)s }
   map marks { type uid : mark; }
   set own { type uid . mark; }
+  set peers { type uid . mark; }
   set ports { type inet_service; }
   set holders { type uid . inet_service; }
   set private { type inet_service; }
@@ -48,6 +49,7 @@ table %(table)s {
   }
   chain replies {
     meta skuid . ct mark @own accept
+    meta skuid . ct mark @peers accept
     tcp flags & rst == rst accept
     drop
   }

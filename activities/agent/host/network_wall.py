@@ -10,7 +10,8 @@ of a notebook or an endpoint is private as well: nobody reaches it but the run i
 this machine; people reach it by sessions, which enter the run.
 
 An account's connections on this machine carry a mark of the account, and only what is sent by the
-same account replies to them: a listener tells whose it is by its first packet, and not before.
+same account, or by another worker of its job, replies to them: a listener tells whose it is by its
+first packet, and not before.
 
 The rules are of the whole machine, on which several control planes may have a root each. Each keeps
 what it closes in a file beside the job accounts; the rules are made anew when they are missing,
@@ -20,6 +21,7 @@ as they are after a restart of the machine.
 from __future__ import annotations
 
 import grp
+import itertools
 import os
 import pwd
 import subprocess
@@ -72,7 +74,7 @@ def keep(folders: Folders, user: str | None) -> None:
     if not must_stand and not _has_nft():
         return
     with _locked():
-        text = _let_in(pwd.getpwnam(user).pw_uid) + _ports()
+        text = _let_in(pwd.getpwnam(user).pw_uid) + _holders()
         if _nft(["-f", "-"], text).returncode == 0:
             return
         # The wall is missing, or was built by an earlier release, without the sets of the ports.
@@ -148,7 +150,7 @@ def _load() -> None:
     # Not imported above: most runs find the wall standing, and importing takes longer than asking.
     accounts = [entry for entry in pwd.getpwall() if entry.pw_name.startswith(JOB_USER + "-")]
     text = load("host.network_rules:text")(TABLE, MARK, grp.getgrnam(JOB_USER).gr_gid, _notes())
-    _run(text + "".join(_let_in(entry.pw_uid) for entry in accounts) + _ports())
+    _run(text + "".join(_let_in(entry.pw_uid) for entry in accounts) + _holders())
 
 
 def _let_in(uid: int) -> str:
@@ -159,14 +161,23 @@ def _let_in(uid: int) -> str:
     )
 
 
-def _ports() -> str:
-    """What says anew whose the ports of all runs on this machine are."""
-    text = "".join("flush set %s %s\n" % (TABLE, name) for name in ("holders", "ports", "private"))
-    for uid, port, is_private in job_accounts.held_ports():
-        text += "add element %s ports { %d }\n" % (TABLE, port)
-        text += "add element %s holders { %d . %d }\n" % (TABLE, uid, port)
-        if is_private:
-            text += "add element %s private { %d }\n" % (TABLE, port)
+def _holders() -> str:
+    """What says anew whose the ports of all runs are, and which runs are of one job."""
+    sets = ("holders", "ports", "private", "peers")
+    text = "".join("flush set %s %s\n" % (TABLE, name) for name in sets)
+    jobs: dict[tuple[str, str], list[int]] = {}
+    for uid, holder in job_accounts.holders():
+        if holder.get("port"):
+            port = int(holder["port"])
+            text += "add element %s ports { %d }\n" % (TABLE, port)
+            text += "add element %s holders { %d . %d }\n" % (TABLE, uid, port)
+            if holder.get("is_port_private"):
+                text += "add element %s private { %d }\n" % (TABLE, port)
+        if holder.get("job_id"):
+            jobs.setdefault((str(holder["root"]), str(holder["job_id"])), []).append(uid)
+    for uids in jobs.values():
+        for uid, peer in itertools.permutations(uids, 2):
+            text += "add element %s peers { %d . 0x%x }\n" % (TABLE, uid, MARK | peer & 0xFFFF)
     return text
 
 

@@ -10,7 +10,16 @@ from typing import Any
 class Process:
     """One line of /proc/PID/stat."""
 
-    __slots__ = ("parent", "pid", "session", "start_ticks", "state", "threads")
+    __slots__ = (
+        "cpu_ticks",
+        "memory_pages",
+        "parent",
+        "pid",
+        "session",
+        "start_ticks",
+        "state",
+        "threads",
+    )
 
     def __init__(self, pid: int, stat: bytes) -> None:
         fields = stat[stat.rindex(b")") + 2 :].split()
@@ -18,8 +27,11 @@ class Process:
         self.state = fields[0].decode()
         self.parent = int(fields[1])
         self.session = int(fields[3])
+        self.cpu_ticks = sum(map(int, fields[11:15]))
+        """Its own, and those of its children that have ended."""
         self.threads = int(fields[17])
         self.start_ticks = int(fields[19])
+        self.memory_pages = int(fields[21])
 
     @property
     def has_ended(self) -> bool:

@@ -50,6 +50,10 @@ class Job(LifecycleRow, table=True):
     attempt: int = 1
     restarts: int = 0
     """How often the job has restarted since a person started it."""
+    retries: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
+    """How often the job was tried again since a person started it."""
+    ran_s: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
+    """How long the commands of earlier attempts have run, since a person started the job."""
     ending: dict[str, Any] | None = json_column(nullable=True)
     """The end that the job was asked for, a `JobEnding`; None: it was not asked to end."""
     unsettled: list[dict[str, Any]] | None = Field(

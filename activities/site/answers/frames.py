@@ -8,12 +8,22 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Discriminator, Field, Tag, TypeAdapter
 
-from activities.site.answers.bounds import Code, FileBytes, RunName, Said, Seconds
+from activities.site.answers.bounds import (
+    ByteCount,
+    Code,
+    FileBytes,
+    GpuId,
+    RunName,
+    Said,
+    Seconds,
+)
 from activities.site.answers.reading import Speaker, parsed, violation
 from activities.site.answers.verbs import RunExit
 
 MOST_HEADER_BYTES = 64 << 10
 MOST_PAYLOAD_BYTES = 1 << 20
+MOST_GPUS = 64
+MOST_MEASURED_RUNS = 256
 
 
 class BeatFrame(Said):
@@ -60,14 +70,42 @@ class IdleFrame(Said):
     idle_s: Seconds
 
 
+class SaidGpu(Said):
+    """What the driver of one GPU tells."""
+
+    uuid: GpuId
+    percent: Annotated[int, Field(ge=0, le=100)] | None = None
+    memory_used_mib: Annotated[int, Field(ge=0, le=1 << 24)] | None = None
+    memory_total_mib: Annotated[int, Field(ge=0, le=1 << 24)] | None = None
+
+
+class SaidRun(Said):
+    """What one run uses, by its name on the node."""
+
+    run_id: RunName
+    cpu_percent: Annotated[float, Field(ge=0, le=100 << 16)] | None = None
+    memory_bytes: ByteCount = 0
+
+
+class UtilisationFrame(Said):
+    """What the runs and the GPUs of the node do, every ten seconds while runs are there."""
+
+    kind: Literal["utilisation"] = "utilisation"
+    gpus: Annotated[tuple[SaidGpu, ...], Field(max_length=MOST_GPUS)] = ()
+    runs: Annotated[tuple[SaidRun, ...], Field(max_length=MOST_MEASURED_RUNS)] = ()
+
+
 RunFrame: TypeAlias = LogFrame | ExitFrame | LostFrame | IdleFrame
 """What is said of one run, by its name on the node."""
-Frame: TypeAlias = RunFrame | BeatFrame
+Frame: TypeAlias = RunFrame | UtilisationFrame | BeatFrame
+
+
+_KINDS = ("log", "exit", "lost", "idle", "utilisation")
 
 
 def _kind(header: Any) -> str:
     kind = header.get("kind") if isinstance(header, dict) else None
-    return kind if kind in ("log", "exit", "lost", "idle") else "beat"
+    return kind if kind in _KINDS else "beat"
 
 
 _FRAME: TypeAdapter[Frame] = TypeAdapter(
@@ -76,6 +114,7 @@ _FRAME: TypeAdapter[Frame] = TypeAdapter(
         | Annotated[ExitFrame, Tag("exit")]
         | Annotated[LostFrame, Tag("lost")]
         | Annotated[IdleFrame, Tag("idle")]
+        | Annotated[UtilisationFrame, Tag("utilisation")]
         | Annotated[BeatFrame, Tag("beat")],
         Discriminator(_kind),
     ]

@@ -12,9 +12,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from baseload.errors import ConfigurationError
+from baseload.profiles import VARIABLE, Profile, Profiles, read_profiles
 
 DEFAULT_URL = "http://127.0.0.1:8700"
 KEY_FILE = "admin.key"
+PLACES = ("BASELOAD_API", "BASELOAD_API_KEY", "BASELOAD_HOME")
+"""The variables that say where the API is or who calls it, and so beat the current profile."""
 PLAIN_HTTP = "BASELOAD_ALLOW_PLAIN_HTTP"
 
 
@@ -68,21 +71,29 @@ def load_configuration(
     url: str | None = None,
     *,
     account_id: str | None = None,
+    profile: str | None = None,
     environment: Mapping[str, str] | None = None,
     working_directory: Path | None = None,
 ) -> Configuration:
     """The configuration from `url`, else the environment, the settings file, or this machine.
 
-    The key is `$BASELOAD_API_KEY`, else `admin.key` in `$BASELOAD_HOME`, else in `.baseload/` of
-    the working directory, else the settings file's, else `~/.baseload/admin.key`. A key that
+    A profile that is asked for, by `profile` or `$BASELOAD_PROFILE`, gives the address and the key;
+    so does the current profile, where neither `url` nor a variable gives one of them.
+    Else the key is `$BASELOAD_API_KEY`, else `admin.key` in `$BASELOAD_HOME`, else in `.baseload/`
+    of the working directory, else the settings file's, else `~/.baseload/admin.key`. A key that
     neither a variable nor the settings file names is an administrator's key, so it is sent only
     to an API on this machine.
-    Raises: ConfigurationError, when a file exists and cannot be used.
+    Raises: ConfigurationError, when a file exists and cannot be used, no profile has the name, or a
+    profile is asked for together with another address, to which its key is not sent.
     """
     found = os.environ if environment is None else environment
+    chosen = _profile(profile or found.get(VARIABLE), url, found)
+    if chosen is not None:
+        plain = found.get(PLAIN_HTTP) == "1" or chosen.allow_plain_http
+        return Configuration(with_scheme(chosen.url), chosen.key, account_id, plain)
     settings = _settings(found)
     address = url or found.get("BASELOAD_API") or settings.get("url") or DEFAULT_URL
-    unsigned = Configuration(_with_scheme(str(address)), account_id=account_id)
+    unsigned = Configuration(with_scheme(str(address)), account_id=account_id)
     key = found.get("BASELOAD_API_KEY") or _key_of_home(found)
     if not key and unsigned.is_loopback:
         key = _key_in((working_directory or Path.cwd()) / ".baseload")
@@ -93,7 +104,35 @@ def load_configuration(
     return Configuration(unsigned.url, str(key) if key else None, account_id, plain)
 
 
-def _with_scheme(address: str) -> str:
+def settings_folder(environment: Mapping[str, str] | None = None) -> Path:
+    """The folder of the settings file and of the profiles: `~/.config/baseload`."""
+    found = os.environ if environment is None else environment
+    base = found.get("XDG_CONFIG_HOME")
+    return (Path(base) if base else _user_folder(found) / ".config") / "baseload"
+
+
+def load_profiles(environment: Mapping[str, str] | None = None) -> Profiles:
+    """The profiles of this person. Raises: ConfigurationError, see `read_profiles`."""
+    return read_profiles(settings_folder(environment))
+
+
+def _profile(asked: str | None, url: str | None, environment: Mapping[str, str]) -> Profile | None:
+    """The profile that was asked for, else the current one, unless something names a place."""
+    if asked:
+        found = load_profiles(environment).named(asked)
+        if url and with_scheme(url) != with_scheme(found.url):
+            raise ConfigurationError(
+                f"profile {asked}: its key is for {found.url} alone; say --api or --profile"
+            )
+        return found
+    if url or any(environment.get(name) for name in PLACES):
+        return None
+    profiles = load_profiles(environment)
+    return profiles.named(profiles.current) if profiles.current else None
+
+
+def with_scheme(address: str) -> str:
+    """An address with plain HTTP where it has no scheme."""
     return (address if "://" in address else f"http://{address}").rstrip("/")
 
 
@@ -102,9 +141,7 @@ def _user_folder(environment: Mapping[str, str]) -> Path:
 
 
 def _settings(environment: Mapping[str, str]) -> dict[str, Any]:
-    base = environment.get("XDG_CONFIG_HOME")
-    folder = Path(base) if base else _user_folder(environment) / ".config"
-    path = folder / "baseload" / "config.toml"
+    path = settings_folder(environment) / "config.toml"
     try:
         return tomllib.loads(path.read_text())
     except FileNotFoundError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +18,33 @@ class JobFileError(BaseloadError):
 
 @dataclass(frozen=True)
 class JobFile:
-    """A job to submit. `code_folder` is the `code.path` of the file, from the file's folder."""
+    """A job to submit. `code_folder` is the `code.path` of the file, from the file's folder.
 
-    path: Path
+    path: None for a job that is in no file.
+    """
+
+    path: Path | None
     job: dict[str, Any]
     code_folder: Path | None
     lines: dict[str, int]
     """Dotted path of each field, as the API words it, to its line in the file."""
+    origins: dict[str, str] = field(default_factory=dict)
+    """Dotted path of each field that is not the file's own, to the option that gave it."""
 
-    def place_of(self, field: str) -> str:
-        """`job.yaml:7`, the line of a field or of the nearest field around it that the file has."""
-        steps = field.split(".")
+    def place_of(self, name: str) -> str:
+        """`job.yaml:7`, the line of a field or of the nearest field around it that the file has.
+
+        name: the dotted path of the field. For a field that an option gave: that option. Empty:
+        the field has no place.
+        """
+        steps = name.split(".")
         for length in range(len(steps), 0, -1):
-            line = self.lines.get(".".join(steps[:length]))
-            if line is not None:
-                return f"{self.path}:{line}"
-        return str(self.path)
+            part = ".".join(steps[:length])
+            if part in self.origins:
+                return self.origins[part]
+            if part in self.lines:
+                return f"{self.path}:{self.lines[part]}"
+        return "" if self.path is None else str(self.path)
 
 
 def read_job_file(path: Path) -> JobFile:

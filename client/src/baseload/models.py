@@ -200,8 +200,39 @@ class DataSource(BaseModel):
     model_config = ConfigDict(
         extra="allow",
     )
-    type: Annotated[str, Field(title="Type")]
-    upload_id: Annotated[str | None, Field(title="Upload Id")] = None
+    type: Annotated[
+        str,
+        Field(
+            description="`local`: an upload for input, the platform's own store for output. Others are not available yet.",
+            examples=["local"],
+            title="Type",
+        ),
+    ]
+    upload_id: Annotated[
+        str | None,
+        Field(
+            description="The upload of an archive, for input alone; its files are what BASELOAD_INPUT has.",
+            examples=["upl-01j"],
+            title="Upload Id",
+        ),
+    ] = None
+
+
+class Gpu(BaseModel):
+    """
+    A GPU in use; what its driver has not told lately is null.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    index: Annotated[int | None, Field(title="Index")]
+    uuid: Annotated[str | None, Field(title="Uuid")]
+    name: Annotated[str | None, Field(title="Name")]
+    percent: Annotated[int | None, Field(title="Percent")]
+    memory_used_bytes: Annotated[int | None, Field(title="Memory Used Bytes")]
+    memory_total_bytes: Annotated[int | None, Field(title="Memory Total Bytes")]
+    job_id: Annotated[str | None, Field(title="Job Id")]
 
 
 class Health(BaseModel):
@@ -242,6 +273,43 @@ class JobLink(BaseModel):
     expires_at: Annotated[AwareDatetime, Field(title="Expires At")]
 
 
+class JobOfArray(BaseModel):
+    """
+    One job of an array; its number is the end of its name.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    id: Annotated[str, Field(title="Id")]
+    name: Annotated[str, Field(title="Name")]
+
+
+class Array(RootModel[int]):
+    root: Annotated[
+        int,
+        Field(
+            description="Makes several jobs of one submission, at most 1000: their number, or for each the variables that differ. They are named `NAME-0`, `NAME-1` and so on, and each finds its number in BASELOAD_ARRAY_INDEX and their count in BASELOAD_ARRAY_SIZE. By default one job is made.",
+            examples=[[{"LR": "0.1"}, {"LR": "0.01"}], 10],
+            ge=1,
+            le=1000,
+            title="Array",
+        ),
+    ] = None
+
+
+class Array1(RootModel[list[dict[str, str | float | bool]]]):
+    root: Annotated[
+        list[dict[str, str | float | bool]],
+        Field(
+            description="Makes several jobs of one submission, at most 1000: their number, or for each the variables that differ. They are named `NAME-0`, `NAME-1` and so on, and each finds its number in BASELOAD_ARRAY_INDEX and their count in BASELOAD_ARRAY_SIZE. By default one job is made.",
+            examples=[[{"LR": "0.1"}, {"LR": "0.01"}], 10],
+            max_length=1000,
+            title="Array",
+        ),
+    ] = None
+
+
 class JobWorker(BaseModel):
     model_config = ConfigDict(
         extra="allow",
@@ -249,6 +317,8 @@ class JobWorker(BaseModel):
     index: Annotated[int, Field(title="Index")]
     status: Annotated[str, Field(title="Status")]
     node_id: Annotated[str | None, Field(title="Node Id")]
+    node_name: Annotated[str | None, Field(title="Node Name")]
+    address: Annotated[str | None, Field(title="Address")]
     lease_id: Annotated[str | None, Field(title="Lease Id")]
     gpu_uuids: Annotated[list[str], Field(title="Gpu Uuids")]
     exit_code: Annotated[int | None, Field(title="Exit Code")]
@@ -356,11 +426,22 @@ class MachineEnding(BaseModel):
 
 
 class ModelReference(BaseModel):
+    """
+    A model of the platform; not available yet.
+    """
+
     model_config = ConfigDict(
         extra="allow",
     )
-    id: Annotated[str, Field(title="Id")]
-    project_id: Annotated[str | None, Field(title="Project Id")] = None
+    id: Annotated[str, Field(description="The id of the model.", examples=["mod-01j"], title="Id")]
+    project_id: Annotated[
+        str | None,
+        Field(
+            description="The project that has the model; by default the job's own.",
+            examples=["prj-01j"],
+            title="Project Id",
+        ),
+    ] = None
 
 
 class NewApiKey(BaseModel):
@@ -889,6 +970,30 @@ class RunnableJobs(BaseModel):
     microcredits_per_hour: Annotated[int | None, Field(title="Microcredits Per Hour")]
 
 
+class RunningWorker(BaseModel):
+    """
+    A worker of a job that runs, and what its command uses.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    job_id: Annotated[str, Field(title="Job Id")]
+    job_name: Annotated[str, Field(title="Job Name")]
+    worker: Annotated[int, Field(title="Worker")]
+    status: Annotated[str, Field(title="Status")]
+    node_id: Annotated[str | None, Field(title="Node Id")]
+    node_name: Annotated[str | None, Field(title="Node Name")]
+    elapsed_s: Annotated[int | None, Field(title="Elapsed S")]
+    cpu_count: Annotated[int, Field(title="Cpu Count")]
+    cpu_percent: Annotated[float | None, Field(title="Cpu Percent")]
+    memory_limit_bytes: Annotated[int, Field(title="Memory Limit Bytes")]
+    memory_bytes: Annotated[int | None, Field(title="Memory Bytes")]
+    gpus: Annotated[list[Gpu], Field(title="Gpus")]
+    microcredits_per_hour: Annotated[int | None, Field(title="Microcredits Per Hour")]
+    measured_at: Annotated[AwareDatetime | None, Field(title="Measured At")]
+
+
 class StatementLine(BaseModel):
     model_config = ConfigDict(
         extra="allow",
@@ -903,43 +1008,167 @@ class StatementLine(BaseModel):
 
 
 class SubmittedCode(BaseModel):
+    """
+    The code, as an archive that was uploaded.
+    """
+
     model_config = ConfigDict(
         extra="allow",
     )
-    upload_id: Annotated[str, Field(title="Upload Id")]
+    upload_id: Annotated[
+        str,
+        Field(
+            description="The upload of the code, a `.tar.gz` sent to `POST /v1/uploads`.",
+            examples=["upl-01j"],
+            title="Upload Id",
+        ),
+    ]
 
 
 class SubmittedData(BaseModel):
+    """
+    What the commands read and where their output goes.
+    """
+
     model_config = ConfigDict(
         extra="allow",
     )
-    datasets: Annotated[list[str], Field(title="Datasets")] = []
-    model: ModelReference | None = None
-    checkpoints: Annotated[list[str], Field(title="Checkpoints")] = []
-    volumes: Annotated[list[str], Field(title="Volumes")] = []
-    input: DataSource | None = None
-    output: DataSource | None = None
+    datasets: Annotated[
+        list[str],
+        Field(
+            description="Datasets by their ids; not available yet.",
+            examples=[["dat-01j"]],
+            title="Datasets",
+        ),
+    ] = []
+    model: Annotated[
+        ModelReference | None,
+        Field(
+            description="The model to work with; not available yet.",
+            examples=[{"id": "mod-01j"}],
+        ),
+    ] = None
+    checkpoints: Annotated[
+        list[str],
+        Field(
+            description="Checkpoints by their ids; not available yet.",
+            examples=[["chk-01j"]],
+            title="Checkpoints",
+        ),
+    ] = []
+    volumes: Annotated[
+        list[str],
+        Field(
+            description="Volumes by their ids; not available yet.",
+            examples=[["vol-01j"]],
+            title="Volumes",
+        ),
+    ] = []
+    input: Annotated[
+        DataSource | None,
+        Field(
+            description="An archive whose files the command finds in BASELOAD_INPUT.",
+            examples=[{"type": "local", "upload_id": "upl-01j"}],
+        ),
+    ] = None
+    output: Annotated[
+        DataSource | None,
+        Field(
+            description="The destination of output. If the field is left out, output is stored (`type: local`); null: that of training and inference is not. The output of notebooks and endpoints always is.",
+            examples=[{"type": "local"}],
+        ),
+    ] = None
 
 
 class SubmittedEnvironment(BaseModel):
+    """
+    What the commands find: an image or packages, variables and secrets.
+    """
+
     model_config = ConfigDict(
         extra="allow",
     )
-    image: Annotated[str | None, Field(title="Image")] = None
-    python_packages: Annotated[list[str], Field(title="Python Packages")] = []
-    apt_packages: Annotated[list[str], Field(title="Apt Packages")] = []
-    variables: Annotated[dict[str, str] | None, Field(title="Variables")] = None
-    secrets: Annotated[dict[str, str] | None, Field(title="Secrets")] = None
+    image: Annotated[
+        str | None,
+        Field(
+            description="A container image to run the commands in; without a registry it is of docker.io. Without this field they run on the machine itself.",
+            examples=["pytorch/pytorch:latest"],
+            title="Image",
+        ),
+    ] = None
+    python_packages: Annotated[
+        list[str],
+        Field(
+            description="Python packages by name, with versions if needed (PEP 508), at most 64. They are installed into a virtual environment, which is kept on the machine for the next job with the same.",
+            examples=[["scikit-learn", "torch>=2.4"]],
+            title="Python Packages",
+        ),
+    ] = []
+    apt_packages: Annotated[
+        list[str],
+        Field(
+            description="Debian packages by their exact names, at most 64; not with an image. They stay on the machine, so machines of other accounts refuse them unless their region allows them.",
+            examples=[["ffmpeg"]],
+            title="Apt Packages",
+        ),
+    ] = []
+    variables: Annotated[
+        dict[str, str] | None,
+        Field(
+            description="Variables of the commands' environment. Their values are stored encrypted and never shown. Names do not begin with BASELOAD_.",
+            examples=[{"EPOCHS": "20"}],
+            title="Variables",
+        ),
+    ] = None
+    secrets: Annotated[
+        dict[str, str] | None,
+        Field(
+            description="Variables whose values are secrets of the job's project, each with the name of its secret (`baseload secret set`), or with the reference `store://projects/PROJECT/NAME`.",
+            examples=[{"HF_TOKEN": "hf_token"}],
+            title="Secrets",
+        ),
+    ] = None
 
 
 class SubmittedPlacement(BaseModel):
+    """
+    On which machines the job may run.
+    """
+
     model_config = ConfigDict(
         extra="allow",
     )
-    region_id: Annotated[str | None, Field(title="Region Id")] = None
-    providers: Annotated[list[str] | None, Field(title="Providers")] = None
-    only_owned: Annotated[bool | None, Field(title="Only Owned")] = None
-    spot: Literal["allowed", "required", "never"] | None = None
+    region_id: Annotated[
+        str | None,
+        Field(
+            description="The only region to choose machines from; by default all regions.",
+            examples=["reg-01j"],
+            title="Region Id",
+        ),
+    ] = None
+    providers: Annotated[
+        list[str] | None,
+        Field(
+            description="Kinds or ids of the providers to choose from; by default all.",
+            examples=[["physical", "gcp"]],
+            title="Providers",
+        ),
+    ] = None
+    only_owned: Annotated[
+        bool | None,
+        Field(
+            description="Whether the job runs on machines of its own account alone; by default as the project says.",
+            examples=[True],
+            title="Only Owned",
+        ),
+    ] = None
+    spot: Annotated[
+        Literal["allowed", "required", "never"] | None,
+        Field(
+            description="Whether the job may run on spot machines, which are cheaper and can be taken away at any time. By default allowed for training and inference, and never for notebooks and endpoints, which people use while they run.",
+            examples=["never"],
+        ),
+    ] = None
 
 
 class SubmittedResources(BaseModel):
@@ -950,35 +1179,146 @@ class SubmittedResources(BaseModel):
     model_config = ConfigDict(
         extra="allow",
     )
-    gpus: Annotated[str | None, Field(title="Gpus")] = None
-    gpu_types: Annotated[list[str] | None, Field(title="Gpu Types")] = None
-    gpu_count: Annotated[int | None, Field(title="Gpu Count")] = None
-    cpu_count: Annotated[int | None, Field(title="Cpu Count")] = None
-    memory_gib: Annotated[float | None, Field(title="Memory Gib")] = None
-    disk_size_gb: Annotated[int, Field(title="Disk Size Gb")] = 10
+    gpus: Annotated[
+        str | None,
+        Field(
+            description="The GPUs of each worker: `TYPE` for one, `TYPE:COUNT` for several, `cpu` for none. `baseload offers --gpus TYPE` says which machines would fit. Without this field and `gpu_types`, the job has none.",
+            examples=["A100:4", "RTX4090:1", "cpu"],
+            title="Gpus",
+        ),
+    ] = None
+    gpu_types: Annotated[
+        list[str] | None,
+        Field(
+            description="The GPU types of which any will do, with `gpu_count`; in place of `gpus`.",
+            examples=[["A100", "H100"]],
+            title="Gpu Types",
+        ),
+    ] = None
+    gpu_count: Annotated[
+        int | None,
+        Field(
+            description="How many GPUs each worker has, 1 to 64; with `gpu_types` alone.",
+            examples=[4],
+            title="Gpu Count",
+        ),
+    ] = None
+    cpu_count: Annotated[
+        int | None,
+        Field(
+            description="How many CPUs (logical cores) are reserved for each worker, 1 to 4096. A job without GPUs needs it; one with GPUs reserves none by default.",
+            examples=[4],
+            title="Cpu Count",
+        ),
+    ] = None
+    memory_gib: Annotated[
+        float | None,
+        Field(
+            description="How much memory is reserved for each worker, in GiB (2^30 bytes), above 0, at most 65536. By default 1.5 for each CPU, or 6 for each GPU if that is more. In an image (`environment.image`) the command cannot use more; elsewhere it can.",
+            examples=[8],
+            title="Memory Gib",
+        ),
+    ] = None
+    disk_size_gb: Annotated[
+        int,
+        Field(
+            description="How much disk each worker needs for its files, packages and output, in GB (10^9 bytes), 10 to 2000.",
+            examples=[50],
+            title="Disk Size Gb",
+        ),
+    ] = 10
     max_price_microcredits_per_gpu_hour: Annotated[
-        int, Field(title="Max Price Microcredits Per Gpu Hour")
+        int,
+        Field(
+            description="The highest price of one GPU for an hour, in microcredits (1 credit = 1,000,000). Dearer machines are refused.",
+            examples=[2500000],
+            title="Max Price Microcredits Per Gpu Hour",
+        ),
     ] = 10000000
 
 
 class SubmittedSafety(BaseModel):
+    """
+    What ends or limits the job, so that it costs no more than it should.
+    """
+
     model_config = ConfigDict(
         extra="allow",
     )
     price_cap_microcredits_per_hour: Annotated[
-        int | None, Field(title="Price Cap Microcredits Per Hour")
+        int | None,
+        Field(
+            description="The highest cost of all workers together for an hour, in microcredits (1 credit = 1,000,000). By default there is none.",
+            examples=[5000000],
+            title="Price Cap Microcredits Per Hour",
+        ),
     ] = None
-    auto_terminate: Annotated[bool, Field(title="Auto Terminate")] = True
-    idle_timeout_s: Annotated[int, Field(title="Idle Timeout S")] = 1800
-    end_all_on_failure: Annotated[bool, Field(title="End All On Failure")] = True
-    max_restarts: Annotated[int, Field(title="Max Restarts")] = 3
+    auto_terminate: Annotated[
+        bool,
+        Field(
+            description="Whether a machine that was rented for the job is terminated when the job ends. With false it is retained when the job has finished or failed by itself, and costs money until a person removes its node or the deadline of its lease.",
+            examples=[False],
+            title="Auto Terminate",
+        ),
+    ] = True
+    idle_timeout_s: Annotated[
+        int,
+        Field(
+            description="Ends a training or inference job on leased machines after this many seconds without log output and GPU activity, 60 to 2592000.",
+            examples=[3600],
+            title="Idle Timeout S",
+        ),
+    ] = 1800
+    end_all_on_failure: Annotated[
+        bool,
+        Field(
+            description="Whether the failure of one worker ends the others.",
+            examples=[False],
+            title="End All On Failure",
+        ),
+    ] = True
+    max_restarts: Annotated[
+        int,
+        Field(
+            description="How often the job restarts on other machines after it has lost one, as by a preemption, 0 to 100.",
+            examples=[10],
+            title="Max Restarts",
+        ),
+    ] = 3
+    max_retries: Annotated[
+        int,
+        Field(
+            description="How often the job is tried again after a command has failed by itself (exit code other than 0), 0 to 100. Each attempt keeps its log and finds the resume state of the one before; the output is that of the last attempt alone.",
+            examples=[2],
+            title="Max Retries",
+        ),
+    ] = 0
+    max_duration_s: Annotated[
+        int | None,
+        Field(
+            description="Ends the job when its commands have run for this many seconds, 60 to 31536000, in all attempts together; waiting does not count. Its output is stored as after a cancel. Notebooks and endpoints are stopped. By default there is no limit.",
+            examples=[86400],
+            title="Max Duration S",
+        ),
+    ] = None
 
 
 class SubmittedWorker(BaseModel):
+    """
+    One worker: one command on one machine.
+    """
+
     model_config = ConfigDict(
         extra="allow",
     )
-    command: Annotated[str, Field(title="Command")]
+    command: Annotated[
+        str,
+        Field(
+            description="The command, which a shell (`/bin/sh`) runs in the folder of the code; at most 65536 characters. Exit code 0 means that it has succeeded.",
+            examples=["python train.py"],
+            title="Command",
+        ),
+    ]
 
 
 class Transaction(BaseModel):
@@ -1071,6 +1411,28 @@ class AuditVerification(BaseModel):
     broken: Annotated[list[BrokenChain], Field(title="Broken")]
 
 
+class BusyNode(BaseModel):
+    """
+    A node of the account, and how much of it jobs hold.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    node_id: Annotated[str, Field(title="Node Id")]
+    name: Annotated[str, Field(title="Name")]
+    status: Annotated[str, Field(title="Status")]
+    worker_count: Annotated[int, Field(title="Worker Count")]
+    cpu_count: Annotated[int, Field(title="Cpu Count")]
+    reserved_cpu_count: Annotated[int, Field(title="Reserved Cpu Count")]
+    memory_bytes: Annotated[int, Field(title="Memory Bytes")]
+    reserved_memory_bytes: Annotated[int, Field(title="Reserved Memory Bytes")]
+    gpu_count: Annotated[int, Field(title="Gpu Count")]
+    held_gpu_count: Annotated[int, Field(title="Held Gpu Count")]
+    gpus: Annotated[list[Gpu], Field(title="Gpus")]
+    measured_at: Annotated[AwareDatetime | None, Field(title="Measured At")]
+
+
 class Event(BaseModel):
     """
     An event: one entry in the history of a resource.
@@ -1144,9 +1506,26 @@ class Job(BaseModel):
     port: Annotated[int | None, Field(title="Port")]
     workers: Annotated[list[JobWorker], Field(title="Workers")]
     placement_refusals: Annotated[list[PlacementRefusal], Field(title="Placement Refusals")]
+    started_at: Annotated[AwareDatetime | None, Field(title="Started At")]
+    elapsed_s: Annotated[int | None, Field(title="Elapsed S")]
     gpu_seconds: Annotated[int, Field(title="Gpu Seconds")]
     charged_microcredits: Annotated[int, Field(title="Charged Microcredits")]
+    unposted_microcredits: Annotated[int, Field(title="Unposted Microcredits")]
+    microcredits_per_hour: Annotated[int | None, Field(title="Microcredits Per Hour")]
     output_bytes: Annotated[int | None, Field(title="Output Bytes")]
+
+
+class JobArray(BaseModel):
+    """
+    The jobs that one submission with `array` has made, in the order of their numbers.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    name: Annotated[str, Field(title="Name")]
+    project_id: Annotated[str, Field(title="Project Id")]
+    jobs: Annotated[list[JobOfArray], Field(title="Jobs")]
 
 
 class JobCharge(BaseModel):
@@ -1167,6 +1546,8 @@ class JobCharges(BaseModel):
     )
     job_id: Annotated[str, Field(title="Job Id")]
     charged_microcredits: Annotated[int, Field(title="Charged Microcredits")]
+    unposted_microcredits: Annotated[int, Field(title="Unposted Microcredits")]
+    microcredits_per_hour: Annotated[int | None, Field(title="Microcredits Per Hour")]
     gpu_seconds: Annotated[int, Field(title="Gpu Seconds")]
     rates: Annotated[dict[str, Any] | None, Field(title="Rates")]
     charges: Annotated[list[JobCharge], Field(title="Charges")]
@@ -1195,25 +1576,127 @@ class JobPlacement(BaseModel):
     refusals: Annotated[list[PlacementRefusal], Field(title="Refusals")]
 
 
-class JobSubmission(BaseModel):
+class JobPreview(BaseModel):
+    """
+    Where a job would go now that is not submitted; its document breaks no rule.
+    """
+
     model_config = ConfigDict(
         extra="allow",
     )
+    placeable: Annotated[bool, Field(title="Placeable")]
+    offers: Annotated[list[Offer], Field(title="Offers")]
+    refusals: Annotated[list[PlacementRefusal], Field(title="Refusals")]
     name: Annotated[str, Field(title="Name")]
-    type: Annotated[
-        Literal["notebook", "training", "inference", "endpoint"], Field(title="JobType")
+    project_id: Annotated[str, Field(title="Project Id")]
+    worker_count: Annotated[int, Field(title="Worker Count")]
+
+
+class JobSubmission(BaseModel):
+    """
+    A job to submit.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    name: Annotated[
+        str,
+        Field(
+            description="The job's name, 1 to 100 printable characters. Several jobs may have the same.",
+            examples=["digits"],
+            title="Name",
+        ),
     ]
-    project_id: Annotated[str | None, Field(title="Project Id")] = None
-    resources: SubmittedResources | None = None
-    environment: SubmittedEnvironment | None = None
-    code: SubmittedCode | None = None
-    data: SubmittedData | None = None
-    workers: Annotated[list[SubmittedWorker], Field(title="Workers")]
-    placement: SubmittedPlacement | None = None
-    safety: SubmittedSafety | None = None
-    port: Annotated[int | None, Field(title="Port")] = None
-    reservation_id: Annotated[str | None, Field(title="Reservation Id")] = None
-    priority: Annotated[int, Field(title="Priority")] = 3
+    type: Annotated[
+        Literal["notebook", "training", "inference", "endpoint"],
+        Field(
+            description="`training`: commands that end, on one or more machines. `inference`: one command that ends. `notebook`, `endpoint`: one command that listens on `port` until it is stopped, and that can be started again with its files.",
+            examples=["training"],
+            title="JobType",
+        ),
+    ]
+    project_id: Annotated[
+        str | None,
+        Field(
+            description="The project that the job belongs to, whose account pays; by default the account's own.",
+            examples=["prj-01j"],
+            title="Project Id",
+        ),
+    ] = None
+    resources: Annotated[
+        SubmittedResources | None,
+        Field(
+            description="What each worker needs: GPUs, CPUs, memory, disk, and the highest price.",
+            examples=[{"gpus": "A100:4"}],
+        ),
+    ] = None
+    environment: Annotated[
+        SubmittedEnvironment | None,
+        Field(examples=[{"python_packages": ["scikit-learn"]}]),
+    ] = None
+    code: Annotated[
+        SubmittedCode | None,
+        Field(
+            description="The code, in a copy of which each command begins; by default an empty folder.",
+            examples=[{"upload_id": "upl-01j"}],
+        ),
+    ] = None
+    data: Annotated[
+        SubmittedData | None,
+        Field(
+            description="What the commands read, and where their output goes.",
+            examples=[{"output": None}],
+        ),
+    ] = None
+    workers: Annotated[
+        list[SubmittedWorker],
+        Field(
+            description="The commands, each on a machine or a part of one, all at the same time: 1 to 256 for training, one for other types.",
+            examples=[[{"command": "python train.py"}]],
+            title="Workers",
+        ),
+    ]
+    placement: Annotated[
+        SubmittedPlacement | None,
+        Field(
+            description="On which machines the job may run; by default on all that the account may use.",
+            examples=[{"spot": "never"}],
+        ),
+    ] = None
+    safety: Annotated[SubmittedSafety | None, Field(examples=[{"idle_timeout_s": 3600}])] = None
+    port: Annotated[
+        int | None,
+        Field(
+            description="The port on which a notebook or endpoint listens, 1024 to 65535; these types need it. The command finds the port that it has in BASELOAD_PORT.",
+            examples=[8888],
+            title="Port",
+        ),
+    ] = None
+    reservation_id: Annotated[
+        str | None,
+        Field(
+            description="A reserved port; not available yet.",
+            examples=["rsv-01j"],
+            title="Reservation Id",
+        ),
+    ] = None
+    priority: Annotated[
+        int,
+        Field(
+            description="From 1, placed first, to 5, placed last, among the jobs of its account.",
+            examples=[1],
+            title="Priority",
+        ),
+    ] = 3
+    array: Annotated[
+        Array | Array1 | None,
+        Field(
+            description="Makes several jobs of one submission, at most 1000: their number, or for each the variables that differ. They are named `NAME-0`, `NAME-1` and so on, and each finds its number in BASELOAD_ARRAY_INDEX and their count in BASELOAD_ARRAY_SIZE. By default one job is made.",
+            examples=[[{"LR": "0.1"}, {"LR": "0.01"}], 10],
+            title="Array",
+        ),
+    ] = None
 
 
 class Lease(BaseModel):
@@ -1406,3 +1889,18 @@ class Statement(BaseModel):
     closing_microcredits: Annotated[int, Field(title="Closing Microcredits")]
     totals_microcredits: Annotated[dict[str, int], Field(title="Totals Microcredits")]
     lines: Annotated[list[StatementLine], Field(title="Lines")]
+
+
+class Utilisation(BaseModel):
+    """
+    What runs now. Nodes measure it every ten seconds; it decides nothing and is not stored.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    at: Annotated[AwareDatetime, Field(title="At")]
+    microcredits_per_hour: Annotated[int, Field(title="Microcredits Per Hour")]
+    workers: Annotated[list[RunningWorker], Field(title="Workers")]
+    nodes: Annotated[list[BusyNode], Field(title="Nodes")]
+    is_whole: Annotated[bool, Field(title="Is Whole")]

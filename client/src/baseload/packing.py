@@ -10,23 +10,34 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from heapq import nlargest
+from operator import itemgetter
 from pathlib import Path
 from typing import IO
 
 from baseload.errors import BaseloadError
+from baseload.ignore_rules import IGNORE_FILE, IgnoreFileError, IgnoreRules
 
-IGNORE_FILE = ".baseloadignore"
 OUTPUT_MARK = ".baseload-output"
 """A file in each folder that `baseload output` has made; such a folder is no code."""
-ALWAYS_IGNORED = (
-    ".git", ".hg", ".svn", ".venv", "__pycache__", "*.pyc", ".mypy_cache", ".pytest_cache",
-    ".ruff_cache", ".ipynb_checkpoints", "node_modules", ".DS_Store", ".baseload", IGNORE_FILE,
-)  # fmt: skip
+LARGEST = 5
+"""How many of the largest files are remembered."""
 
 
 class PackingError(BaseloadError):
     """A folder does not exist, or has a file that no archive may have."""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A file or a folder that was left out; a folder ends in `/`."""
+
+    name: str
+    by: str
+    """The ignore file that has the rule, `always`, or `output` for the fetched output of a job."""
+
+
+OUTPUT = "output"
 
 
 @dataclass(frozen=True)
@@ -35,41 +46,14 @@ class Packed:
 
     file_count: int
     content_bytes: int
-    outputs: tuple[str, ...] = ()
-    """The folders that were left out, because they are fetched outputs."""
+    left_out: tuple[LeftOut, ...] = ()
+    largest: tuple[tuple[str, int], ...] = ()
+    """The largest files with their bytes, the largest first."""
 
-
-@dataclass(frozen=True)
-class Ignored:
-    """One line of an ignore file.
-
-    A name or a pattern (`*.csv`) matches at any depth; one with a `/` inside or in front matches
-    from the folder's root; one that ends in `/` matches folders alone.
-    """
-
-    pattern: str
-    is_anchored: bool
-    folders_only: bool
-
-    @classmethod
-    def of(cls, line: str) -> Ignored:
-        pattern = line.rstrip("/")
-        return cls(pattern.lstrip("/"), "/" in pattern, line.endswith("/"))
-
-    def matches(self, path: str, *, is_folder: bool) -> bool:
-        """path: relative to the root, with `/`."""
-        if self.folders_only and not is_folder:
-            return False
-        return fnmatchcase(path if self.is_anchored else path.rsplit("/", 1)[-1], self.pattern)
-
-
-def ignore_rules(folder: Path) -> tuple[Ignored, ...]:
-    """The rules for files that are left out: the fixed ones, and those of the ignore file."""
-    lines = list(ALWAYS_IGNORED)
-    path = folder / IGNORE_FILE
-    if path.is_file():
-        lines += [line.strip() for line in path.read_text().splitlines()]
-    return tuple(Ignored.of(line) for line in lines if line and not line.startswith("#"))
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The folders that were left out, because they are fetched outputs."""
+        return tuple(each.name.rstrip("/") for each in self.left_out if each.by == OUTPUT)
 
 
 def pack(folder: Path, target: IO[bytes]) -> Packed:
@@ -78,23 +62,23 @@ def pack(folder: Path, target: IO[bytes]) -> Packed:
     A link to a file inside the folder becomes that file.
     Raises: PackingError, for a link that leaves the folder, and for devices, sockets and pipes.
     """
-    if not folder.is_dir():
-        raise PackingError(f"code folder {folder}: {_why_no_folder(folder)}")
-    count = content_bytes = 0
+    check_folder(folder)
+    sizes: dict[str, int] = {}
+    left_out: list[LeftOut] = []
     with (
         gzip.GzipFile(filename="", mode="wb", fileobj=target, mtime=0, compresslevel=6) as zipped,
         tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT) as archive,
     ):
-        outputs: list[str] = []
-        for path, name in _members(folder.resolve(), outputs):
+        for path, name in _members(folder.resolve(), left_out):
             entry = _entry(path, name)
             if entry.isdir():
                 archive.addfile(entry)
                 continue
             with path.open("rb") as file:
                 archive.addfile(entry, file)
-            count, content_bytes = count + 1, content_bytes + entry.size
-    return Packed(count, content_bytes, tuple(outputs))
+            sizes[name] = entry.size
+    largest = nlargest(LARGEST, sizes.items(), key=itemgetter(1))
+    return Packed(len(sizes), sum(sizes.values()), tuple(left_out), tuple(largest))
 
 
 @dataclass(frozen=True)
@@ -118,27 +102,35 @@ def pack_to_file(folder: Path) -> Iterator[PackedFile]:
         yield PackedFile(Path(archive.name), packed)
 
 
-def _members(folder: Path, outputs: list[str]) -> Iterator[tuple[Path, str]]:
-    """The files and folders to pack, with their names. outputs: gets those that are left out."""
-    rules = ignore_rules(folder)
+def _members(folder: Path, left_out: list[LeftOut]) -> Iterator[tuple[Path, str]]:
+    """The files and folders to pack, with their names. left_out: gets what is left out."""
+    try:
+        rules = IgnoreRules(folder)
+        yield from _below(folder, folder, rules, left_out)
+    except IgnoreFileError as cause:
+        raise PackingError(str(cause)) from cause
 
-    def below(current: Path, prefix: str) -> Iterator[tuple[Path, str]]:
-        for entry in sorted(os.scandir(current), key=lambda each: each.name):
-            name = f"{prefix}{entry.name}"
-            is_folder = entry.is_dir(follow_symlinks=False)
-            if any(rule.matches(name, is_folder=is_folder) for rule in rules):
-                continue
-            path = Path(entry.path)
-            if is_folder and (path / OUTPUT_MARK).exists():
-                outputs.append(name)
-                continue
-            if entry.is_symlink():
-                path = _inside(path, folder)
-            yield path, name
-            if is_folder:
-                yield from below(path, f"{name}/")
 
-    return below(folder, "")
+def _below(
+    folder: Path, current: Path, rules: IgnoreRules, left_out: list[LeftOut]
+) -> Iterator[tuple[Path, str]]:
+    prefix = "" if current == folder else f"{current.relative_to(folder).as_posix()}/"
+    rules.enter(prefix)
+    for entry in sorted(os.scandir(current), key=lambda each: each.name):
+        name = f"{prefix}{entry.name}"
+        is_folder = entry.is_dir(follow_symlinks=False)
+        path = Path(entry.path)
+        by = rules.left_out_by(name, is_folder=is_folder)
+        if by is None and is_folder and (path / OUTPUT_MARK).exists():
+            by = OUTPUT
+        if by is not None:
+            left_out.append(LeftOut(f"{name}/" if is_folder else name, by))
+            continue
+        if entry.is_symlink():
+            path = _inside(path, folder)
+        yield path, name
+        if is_folder:
+            yield from _below(folder, path, rules, left_out)
 
 
 def _inside(link: Path, folder: Path) -> Path:
@@ -165,5 +157,8 @@ def _entry(path: Path, name: str) -> tarfile.TarInfo:
     return entry
 
 
-def _why_no_folder(path: Path) -> str:
-    return "is a file, not a folder" if path.exists() else "does not exist"
+def check_folder(folder: Path) -> None:
+    """Raises: PackingError, when there is no such folder."""
+    if not folder.is_dir():
+        why = "is a file, not a folder" if folder.exists() else "does not exist"
+        raise PackingError(f"code folder {folder}: {why}")

@@ -26,7 +26,7 @@ def podman_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dic
         if shutil.which(tool) is None:
             pytest.fail(f"no {tool}: make setup-tests installs it")
     folder = tmp_path_factory.mktemp("podman")
-    (folder / "containers.conf").write_text(CONTAINERS_CONF)
+    (folder / "containers.conf").write_text(CONTAINERS_CONF.format(folder=folder))
     (folder / "storage.conf").write_text(STORAGE_CONF.format(folder=folder))
     environment = {
         **os.environ,

@@ -10,7 +10,9 @@ import tarfile
 PROGRAMS = ("sh", "cat", "id", "sleep", "touch", "setsid")
 IMAGE = "localhost/baseload-test:1"
 WITH_VOLUME = "localhost/baseload-test:volume"
-# What podman needs on a kernel that gives a container no further rights than ours.
+# What podman needs on a kernel that gives a container no further rights than ours. All stores of a
+# user share their files of what runs and their locks, unless told otherwise; then the reset of one
+# store makes the commands of the others fail.
 CONTAINERS_CONF = """
 [containers]
 default_ulimits = ["nofile=20000:20000","nproc=32768:32768"]
@@ -18,6 +20,8 @@ default_ulimits = ["nofile=20000:20000","nproc=32768:32768"]
 runtime = "runc"
 cgroup_manager = "cgroupfs"
 events_logger = "file"
+tmp_dir = "{folder}/tmp"
+lock_type = "file"
 """
 STORAGE_CONF = """
 [storage]

@@ -173,6 +173,7 @@ def test_systemd_lets_a_unit_open_the_devices_of_its_run_alone(
     found = with_gpus.opened("job-unit-0-1", gpu_uuids=[FIRST], runtime="systemd")
     assert "nvidia0" not in found
     asked = (tmp_path / "asked").read_text().splitlines()
+    assert "--property=TasksMax=32768" in asked
     assert "--property=DevicePolicy=closed" in asked
     allowed = {line.rpartition("=")[2] for line in asked if "DeviceAllow" in line}
     gpus = {f"/dev/{name} rw" for name in ("nvidia2", "nvidia-uvm", "nvidiactl")}

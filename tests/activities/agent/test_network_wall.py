@@ -97,9 +97,9 @@ def python(program: str, *arguments: object) -> str:
     return f"python3 -c {quoted} {' '.join(map(str, arguments))}"
 
 
-def asked(agent: LocalAgent, run_id: str, *places: str) -> dict[str, str]:
+def asked(agent: LocalAgent, run_id: str, *places: str, **more: object) -> dict[str, str]:
     """What a job hears at each place."""
-    agent.run(run_id, python(ASK, *places), user="baseload-job")
+    agent.run(run_id, python(ASK, *places), user="baseload-job", **more)
     agent.exit_of(run_id)
     lines = agent.path(run_id, "log").read_text().splitlines()
     assert lines[-1] == "asked", lines
@@ -127,6 +127,21 @@ def test_a_job_reaches_its_own_port_and_no_service_of_its_machine(walled: Walled
     places = [f"127.0.0.1:{OTHERS}", f"127.0.0.1:{TEMPORAL}"]
     answers = walled.inside(sys.executable, "-c", ASK, *places)
     assert answers.count("hello") == 2  # whoever may reach a job's port, and root its services
+
+
+def test_the_workers_of_one_job_reach_each_other_and_no_other_job_does(walled: Walled) -> None:
+    walled.call("prepare", peers=[], network_wall={"networks": [], "ports": []})
+    first, second = {"BASELOAD_JOB_ID": "job-of-two"}, {"BASELOAD_JOB_ID": "job-alone"}
+    listen = python(LISTEN, OTHERS)
+    walled.run("job-of-two-0-1", listen, user="baseload-job", environment=first)
+    wait_for(walled.path("job-of-two-0-1", "work/ready").exists, "the first worker's port")
+    place = f"127.0.0.1:{OTHERS}"
+    assert asked(walled, "job-of-two-1-1", place, environment=first) == {place: "hello"}
+    assert asked(walled, "job-alone-0-1", place, environment=second) == {place: "no"}
+    walled.call("end", run_id="job-of-two-1-1", grace_s=0)
+    walled.call("clean", run_id="job-of-two-1-1")
+    # The account of the worker that is gone serves another job now.
+    assert asked(walled, "job-alone-1-1", place, environment=second) == {place: "no"}
 
 
 def hears(agent: Walled, port: int) -> bool:

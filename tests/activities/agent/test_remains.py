@@ -231,6 +231,10 @@ def test_the_kernel_ends_a_command_before_its_supervisor_and_bounds_its_processe
     supervisor = agent.document(RUN, "process.json")["supervisor_pid"]
     assert int(lines[0]) > int(Path(f"/proc/{supervisor}/oom_score_adj").read_text())
     assert lines[1:5] == ["Max", "processes", "300", "300"]
+    tops = cgroups.folders_of(Folders(str(agent.root)).run(RUN))
+    bounds = [Path(top) / "pids.max" for top in tops if (Path(top) / "pids.max").exists()]
+    assert {path.read_text().strip() for path in bounds} <= {"300"}
+    assert bounds or os.environ.get("CI") != "true", "this machine has no cgroups of processes"
 
 
 def test_terabytes_of_holes_are_not_packed_and_files_of_the_allowed_size_are(

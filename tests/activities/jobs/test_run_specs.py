@@ -104,7 +104,9 @@ def store_secret(database: Database, account_id: str, place: str, value: str) ->
         session.add(StoredSecret(name=place, account_id=account_id, sealed=sealed, updated_at=NOW))
 
 
-def submit(database: Database, project_id: str, **environment: object) -> None:
+def submit(
+    database: Database, project_id: str, *, port: int | None = 8888, **environment: object
+) -> None:
     """A job of two workers, as the API writes its row."""
     submission = JobSubmission.model_validate(
         {
@@ -116,7 +118,7 @@ def submit(database: Database, project_id: str, **environment: object) -> None:
             "code": {"upload_id": "upl-code"},
             "data": {"input": {"type": "local", "upload_id": "upl-input"}},
             "workers": [{"command": "python first.py"}, {"command": "python second.py"}],
-            "port": 8888,
+            "port": port,
         }
     )
     with database.write() as session:
@@ -148,7 +150,7 @@ def submit(database: Database, project_id: str, **environment: object) -> None:
                     cpu_count=1,
                     memory_bytes=0,
                     gpu_indices=[],
-                    port=8888,
+                    port=port,
                     created_at=NOW,
                 )
             )
@@ -205,6 +207,46 @@ def test_what_the_owner_of_a_node_has_set_up_is_for_jobs_of_that_account_alone(
     assert [isolation and isolation.owned for isolation in isolations] == [False, True]
 
 
+def variables() -> list[dict[str, str]]:
+    """What each worker finds in its environment."""
+    pairs = zip(seal().references, ("reg-1", "reg-2"), strict=True)
+    return [open_run_spec(place, region).environment for place, region in pairs]
+
+
+def test_workers_are_given_the_addresses_of_all_and_a_port_that_their_job_holds(
+    migrated: Database, project: str
+) -> None:
+    submit(migrated, project, port=None)
+    with migrated.write() as session:
+        hardware = {"cpu_count": 1, "memory_bytes": 1, "addresses": ["203.0.113.9", "10.0.0.7"]}
+        session.execute(update(Node).where(col(Node.id) == "nod-reg-1").values(hardware=hardware))
+    first, second = variables()
+    assert first["BASELOAD_WORKER_ADDRESSES"] == "127.0.0.1,127.0.0.1"  # The second says no other.
+    assert (first["MASTER_ADDR"], second["MASTER_ADDR"]) == ("127.0.0.1", "10.0.0.7")
+    assert (first["RANK"], second["RANK"], second["WORLD_SIZE"]) == ("0", "1", "2")
+    with migrated.read() as session:
+        held = session.get_one(Allocation, "all-0").port
+    assert first["MASTER_PORT"] == second["MASTER_PORT"] == str(held)
+    assert variables() == [first, second]  # What is repeated says the same.
+
+
+def test_two_jobs_on_a_node_never_meet_at_one_port(migrated: Database, project: str) -> None:
+    submit(migrated, project, port=None)
+    taken = variables()[0]["MASTER_PORT"]
+    with migrated.write() as session:
+        session.execute(update(Allocation).values(attempt=2, port=None))
+        other = session.get_one(Allocation, "all-0").model_dump()
+        session.execute(update(Allocation).values(attempt=1))
+        other |= {"id": "all-other", "worker": 7, "attempt": 9, "port": int(taken)}
+        session.add(Allocation.model_validate(other))
+    assert variables()[0]["MASTER_PORT"] != taken
+
+
+def test_a_variable_of_the_job_itself_is_not_replaced(migrated: Database, project: str) -> None:
+    submit(migrated, project, port=None, variables={"MASTER_PORT": "29500"})
+    assert [each["MASTER_PORT"] for each in variables()] == ["29500", "29500"]
+
+
 def test_packages_that_stay_are_refused_unless_the_regions_owner_allows_them(
     migrated: Database, project: str
 ) -> None:
@@ -256,6 +298,11 @@ def test_each_worker_gets_its_order_with_variables_secrets_and_hashes(
         "BASELOAD_JOB_ID": JOB,
         "BASELOAD_WORKER": "1",
         "BASELOAD_WORKERS": "2",
+        "BASELOAD_WORKER_ADDRESSES": "127.0.0.1,127.0.0.1",
+        "MASTER_ADDR": "127.0.0.1",
+        "RANK": "1",
+        "NODE_RANK": "1",
+        "WORLD_SIZE": "2",
     }
     assert (first.code_sha256, first.input_sha256) == ("aa" * 32, "bb" * 32)
     assert first.python_packages == ("scikit-learn",)

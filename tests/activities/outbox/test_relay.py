@@ -9,16 +9,21 @@ import pytest
 from sqlmodel import col, select
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.common import SearchAttributeKey
 
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import Database
+from activities.outbox import workflow_starts
 from activities.outbox.relay import relay, relay_outbox
 from activities.outbox.requests import enqueue, wake
+from activities.settings import settings
 from activities.temporal.client import set_client, signal_once
 from tests.activities.placement.rows import statements
 from tests.activities.rows import NOW, add_job, add_node, add_payer, add_region
 from tests.temporal_server import TemporalServer
+from tests.waiting import eventually
+from workflows.contracts.removals import Removal
 from workflows.effects.reconciliation import RelayOutbox
 
 
@@ -85,6 +90,49 @@ async def test_a_start_makes_a_workflow_that_is_found_by_its_attributes(
     assert found_by["AccountId"] == job.account_id
     assert found_by["GpuType"] == "A100"
     assert undelivered(migrated) == []
+
+
+async def test_a_job_is_found_by_its_name_and_its_status(
+    migrated: Database, job: tables.Job, temporal_server: Client
+) -> None:
+    with migrated.write() as session:
+        session.get_one(tables.Job, job.id).name = f"Büro: my-job {job.id}"
+    await relay(temporal_server, [ask(migrated, job.id, "start")])
+    query = f"ResourceName = 'Büro: my-job {job.id}' AND ResourceStatus = 'new'"
+
+    async def is_found() -> bool:
+        found = [each.id async for each in temporal_server.list_workflows(query)]
+        return found == [f"job/{job.id}"]
+
+    await eventually(is_found, "the job is found by its name")
+    assert (await temporal_server.count_workflows("ResourceName = 'my-job'")).count == 0
+
+
+async def test_a_server_that_does_not_know_the_name_starts_the_workflow_without_it(
+    migrated: Database,
+    job: tables.Job,
+    temporal_server: Client,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    unknown = SearchAttributeKey.for_keyword_list("ResourceNameOfLater")
+    monkeypatch.setattr(workflow_starts, "RESOURCE_NAME", unknown)
+    assert await relay(temporal_server, [ask(migrated, job.id, "start")]) == 1
+    seen = await temporal_server.get_workflow_handle(f"job/{job.id}").describe()
+    found_by = {pair.key.name for pair in seen.typed_search_attributes}
+    assert {"AccountId", "ResourceStatus"} <= found_by
+
+
+@pytest.mark.parametrize(
+    ("codec", "name"), [("off", "digits"), ("decode", "digits"), ("aes-gcm", "")]
+)
+def test_a_name_stays_plain_only_where_payloads_do(
+    job: tables.Job, codec: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BASELOAD_PAYLOAD_CODEC", codec)
+    settings.cache_clear()
+    start = workflow_starts.workflow_start(job, Removal(), {})
+    assert start.name == name
+    assert "digits" in start.summary, "which is encrypted as payloads are"
 
 
 async def test_delivering_twice_starts_once(

@@ -239,6 +239,13 @@ FRAMES = {
     "exit-seconds": header(kind="exit", run_id="r", exit={"elapsed_s": 1e300}, log_bytes=0),
     "exit-log": header(kind="exit", run_id="r", exit={}, log_bytes="many"),
     "lost-seconds": header(kind="lost", run_id="r", elapsed_s=-1, log_bytes=0),
+    "gpu-percent": header(kind="utilisation", gpus=[{"uuid": "GPU-1", "percent": 101}]),
+    "gpu-name": header(kind="utilisation", gpus=[{"uuid": "x" * 101}]),
+    "many-gpus": header(kind="utilisation", gpus=[{"uuid": "GPU-1"}] * 65),
+    "many-runs": header(kind="utilisation", runs=[{"run_id": "r"}] * 257),
+    "cpu-percent": header(kind="utilisation", runs=[{"run_id": "r", "cpu_percent": -1.0}]),
+    "run-memory": header(kind="utilisation", runs=[{"run_id": "r", "memory_bytes": 1 << 60}]),
+    "run-path": header(kind="utilisation", runs=[{"run_id": "../r"}]),
     "idle-seconds": header(kind="idle", run_id="r", idle_s=float("inf")),
 }
 

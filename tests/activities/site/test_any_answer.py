@@ -2,14 +2,16 @@
 but the machine's own runs has changed."""
 
 import asyncio
+import contextlib
 import json
 import tempfile
+import unicodedata
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 from temporalio.exceptions import ApplicationError
 
@@ -26,6 +28,7 @@ from tests.activities.hostile_sites import (
     leaves,
     replaced,
 )
+from tests.activities.waiting import wait_until
 from tests.failure.hostile_node import Words, frame
 from workflows.contracts import errors
 
@@ -80,17 +83,29 @@ class Plan:
     """The frames of its watch."""
 
 
-header = st.fixed_dictionaries(
-    {"kind": st.sampled_from(("log", "exit", "lost", "idle", "beat"))},
-    optional={
-        "run_id": st.sampled_from(NAMES) | leaf,
-        "offset": st.integers(0, 9) | leaf,
-        "length": st.integers(0, 9) | leaf,
-        "exit": st.fixed_dictionaries({}, optional={"elapsed_s": leaf, "exit_code": leaf}) | leaf,
-        "log_bytes": st.integers(0, 9) | leaf,
-        "elapsed_s": st.integers(0, 9) | leaf,
-        "idle_s": st.integers(0, 9) | leaf,
-    },
+LAST_WORD_S = 4242.0
+"""How long the run has taken whose exit is the last word of each watch."""
+HONEST = (
+    {"kind": "log", "offset": 0, "length": len(b"payload")},
+    {"kind": "exit", "exit": {"elapsed_s": 1.0, "exit_code": 0}, "log_bytes": 0},
+    {"kind": "lost", "elapsed_s": 1.0, "log_bytes": 0},
+    {"kind": "idle", "idle_s": 1.0},
+    {"kind": "utilisation", "runs": [{"run_id": NAMES[0]}], "gpus": []},
+    {"kind": "beat"},
+)
+"""Frames that our watcher sends: what is said of others has to be as well-formed as these."""
+header = st.builds(
+    lambda honest, name, other: {**honest, "run_id": name, **other},
+    st.sampled_from(HONEST),
+    st.sampled_from(NAMES),
+    st.just({})
+    | st.dictionaries(
+        st.sampled_from(
+            ("run_id", "offset", "length", "exit", "log_bytes", "idle_s", "kind", "runs", "gpus")
+        ),
+        leaf,
+        max_size=2,
+    ),
 )
 plan = st.builds(
     Plan,
@@ -124,7 +139,12 @@ def words_of(site: HostileSite, verb: str, said: Plan) -> Words:
             {**each, "run_id": name_of(site, str(each["run_id"]))} if "run_id" in each else each
             for each in said.headers
         )
-        return Words(b"".join(frame(b"payload", **each) for each in frames))
+        words = b"".join(
+            frame(b"payload" if each["kind"] == "log" else b"", **each) for each in frames
+        )
+        ended = {"elapsed_s": LAST_WORD_S, "exit_code": 0}
+        last = frame(kind="exit", run_id=site.name, exit=ended, log_bytes=0)
+        return Words(words + last, stays=True)
     honest = {"ok": True, **site.honest().get(verb, {})}
     paths = list(leaves(honest))
     found = replaced(honest, paths[said.at % len(paths)], said.value)
@@ -136,10 +156,26 @@ def words_of(site: HostileSite, verb: str, said: Plan) -> Words:
 async def failure_of(site: HostileSite, verb: str) -> ApplicationError | None:
     """How an activity fails; what is no failure that a workflow knows is raised."""
     try:
-        await site.do(verb)
+        await (heard_out(site) if verb == "watch" else site.do(verb))
     except ApplicationError as failure:
         return failure
     return None
+
+
+async def heard_out(site: HostileSite) -> None:
+    """Watch until all is believed that is to be, because the end of a watch forgets what waits."""
+    watch = asyncio.ensure_future(site.do("watch"))
+
+    def is_heard() -> bool:
+        last = [argument for _, signal, argument in site.jobs.signals if signal == "worker_exited"]
+        return watch.done() or any(one.exit.elapsed_s == LAST_WORD_S for one in last)
+
+    with contextlib.suppress(TimeoutError):  # It waits for more bytes, and believes nothing.
+        await wait_until(is_heard, "its last word", limit_s=1)
+    if not watch.done():
+        watch.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await watch
 
 
 def strangers(store: Path) -> list[Path]:
@@ -149,26 +185,55 @@ def strangers(store: Path) -> list[Path]:
     return [path for path in found if not any(each in str(path) for each in known)]
 
 
+def acts(text: str) -> bool:
+    """Whether a character of the text acts on a screen instead of standing on it."""
+    return any(
+        unicodedata.category(each) in ("Cc", "Cs", "Zl", "Zp")
+        or unicodedata.bidirectional(each)
+        in ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
+        for each in text
+    )
+
+
 async def check(said: dict[str, Plan], folder: Path, patch: pytest.MonkeyPatch) -> None:
     async with hostile_site(folder, patch) as site:
-        log_store(process_settings().storage).append(VICTIM, 0, b"its own words", 0)
         store = Path(process_settings().storage.removeprefix("file://"))
         before = site.files()
         site.is_honest()
         for verb, each in said.items():
             site.machine.says[verb] = words_of(site, verb, each)
         failures = [await failure_of(site, verb) for verb in site.activities()]
+        for verb in site.activities():  # Once more, so that an earlier lie does not end it.
+            site.is_honest()
+            lying = verb.partition(" ")[0]
+            if lying in said:
+                site.machine.says[lying] = words_of(site, lying, said[lying])
+            failures.append(await failure_of(site, verb))
         assert {failure.type for failure in failures if failure} <= KNOWN
-        assert all(failure.message.isprintable() for failure in failures if failure)
+        assert [failure.message for failure in failures if failure and acts(failure.message)] == []
         assert site.files() == before
         assert {job for job, _, _ in site.jobs.signals} <= {f"job/{OWN_JOB}"}
         assert strangers(store) == []
-        assert log_store(process_settings().storage).read(VICTIM, 0) == b"its own words"
+        assert log_store(process_settings().storage).length(VICTIM) == 0
 
 
-@given(st.fixed_dictionaries(dict.fromkeys(sorted((*ANSWERS, *STREAMS)), plan)))
+VERBS = sorted((*ANSWERS, *STREAMS))
+
+
+def well_formed(name: str) -> dict[str, Plan]:
+    """Of one run all that our agent could say, so that its name alone can be what is wrong."""
+    headers = [{**each, "run_id": name} for each in HONEST]
+    return dict.fromkeys(VERBS, Plan(value=True, name=name, headers=headers))
+
+
+@example(well_formed("own of another attempt"))
+@example(well_formed("victim"))
+@example(well_formed("victim without a tag"))
+@example(well_formed("path"))
+@given(st.fixed_dictionaries(dict.fromkeys(VERBS, plan)))
 @settings(
     max_examples=25,
+    phases=(Phase.explicit, Phase.generate),  # What is found is shown at once, not made smaller.
     derandomize=True,
     database=None,
     deadline=None,

@@ -1,5 +1,6 @@
 """No machine fills our memory, whatever it says."""
 
+import tracemalloc
 from collections.abc import AsyncIterator
 
 import asyncssh
@@ -44,14 +45,20 @@ async def test_an_answer_without_an_end_is_not_read_to_its_end(node: HostileNode
 
 async def test_a_line_of_progress_without_an_end_is_not_kept(node: HostileNode) -> None:
     node.says["status"] = answer(boot_id="1")
-    node.says["status"] = Words(node.says["status"].out, err=b"x" * (8 * MIB) + b"\nlast\n")
+    node.says["status"] = Words(node.says["status"].out, err=b"x" * (32 * MIB) + b"\nlast\n")
     heard: list[str] = []
     pool = NodeConnections(asyncssh.generate_private_key("ssh-ed25519"))
     endpoint = NodeEndpoint.of(node.address("nod-hostile", "reg-1"))
-    await pool.call(endpoint, "status", {}, limit_s=30, on_progress=heard.append)
+    tracemalloc.start()
+    try:
+        await pool.call(endpoint, "status", {}, limit_s=30, on_progress=heard.append)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
     await pool.close()
     assert heard[-1] == "last"
     assert max(map(len, heard)) <= 1000
+    assert peak < 2 * len(node.says["status"].err), "what the machine holds, and little of it here"
 
 
 async def test_progress_of_nothing_but_lines_is_not_told_line_by_line(node: HostileNode) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.rules.jobs.submissions import document
 from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.statuses import JobType
+from workflows.rules.jobs.arrays import jobs_of_array
 from workflows.rules.jobs.formats import full_image, is_image
 from workflows.rules.jobs.resources import resources_of, spot_policy_of
 from workflows.rules.jobs.submission import read_submission
@@ -18,6 +19,44 @@ SERVICE = {"type": "notebook", "port": 8888}
 
 def fields(job: Any, known: tuple[str, ...] = ()) -> list[str]:
     return sorted(mistake.field for mistake in read_submission(job, known).mistakes)
+
+
+def test_an_array_is_a_job_for_each_number_with_its_parameters_as_variables() -> None:
+    made = document(
+        environment={"variables": {"LR": "1", "EPOCHS": "20"}}, array=[{"LR": 0.1}, {"FAST": True}]
+    )
+    read = read_submission(made).submission
+    assert read is not None
+    jobs = jobs_of_array(read)
+    assert [(job.name, job.array) for job in jobs] == [("digits-0", None), ("digits-1", None)]
+    own = {"EPOCHS": "20", "BASELOAD_ARRAY_SIZE": "2"}
+    assert [job.environment.variables for job in jobs] == [
+        own | {"LR": "0.1", "BASELOAD_ARRAY_INDEX": "0"},
+        own | {"LR": "1", "FAST": "true", "BASELOAD_ARRAY_INDEX": "1"},
+    ]
+    counted = read_submission(document(array=1000)).submission
+    assert counted is not None
+    assert jobs_of_array(counted)[-1].name == "digits-999"
+
+
+@pytest.mark.parametrize(
+    ("array", "field"),
+    [
+        *((wrong, "array") for wrong in (0, 1001, -1, True, "ten", [], [{}] * 1001, 10**30)),
+        ([{"BASELOAD_X": "1"}], "array.0"),
+        ([{}, {"no name": "1"}], "array.1"),
+        ([3], "array.0"),
+        ([{"A": [1]}], "array.0.A"),
+        ([{"A": "\0"}], "array.0.A"),
+    ],
+)
+def test_an_array_that_cannot_be_is_refused_once(array: Any, field: str) -> None:
+    assert fields(document(array=array)) == [field]
+
+
+def test_a_name_of_an_array_leaves_room_for_its_numbers() -> None:
+    assert fields(document(name="n" * 97, array=1000)) == ["name"]
+    assert fields(document(name="n" * 97)) == []
 
 
 def test_the_documented_job_is_sound() -> None:
@@ -92,6 +131,10 @@ def test_the_documented_job_is_sound() -> None:
         ({"resources": {"gpu_types": ["A100", "B52"], "gpu_count": 1}}, "resources.gpu_types.1"),
         ({"resources": {"gpus": "cpu", "cpu_count": 0}}, "resources.cpu_count"),
         ({"resources": {"cpu_count": 2, "memory_gib": 0}}, "resources.memory_gib"),
+        ({"safety": {"max_retries": -1}}, "safety.max_retries"),
+        ({"safety": {"max_retries": 101}}, "safety.max_retries"),
+        ({"safety": {"max_duration_s": 59}}, "safety.max_duration_s"),
+        ({"safety": {"max_duration_s": 31_536_001}}, "safety.max_duration_s"),
         ({"resources": {"cpu_count": 2, "memory_gib": float("nan")}}, "resources.memory_gib"),
         ({"resources": {"cpu_count": 2, "disk_size_gb": 9}}, "resources.disk_size_gb"),
         ({"resources": {"cpu_count": 2, "disk_size_gb": 2001}}, "resources.disk_size_gb"),
@@ -277,3 +320,22 @@ def test_only_what_people_are_at_keeps_its_machine_unless_it_is_said_otherwise(
     submission = read_submission(document(**changes)).submission
     assert submission is not None
     assert spot_policy_of(submission) == policy
+
+
+@pytest.mark.parametrize(
+    ("resources", "gib"),
+    [
+        ({"cpu_count": 2}, 3.0),
+        ({"gpus": "A100"}, 6.0),
+        ({"gpus": "A100:4", "cpu_count": 4}, 24.0),
+        ({"gpu_types": ["A100"], "gpu_count": 1, "cpu_count": 8}, 12.0),
+        ({"cpu_count": 2, "memory_gib": 0.5}, 0.5),
+    ],
+)
+def test_memory_is_reserved_by_cpus_and_gpus_unless_it_is_named(
+    resources: dict[str, Any], gib: float
+) -> None:
+    read = read_submission(document(resources=resources)).submission
+    assert read is not None
+    assert read.resources.memory_gib == gib
+    assert resources_of(read).memory_bytes == int(gib * 2**30)

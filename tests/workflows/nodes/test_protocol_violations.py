@@ -85,6 +85,8 @@ async def test_a_node_that_is_announced_after_a_violation_takes_no_jobs_until_a_
     stage.world.want("nod-1", "active")
     await reaches(stage, "failed")
     await eventually(lambda: not stage.world.held, "its job has left it")
+    _, revision = stage.world.wanted["nod-1"]
+    assert stage.world.seen_revisions["nod-1"] == revision, "who wanted jobs did not know of this"
     stage.world.machines["nod-1"].violation = ""
     await stage.announce(node, HERE)
     await reaches(stage, "maintenance")

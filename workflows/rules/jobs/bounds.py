@@ -25,6 +25,7 @@ ANY = "*"
 _Path = tuple[str, ...]
 _COUNTS: dict[_Path, int] = {
     ("workers",): 256,
+    ("array",): 1000,
     ("resources", "gpu_types"): 16,
 }
 _LENGTHS: dict[_Path, int] = {
@@ -34,6 +35,7 @@ _LENGTHS: dict[_Path, int] = {
     ("environment", "variables", ANY): 131_072,
     ("resources", "gpu_types", ANY): 100,
     ("workers", ANY, "command"): 65_536,
+    ("array", ANY, ANY): 4096,
 }
 _MAX_MISTAKES = 100
 

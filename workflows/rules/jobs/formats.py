@@ -9,9 +9,10 @@ PYTHON_REQUIREMENT_RULE = (
 )
 APT_PACKAGE_RULE = "is the exact name of a Debian package, such as ffmpeg"
 IMAGE_RULE = "is an image reference, such as pytorch/pytorch:latest or ghcr.io/owner/name:1"
-SECRET_RULE = "is a reference, store://projects/<project>/<name>"  # noqa: S105 - a rule, no secret
+SECRET_RULE = "is the name of a secret of the job's project, or store://projects/<project>/<name>"  # noqa: S105 - a rule, no secret
 
-_PROJECT_SECRET = re.compile(r"store://projects/(prj-[a-z0-9]+)/([A-Za-z0-9][A-Za-z0-9._-]{0,99})")
+_SECRET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_PROJECT_SECRET = re.compile(rf"store://projects/(prj-[a-z0-9]+)/({_SECRET_NAME.pattern})")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Blanks follow a token and never another repeat of blanks, so that a match takes linear time.
 # (Possessive repeats would say the same, but Python 3.11.2 matches groups of them wrongly.)
@@ -65,7 +66,17 @@ def full_image(text: str) -> str:
 
 
 def is_secret_reference(text: str) -> bool:
-    return _PROJECT_SECRET.fullmatch(text) is not None
+    return is_secret_name(text) or _PROJECT_SECRET.fullmatch(text) is not None
+
+
+def is_secret_name(text: str) -> bool:
+    """Whether a text is a name alone, which means a secret of the job's own project."""
+    return _SECRET_NAME.fullmatch(text) is not None
+
+
+def secret_reference(project_id: str, text: str) -> str:
+    """The whole reference of a name alone; any other text is returned as it is."""
+    return f"store://projects/{project_id}/{text}" if is_secret_name(text) else text
 
 
 def project_of_secret(reference: str) -> str | None:

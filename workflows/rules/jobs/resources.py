@@ -17,6 +17,9 @@ from workflows.rules.catalogue.gpu_names import (
 )
 
 GIB = 1024**3
+MEMORY_GIB_PER_CPU = 1.5
+"""What a machine of 2 GB for each CPU can spare beside its own system."""
+MEMORY_GIB_PER_GPU = 6
 
 Mistakes = Iterator[FieldError]
 
@@ -40,6 +43,21 @@ def resources_of(submission: JobSubmission, known_gpu_types: Collection[str] = (
         disk_size_gb=asked.disk_size_gb,
         max_price_microcredits_per_gpu_hour=asked.max_price_microcredits_per_gpu_hour,
     )
+
+
+def with_memory(submission: JobSubmission) -> JobSubmission:
+    """The submission with the memory that is reserved if it names none: by its CPUs and GPUs.
+
+    It is decided once, when the job is submitted, so that a job in a row keeps what it has.
+    """
+    if submission.resources.memory_gib is not None:
+        return submission
+    resources = resources_of(submission)
+    gib = max(
+        resources.cpu_count * MEMORY_GIB_PER_CPU, float(resources.gpu_count * MEMORY_GIB_PER_GPU)
+    )
+    decided = submission.resources.model_copy(update={"memory_gib": gib})
+    return submission.model_copy(update={"resources": decided})
 
 
 def demand_of(

@@ -37,6 +37,8 @@ def rule_of(model: type[BaseModel], details: Any) -> str:
     if kind == "enum":
         values = [each.strip(" '") for each in _expected(details)]
         return f"is one of {', '.join(values)}{_hint(details['input'], values)}"
+    if kind == "value_error":
+        return str(details["ctx"]["error"])
     message = details["msg"]
     return _WORDS.get(kind) or message[:1].lower() + message[1:]
 

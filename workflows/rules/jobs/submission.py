@@ -14,13 +14,22 @@ from workflows.contracts.base import Contract
 from workflows.contracts.job_submission import FieldError, JobSubmission
 from workflows.contracts.statuses import JobType, ProviderKind
 from workflows.rules.jobs import formats
+from workflows.rules.jobs.arrays import array_rules
 from workflows.rules.jobs.bounds import out_of_bounds
-from workflows.rules.jobs.resources import Mistakes, amounts, field_error, gpu_names, gpus_asked
+from workflows.rules.jobs.resources import (
+    Mistakes,
+    amounts,
+    field_error,
+    gpu_names,
+    gpus_asked,
+    with_memory,
+)
 from workflows.rules.jobs.shape import rule_of
 
 MAX_WORKERS = 256
 MAX_PRICE = 10**12
 MAX_RESTARTS = 100
+MAX_RETRIES = 100
 
 _STAND_INS: dict[str, JsonValue] = {"name": "unnamed", "command": "true", "upload_id": "upl-0"}
 """Values for required fields that could not be read, so that the rules can check the rest."""
@@ -47,7 +56,9 @@ def read_submission(document: Any, known_gpu_types: Collection[str] = ()) -> Rea
     except ValidationError as error:
         return Reading(mistakes=_malformed(document, error, known_gpu_types))
     mistakes = mistakes_of(submission, known_gpu_types)
-    return Reading(submission=None if mistakes else submission, mistakes=mistakes)
+    if mistakes:
+        return Reading(mistakes=mistakes)
+    return Reading(submission=with_memory(submission))
 
 
 def mistakes_of(
@@ -237,6 +248,11 @@ def _safety(job: JobSubmission) -> Mistakes:
     if not 0 <= job.safety.max_restarts <= MAX_RESTARTS:
         rule = f"is 0 to {MAX_RESTARTS}"
         yield field_error("safety.max_restarts", rule, job.safety.max_restarts)
+    if not 0 <= job.safety.max_retries <= MAX_RETRIES:
+        yield field_error("safety.max_retries", f"is 0 to {MAX_RETRIES}", job.safety.max_retries)
+    longest_s = job.safety.max_duration_s
+    if longest_s is not None and not 60 <= longest_s <= 365 * 86_400:
+        yield field_error("safety.max_duration_s", "is 60 to 31536000", longest_s)
 
 
 _RULES: tuple[Callable[[JobSubmission], Mistakes], ...] = (
@@ -250,4 +266,5 @@ _RULES: tuple[Callable[[JobSubmission], Mistakes], ...] = (
     _variables,
     _placing,
     _safety,
+    array_rules,
 )

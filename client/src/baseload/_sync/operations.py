@@ -444,6 +444,15 @@ class Operations:
         """Submit a job. The answer to a wrong document names all of its mistakes."""
         return self._ask(models.Job, Call("POST", "/v1/jobs", body=_sent(body)))
 
+    def preview_job(self, body: models.JobSubmission) -> models.JobPreview:
+        """Check a job and say where it would go now, without submitting it: nothing is
+        written."""
+        return self._ask(models.JobPreview, Call("POST", "/v1/jobs/preview", body=_sent(body)))
+
+    def submit_job_array(self, body: models.JobSubmission) -> models.JobArray:
+        """Submit all jobs of an array, a document with `array`, in one transaction."""
+        return self._ask(models.JobArray, Call("POST", "/v1/jobs/arrays", body=_sent(body)))
+
     def kill_all_jobs(self) -> models.JobsKilled:
         """Cancel every open job of the account."""
         return self._ask(models.JobsKilled, Call("POST", "/v1/jobs/kill-all"))
@@ -463,6 +472,11 @@ class Operations:
     def start_job(self, job_id: str) -> models.Job:
         """Start a stopped notebook or endpoint again."""
         return self._ask(models.Job, Call("POST", f"/v1/jobs/{segment(job_id)}/start"))
+
+    def retry_job(self, job_id: str) -> models.Job:
+        """Submit the same job again, in any status, as a new job with the same code and
+        variables."""
+        return self._ask(models.Job, Call("POST", f"/v1/jobs/{segment(job_id)}/retry"))
 
     def cancel_job(self, job_id: str, *, discard: bool | None = None) -> models.Job:
         """Cancel a job, whatever its status is; a canceled job cannot be started again."""
@@ -485,6 +499,11 @@ class Operations:
             models.JobLink,
             Call("POST", f"/v1/jobs/{segment(job_id)}/link", query={"worker": worker}),
         )
+
+    def get_utilisation(self) -> models.Utilisation:
+        """The jobs that run and the account's nodes, with what they use of CPUs, memory and
+        GPUs."""
+        return self._ask(models.Utilisation, Call("GET", "/v1/utilisation"))
 
     def list_transactions(
         self, *, job_id: str | None = None, limit: int | None = None, after: str | None = None

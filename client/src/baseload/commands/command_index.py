@@ -12,6 +12,8 @@ USAGE = 2
 REFUSED = 3
 UNREACHABLE = 4
 INTERRUPTED = 130
+COMPLETION = "_BASELOAD_COMPLETE"
+"""The variable by which a shell asks for completions."""
 
 EXIT_CODES = (
     (OK, "done; a followed job has finished"),
@@ -38,10 +40,15 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
     (
         "Jobs",
         (
-            Entry("submit", "Submit a job file: submit job.yaml [--follow]", "submit"),
+            Entry("init", "Write a job file for the folder here", "init"),
+            Entry("run", "Run a command here as a job: run --gpus A100:1 -- python x.py", "run"),
+            Entry("submit", "Submit a job file: submit job.yaml [--follow | --dry-run]", "submit"),
             Entry("ps", "List jobs", "jobs"),
-            Entry("show", "Show a job", "jobs"),
-            Entry("logs", "Print what a job printed; -f follows it", "logs"),
+            Entry("show", "Show jobs", "jobs"),
+            Entry("top", "What runs now: time, cost, CPUs, memory, GPUs", "top"),
+            Entry(
+                "logs", "Print what a job printed; -f follows it, --tail 20, --since 10m", "logs"
+            ),
             Entry("output", "Fetch and unpack a job's output", "output"),
             Entry("exec", "Run a command in a running job: exec JOB -- nvidia-smi", "reach"),
             Entry("ssh", "A shell in a running job; --stdio for ssh, scp and editors", "reach"),
@@ -49,11 +56,13 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
             Entry("link", "A browser's link to a notebook or endpoint", "reach"),
             Entry("placement", "Why a job waits, or where it was placed", "jobs"),
             Entry("charges", "What a job has cost so far", "jobs"),
-            Entry("cancel", "End a job for good", "jobs"),
-            Entry("stop", "Stop a notebook or endpoint; it can be started again", "jobs"),
-            Entry("start", "Start a stopped notebook or endpoint", "jobs"),
-            Entry("rm", "Remove jobs that have ended", "jobs"),
-            Entry("kill-all", "End all jobs of the account", "jobs"),
+            Entry("wait", "Wait until jobs have ended", "job_actions"),
+            Entry("retry", "Submit a job again, with the same code", "job_actions"),
+            Entry("cancel", "End jobs for good", "job_actions"),
+            Entry("stop", "Stop notebooks or endpoints; they can be started again", "job_actions"),
+            Entry("start", "Start stopped notebooks or endpoints", "job_actions"),
+            Entry("rm", "Remove jobs that have ended", "job_actions"),
+            Entry("kill-all", "End all jobs of the account", "job_actions"),
         ),
     ),
     (
@@ -76,10 +85,14 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
     (
         "Account",
         (
+            Entry("login", "Keep the address and the key of an API in a profile", "login"),
+            Entry("profile", "ls, use, rm: addresses and keys under names", "profiles", True),
+            Entry("completion", "Completion for bash, zsh or fish", "completion"),
             Entry("status", "Who you are, your credits, and what runs", "status"),
             Entry("events", "What happened, to one resource or to all; -f follows", "events"),
             Entry("bill", "The statement of a period; --csv exports it", "billing"),
             Entry("credits", "add: give an account credits (administrators)", "credits", True),
+            Entry("secret", "set, ls, rm: secrets of a project for its jobs", "secrets", True),
             Entry("key", "create, ls, rm: keys to the API", "keys", True),
             Entry("audit", "ls, verify (administrators): who did what", "audit", True),
         ),
@@ -102,11 +115,13 @@ def help_text() -> str:
     ]
     for title, section in SECTIONS:
         lines += ["", f"{title}:", *(f"  {entry.name:<11}{entry.help}" for entry in section)]
+    lines += ["", "Fields of a job file: baseload help job [FIELD], such as resources.gpus"]
     lines += ["", "Exit codes:", *(f"  {code:<5}{meaning}" for code, meaning in EXIT_CODES)]
     lines += [
         "",
-        "Where and who (settings in ~/.config/baseload/config.toml: url, key):",
+        "Where and who (baseload login keeps both; or ~/.config/baseload/config.toml: url, key):",
         "  BASELOAD_API        the API's address; default http://127.0.0.1:8700",
+        "  BASELOAD_PROFILE    the profile, as --profile (baseload profile ls)",
         "  BASELOAD_API_KEY    the key; else admin.key in $BASELOAD_HOME, .baseload or ~/.baseload",
     ]
     return "\n".join(lines)

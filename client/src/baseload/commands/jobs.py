@@ -1,53 +1,97 @@
-"""The commands for jobs: list, show, cancel, stop, start and remove them."""
+"""The commands that read jobs: list and show them, their placement and their charges."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from baseload.commands.app import new_app
-from baseload.commands.lookup import find_id, find_newest_job, find_open_job
-from baseload.commands.session import Document, MistakeError, Session, command
-from baseload.commands.terminal import bytes_text, credits_text, moment_text, pick
+from baseload.commands.job_names import job_names
+from baseload.commands.lookup import NEWEST, find_jobs, find_newest_job, is_like, is_pattern
+from baseload.commands.reason_lines import with_short_reasons
+from baseload.commands.session import Document, Session, command
+from baseload.commands.terminal import (
+    bytes_text,
+    credits_text,
+    duration_text,
+    moment_text,
+    per_hour_text,
+    pick,
+)
 from baseload.errors import BaseloadError
 
 app = new_app()
-Reference = Annotated[str, typer.Argument(help="id or name")]
+FORWARD = "baseload forward "
+"""The command that reaches the port of a job from anywhere; the job follows."""
+Reference = Annotated[str, typer.Argument(help="id or name", autocompletion=job_names)]
+
+References = Annotated[
+    list[str],
+    typer.Argument(help="ids, names or patterns such as 'sweep-*'", autocompletion=job_names),
+]
 
 
 @command(app)
 def ps(
     session: Session,
+    only: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[JOB]...",
+            help="only these: ids, names, patterns such as 'sweep-*'",
+            autocompletion=job_names,
+        ),
+    ] = None,
     status: Annotated[list[str] | None, typer.Option(help="only these; may be repeated")] = None,
     limit: Annotated[int, typer.Option(help="how many of the newest")] = 50,
 ) -> None:
     """List jobs, newest first."""
-    jobs = session.items("/v1/jobs", limit, status=status or None)
+    jobs = session.items("/v1/jobs", NEWEST if only else limit, status=status or None)
+    if only:
+        jobs = [job for job in jobs if any(is_like(job, each) for each in only)][:limit]
     if session.screen.as_json:
         session.screen.json({"items": jobs})
         return
-    rows = [
-        [
-            *pick(job, "id", "name", "type", "status_label"),
-            job["resources"].get("gpus") or _asked(job),
-            credits_text(job["charged_microcredits"]),
-            moment_text(job["created_at"]),
-            job.get("status_reason"),
-        ]
-        for job in jobs
+    rows = [_listed(job) for job in jobs]
+    columns = (
+        "id", "name", "type", "status", "node", "elapsed", "gpus", "credits", "rate", "created",
+        "reason",
+    )  # fmt: skip
+    session.screen.table(columns, with_short_reasons(session.screen, columns, rows))
+
+
+def _listed(job: Document) -> list[object]:
+    return [
+        *pick(job, "id", "name", "type", "status_label"),
+        nodes_text(job),
+        duration_text(job.get("elapsed_s")),
+        job["resources"].get("gpus") or _asked(job),
+        cost_text(job),
+        per_hour_text(job.get("microcredits_per_hour")),
+        moment_text(job["created_at"]),
+        job.get("status_reason"),
     ]
-    columns = ("id", "name", "type", "status", "gpus", "credits", "created", "reason")
-    session.screen.table(columns, rows)
 
 
 @command(app)
-def show(session: Session, job: Reference) -> None:
-    """Show a job and its workers."""
-    found = find_newest_job(session, job)
+def show(
+    session: Session,
+    jobs: References,
+) -> None:
+    """Show jobs and their workers."""
+    found = find_jobs(session, jobs)
+    is_one = len(jobs) == 1 and not is_pattern(jobs[0])
     if session.screen.as_json:
-        session.screen.json(found)
+        session.screen.json(found[0] if is_one else {"items": found})
         return
+    for number, each in enumerate(found):
+        if number:
+            session.screen.result("")
+        _show(session, each)
+
+
+def _show(session: Session, found: Document) -> None:
     session.screen.fields(
         [
             *((name, found.get(name)) for name in ("id", "name", "type")),
@@ -58,17 +102,23 @@ def show(session: Session, job: Reference) -> None:
             ("attempt", found.get("attempt")),
             ("gpus", found["resources"].get("gpus") or _asked(found)),
             ("gpu seconds", found.get("gpu_seconds")),
+            ("elapsed", duration_text(found.get("elapsed_s"))),
             ("charged", f"{credits_text(found.get('charged_microcredits'))} credits"),
+            ("not yet posted", _unposted_text(found)),
+            ("rate", _rate_text(found)),
             ("output", bytes_text(found.get("output_bytes"))),
+            ("port", found.get("port")),
+            *_reached(found),
             ("created", moment_text(found.get("created_at"))),
             ("workflow", found.get("workflow_id")),
             *link_fields(session, found),
         ]
     )
-    names = ("index", "status", "node_id", "exit_code", "signal")
     rows = [
         [
-            *pick(worker, *names),
+            *pick(worker, "index", "status"),
+            worker.get("node_name") or worker.get("node_id"),
+            *pick(worker, "exit_code", "signal"),
             moment_text(worker.get("started_at")),
             moment_text(worker.get("finished_at")),
         ]
@@ -111,62 +161,9 @@ def charges(session: Session, job: Reference) -> None:
     ]
     session.screen.table(("at", "kind", "credits", "description"), rows)
     session.screen.result(f"sum: {credits_text(found['charged_microcredits'])} credits")
-
-
-@command(app)
-def cancel(
-    session: Session,
-    job: Reference,
-    discard: Annotated[
-        bool, typer.Option("--discard", help="store no output, the log only")
-    ] = False,
-) -> None:
-    """End a job for good, in whatever state it is; its log and output stay."""
-    _signal(session, job, "cancel", discard=discard or None)
-
-
-@command(app)
-def stop(session: Session, job: Reference) -> None:
-    """Stop a notebook or endpoint; it can be started again.
-
-    Of its files only $BASELOAD_STATE is there then, and only if its machine was leased.
-    """
-    _signal(session, job, "stop")
-
-
-@command(app)
-def start(session: Session, job: Reference) -> None:
-    """Start a stopped notebook or endpoint again."""
-    _signal(session, job, "start")
-
-
-@command(app)
-def rm(session: Session, jobs: Annotated[list[str], typer.Argument(help="ids or names")]) -> None:
-    """Remove jobs that have ended, with their logs and outputs; their charges stay."""
-    ids = [find_id(session, "jobs", each) for each in jobs]
-    removed = [session.delete(f"/v1/jobs/{each}") for each in ids]
-    if session.screen.as_json:
-        session.screen.json({"items": removed})
-        return
-    for each in removed:
-        session.screen.result(f"{each['id']}  {each['name']}  {each['status']}")
-
-
-@command(app)
-def kill_all(
-    session: Session,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="do not ask")] = False,
-) -> None:
-    """End all jobs of the account."""
-    if not yes:
-        open_ = [job for job in session.items("/v1/jobs") if not job_has_ended(job)]
-        if not typer.confirm(f"End {len(open_)} jobs for good?", err=True):
-            raise MistakeError("nothing was ended")
-    killed = session.post("/v1/jobs/kill-all")
-    if session.screen.as_json:
-        session.screen.json(killed)
-    else:
-        session.screen.result(f"{len(killed['job_ids'])} jobs are being canceled")
+    for name, text in (("not yet posted", _unposted_text(found)), ("rate", _rate_text(found))):
+        if text is not None:
+            session.screen.result(f"{name}: {text}")
 
 
 def link_fields(session: Session, job: Document) -> list[tuple[str, object]]:
@@ -198,12 +195,41 @@ def refusals_table(session: Session, refusals: list[Document]) -> None:
         session.screen.table(("refused", "code", "why", "may change"), rows)
 
 
-def _signal(session: Session, job: str, verb: str, **query: Any) -> None:
-    found = session.post(f"/v1/jobs/{find_open_job(session, job)['id']}/{verb}", **query)
-    if session.screen.as_json:
-        session.screen.json(found)
-    else:
-        session.screen.result(f"{found['id']}  {found['name']}  {found['status']}")
+def nodes_text(job: Document) -> str | None:
+    """The names of a job's nodes: `n1`, `n1 and 3 more`."""
+    workers = job.get("workers") or ()
+    names = [worker.get("node_name") or worker.get("node_id") for worker in workers]
+    found = list(dict.fromkeys(name for name in names if name))
+    if len(found) < 2:
+        return found[0] if found else None
+    return f"{found[0]} and {len(found) - 1} more"
+
+
+def cost_text(job: Document) -> str:
+    """What a job has cost, with what is not yet posted, which `~` marks."""
+    unposted = job.get("unposted_microcredits") or 0
+    return ("~" if unposted else "") + credits_text(job["charged_microcredits"] + unposted)
+
+
+def _unposted_text(found: Document) -> str | None:
+    """What is not yet posted; None: nothing."""
+    unposted = found.get("unposted_microcredits")
+    return f"about {credits_text(unposted)} credits since the last posting" if unposted else None
+
+
+def _rate_text(found: Document) -> str | None:
+    rate = found.get("microcredits_per_hour")
+    return None if rate is None else f"{credits_text(rate)} credits per hour"
+
+
+def _reached(job: Document) -> list[tuple[str, str]]:
+    """Where a notebook or endpoint serves its port, and how to reach it from elsewhere."""
+    workers = job.get("workers") or ()
+    addresses = [worker["address"] for worker in workers if worker.get("address")]
+    if not addresses:
+        return []
+    said = ", ".join(f"http://{address}" for address in addresses)
+    return [("address", f"{said} (on its node)"), ("from here", FORWARD + job["name"])]
 
 
 def _asked(job: Document) -> str:

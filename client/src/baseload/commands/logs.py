@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import codecs
 import sys
-from collections.abc import Iterator
-from typing import Annotated, TextIO
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, TextIO
 
 import typer
 
 from baseload.commands.app import new_app
+from baseload.commands.durations import seconds_of
+from baseload.commands.jobs import Reference
 from baseload.commands.lookup import find_newest_job
 from baseload.commands.session import Document, NegativeError, Session, command
 from baseload.commands.stream_merge import Feed, Stream
@@ -20,6 +23,7 @@ from baseload.errors import ApiError
 from baseload.server_events import ServerEvent
 
 app = new_app()
+ENDS = {"failed": "has failed", "canceled": "was canceled", "stopped": "was stopped"}
 
 
 class LogPrinter:
@@ -76,18 +80,34 @@ class LogPrinter:
 @command(app)
 def logs(
     session: Session,
-    job: Annotated[str, typer.Argument(help="id or name")],
+    job: Reference,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="until the job ends")] = False,
     worker: Annotated[int | None, typer.Option(help="default: all of them")] = None,
+    tail: Annotated[
+        int | None, typer.Option(metavar="LINES", min=0, help="only the last lines of each worker")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="AGE", help="only what is younger: 90, 10m, 1h30m")
+    ] = None,
+    timestamps: Annotated[
+        bool, typer.Option("--timestamps", "-t", help="the time (UTC) in front of each line")
+    ] = False,
 ) -> None:
     """Print what a job printed; with --json a line for each piece: worker, offset, text.
 
-    With --follow, the exit code is 0 only for a job that has finished.
+    With --follow, the exit code is 0 only for a job that has finished. Times are those at which
+    the platform has stored a line, to about a second (ten in an object store).
     """
+    part = {
+        "tail": tail,
+        "since": None if since is None else _instant(since),
+        "timestamps": timestamps or None,
+    }
     found = find_newest_job(session, job)
     workers = [worker] if worker is not None else workers_of(found)
     printer = LogPrinter(len(workers), sys.stdout, is_own=_is_own(session, found))
-    pieces = _followed(session, found, workers) if follow else _stored(session, found, workers)
+    read = _followed if follow else _stored
+    pieces = read(session, found, workers, part)
     last = workers[0]
     for piece in pieces:
         if session.screen.as_json:
@@ -104,11 +124,10 @@ def logs(
 
 def say_end(session: Session, job: Document) -> None:
     """Say how a followed job has ended. Raises: NegativeError, unless it has finished."""
-    session.screen.say(
-        f"{state_line(job)}, charged {credits_text(job['charged_microcredits'])} credits"
-    )
+    line = f"{state_line(job)}, charged {credits_text(job['charged_microcredits'])} credits"
+    session.screen.say(line)
     if job["status"] != "finished":
-        raise NegativeError(f"{job['name']} did not finish: it is {job['status']}")
+        raise NegativeError(f"{job['name']} {ENDS.get(job['status'], 'has not finished')}")
 
 
 def _is_own(session: Session, job: Document) -> bool:
@@ -127,11 +146,13 @@ def workers_of(job: Document) -> list[int]:
     return list(range(max(1, len(job.get("workers") or job.get("commands") or ()))))
 
 
-def log_streams(job: Document, workers: list[int]) -> Iterator[Stream]:
-    """The live logs of these workers."""
+def log_streams(
+    job: Document, workers: list[int], part: Mapping[str, Any] | None = None
+) -> Iterator[Stream]:
+    """The live logs of these workers; part: parameters that say which part of each."""
     for worker in workers:
         path = f"/v1/jobs/{job['id']}/logs"
-        yield Stream(f"log {worker}", path, {"worker": worker, "follow": True})
+        yield Stream(f"log {worker}", path, {"worker": worker, "follow": True, **(part or {})})
 
 
 def log_piece(event: ServerEvent) -> Document:
@@ -139,9 +160,16 @@ def log_piece(event: ServerEvent) -> Document:
     return dict(event.json())
 
 
-def _followed(session: Session, job: Document, workers: list[int]) -> Iterator[Document]:
+def _instant(age: str) -> str:
+    """The instant of an age, as the API reads it. Raises: MistakeError, for another text."""
+    return (datetime.now(UTC) - timedelta(seconds=seconds_of(age, "--since"))).isoformat()
+
+
+def _followed(
+    session: Session, job: Document, workers: list[int], part: Mapping[str, Any]
+) -> Iterator[Document]:
     feed = Feed(session.transport)
-    for stream in log_streams(job, workers):
+    for stream in log_streams(job, workers, part):
         feed.add(stream)
     why, has_printed = WaitReasons(session, job), False
     for arrival in feed.arrivals():
@@ -152,11 +180,14 @@ def _followed(session: Session, job: Document, workers: list[int]) -> Iterator[D
             yield log_piece(arrival.event)
 
 
-def _stored(session: Session, job: Document, workers: list[int]) -> Iterator[Document]:
+def _stored(
+    session: Session, job: Document, workers: list[int], part: Mapping[str, Any]
+) -> Iterator[Document]:
+    """The pieces of the stored logs; of a part of them, the offsets count from its first byte."""
     for worker in workers:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         offset = taken = 0
-        for chunk in session.chunks(f"/v1/jobs/{job['id']}/logs", worker=worker):
+        for chunk in session.chunks(f"/v1/jobs/{job['id']}/logs", worker=worker, **part):
             taken += len(chunk)
             text = decoder.decode(chunk)
             pending = len(decoder.getstate()[0])

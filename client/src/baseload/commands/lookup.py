@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
 from urllib.parse import quote
 
 from baseload.commands.session import Document, MistakeError, Session
@@ -16,6 +18,8 @@ PREFIXES = {
     "accounts": "acc",
     "projects": "prj",
 }
+NEWEST = 1000
+"""Among how many resources a name or a pattern is looked for."""
 GONE = frozenset({"archived", "removing"})
 ENDED = frozenset({"finished", "failed", "canceled"})
 """The statuses of a job that nothing changes any more but its removal."""
@@ -66,13 +70,50 @@ def find_open_job(session: Session, reference: str) -> Document:
     return going[0]
 
 
+def find_jobs(
+    session: Session,
+    references: Sequence[str],
+    one: Callable[[Session, str], Document] = find_newest_job,
+    suits: Callable[[Document], bool] = lambda _: True,
+) -> list[Document]:
+    """The jobs that ids, names and shell patterns such as `sweep-*` mean, each once, in order.
+
+    one: what an id or a name means. suits: which of the jobs of such names a pattern means, which
+    may be none of them.
+    Raises: as `one`; UnknownNameError, when no job has a name like a pattern.
+    """
+    found: dict[str, Document] = {}
+    named: list[Document] | None = None
+    for reference in references:
+        if not is_pattern(reference):
+            job = one(session, reference)
+            found[job["id"]] = job
+            continue
+        named = list(session.transport.pages("/v1/jobs", limit=NEWEST)) if named is None else named
+        matching = [each for each in named if is_like(each, reference)]
+        if not matching:
+            raise UnknownNameError(f"no job has a name like {reference!r}")
+        found.update((each["id"], each) for each in matching if suits(each))
+    return list(found.values())
+
+
+def is_like(job: Document, reference: str) -> bool:
+    """Whether an id, a name or a pattern means a job, among others."""
+    return reference in (job["id"], job["name"]) or fnmatchcase(job["name"], reference)
+
+
+def is_pattern(reference: str) -> bool:
+    """Whether a reference is a shell pattern, and no single name."""
+    return any(each in reference for each in "*?[")
+
+
 def _all(session: Session, noun: str, reference: str) -> list[Document]:
     """The resource with this id, or all of this name, newest first; there is at least one."""
     if re.fullmatch(rf"{PREFIXES[noun]}-[0-9a-z]{{26}}", reference):
         return [session.get(f"/v1/{noun}/{quote(reference, safe='')}")]
     named = [
         each
-        for each in session.transport.pages(f"/v1/{noun}", limit=1000)
+        for each in session.transport.pages(f"/v1/{noun}", limit=NEWEST)
         if each["name"] == reference
     ]
     found = [each for each in named if each.get("status") not in GONE] or named

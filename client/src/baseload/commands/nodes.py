@@ -12,6 +12,7 @@ import typer
 from baseload.commands.app import new_app
 from baseload.commands.lookup import find, find_id
 from baseload.commands.node_actions import NODE_ACTIONS, NodeAction
+from baseload.commands.reachability import answers, reachable_url
 from baseload.commands.session import Document, Session, command
 from baseload.commands.terminal import bytes_text, moment_text, pick
 from baseload.commands.waiting import WAIT_LIMIT_S, Goal, newest_event, wait_for
@@ -77,17 +78,20 @@ def join_token(
     if session.screen.as_json:
         session.screen.json(made)
         return
-    options = {
-        "--api": session.transport.configuration.url,
-        "--token": made["secret"],
-        "--key": made["ssh_public_key"],
-    }
+    url = reachable_url(session.transport.configuration.url)
+    options = {"--api": url, "--token": made["secret"], "--key": made["ssh_public_key"]}
     words = (word for option in options.items() for word in option)
-    session.screen.result(f"deploy/node/join.sh {shlex.join(words)}")
+    session.screen.result(f"curl -fsS {url}/join.sh | sh -s -- {shlex.join(words)}")
     session.screen.say(
-        f"run it on the machine before {moment_text(made['expires_at'])}, with an --api that the "
-        "machine reaches"
+        f"run it on the machine, as root, before {moment_text(made['expires_at'])}; it shows the "
+        f"machine's minion id. Then here: baseload node add NAME --region {region} --minion-id ID "
+        "--wait && baseload node activate NAME"
     )
+    if not answers(url):
+        session.screen.say(
+            f"no other machine can reach this API at {url} now: `make down`, then "
+            "`BASELOAD_API=0.0.0.0:8700 make up`, lets it listen on all addresses of this machine"
+        )
 
 
 @command(app)

@@ -42,13 +42,14 @@ def offers(
     if session.screen.as_json:
         session.screen.json(found)
     else:
-        _show(session, found["offers"])
+        offers_table(session, found["offers"])
         refusals_table(session, found["refusals"])
     if not found["offers"]:
         raise NegativeError("nothing fits now")
 
 
-def _show(session: Session, found: list[dict[str, object]]) -> None:
+def offers_table(session: Session, found: list[dict[str, object]]) -> None:
+    """Print the offers that fit, best first."""
     rows = [
         [
             each["rank"],

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from baseload.commands.app import new_app
+from baseload.commands.jobs import Reference
 from baseload.commands.lookup import find_newest_job
 from baseload.commands.session import NegativeError, Session, command
 from baseload.commands.terminal import bytes_text
@@ -21,7 +22,7 @@ app = new_app()
 @command(app)
 def output(
     session: Session,
-    job: Annotated[str, typer.Argument(help="id or name")],
+    job: Reference,
     to: Annotated[Path | None, typer.Option(help="folder; default: the job's id")] = None,
     worker: Annotated[int | None, typer.Option(help="default: all of them")] = None,
 ) -> None:

@@ -26,6 +26,8 @@ Reference = Annotated[str, typer.Argument(help="id or name")]
 Worker = Annotated[int, typer.Option(help="of a job with several workers")]
 READ_BYTES = 64 << 10
 KILLED = 128
+HOST = ".baseload"
+"""The end of a host name for ssh that stands for a job."""
 
 
 @command(app, "exec")
@@ -52,7 +54,7 @@ def ssh(
 ) -> None:
     """A shell in a running job, or with --stdio the way in for ssh, scp, sftp and editors."""
     if stdio:
-        _run(session, job, worker, {"kind": "ssh"})
+        _run(session, job.removesuffix(HOST), worker, {"kind": "ssh"})
         return
     terminal = _terminal() if sys.stdin.isatty() else None
     _run(session, job, worker, {"kind": "command", "arguments": [], "terminal": terminal})

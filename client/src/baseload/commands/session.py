@@ -35,9 +35,12 @@ class MistakeError(BaseloadError):
 class Session:
     """The session of one run of a command: its output and its calls of the API."""
 
-    def __init__(self, *, as_json: bool, url: str | None, account_id: str | None) -> None:
+    def __init__(
+        self, *, as_json: bool, url: str | None, account_id: str | None, profile: str | None = None
+    ) -> None:
         self.screen = Screen(as_json=as_json)
-        self._url = url
+        self.url = url
+        self.profile = profile
         self._account_id = account_id
 
     @cached_property
@@ -49,11 +52,13 @@ class Session:
         from baseload._sync.transport import Transport
         from baseload.configuration import load_configuration
 
-        configuration = load_configuration(self._url, account_id=self._account_id)
+        configuration = load_configuration(
+            self.url, account_id=self._account_id, profile=self.profile
+        )
         if configuration.key is None:
             raise ConfigurationError(
-                f"no key for the API at {configuration.url}: set BASELOAD_API_KEY, or "
-                "BASELOAD_HOME to the folder that holds admin.key"
+                f"no key for the API at {configuration.url}: baseload login, or set "
+                "BASELOAD_API_KEY, or BASELOAD_HOME to the folder that holds admin.key"
             )
         return Transport(configuration)
 
@@ -98,10 +103,13 @@ def _call(method: str, path: str, **parts: Any) -> Call:
 
 
 def command(
-    app: typer.Typer, name: str | None = None
+    app: typer.Typer, name: str | None = None, **settings: Any
 ) -> Callable[[Callable[Concatenate[Session, P], None]], Callable[Concatenate[Session, P], None]]:
     """Add a function as a command: it gets a session, the options that all commands have, and
-    the exit codes of all commands."""
+    the exit codes of all commands.
+
+    settings: of the command's context, such as `allow_interspersed_args`.
+    """
 
     def register(
         function: Callable[Concatenate[Session, P], None],
@@ -114,6 +122,7 @@ def command(
                 as_json=given.pop("as_json"),
                 url=given.pop("api"),
                 account_id=given.pop("account"),
+                profile=given.pop("profile"),
             )
             with _exit_codes(), closing(session):
                 call(session, **given)
@@ -125,12 +134,16 @@ def command(
                 "account", str | None, None,
                 typer.Option("--account", help="act for this account (administrators)"),
             ),
+            _option(
+                "profile", str | None, None,
+                typer.Option("--profile", help="as whom and where: baseload profile ls"),
+            ),
         ]  # fmt: skip
         parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own, *shared)]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in parameters}
         run.__doc__ = function.__doc__
-        app.command(name or function.__name__.replace("_", "-"))(run)
+        app.command(name or function.__name__.replace("_", "-"), context_settings=settings)(run)
         return function
 
     return register

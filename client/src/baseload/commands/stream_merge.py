@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import queue
 import threading
 import time
@@ -86,4 +87,9 @@ class Deadline:
 
     @property
     def passed(self) -> bool:
-        return self._at is not None and time.monotonic() >= self._at
+        return self.left_s <= 0
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until the limit, endless without one."""
+        return math.inf if self._at is None else self._at - time.monotonic()

@@ -4,24 +4,33 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from baseload.commands.app import new_app
 from baseload.commands.command_index import INTERRUPTED
+from baseload.commands.follow_order import InOrder
 from baseload.commands.jobs import job_has_ended, link_fields
 from baseload.commands.logs import LogPrinter, log_piece, log_streams, say_end, workers_of
 from baseload.commands.session import Document, MistakeError, Session, command
 from baseload.commands.stream_merge import Feed, Stream
-from baseload.commands.terminal import bytes_text
+from baseload.commands.submission import dry_run as show_dry_run
+from baseload.commands.submission import send
 from baseload.commands.wait_reasons import WaitReasons
-from baseload.commands.waiting import event_line, event_name, spinner
-from baseload.errors import ApiError
+from baseload.commands.waiting import event_line, event_name
 from baseload.job_files import JobFile, JobFileError, read_job_file
-from baseload.packing import PackingError, pack_to_file
+from baseload.job_overrides import OverrideError, Overrides
 
 app = new_app()
+Gpus = Annotated[str | None, typer.Option(metavar="TYPE:COUNT", help="TYPE, TYPE:COUNT or cpu")]
+Variables = Annotated[
+    list[str] | None,
+    typer.Option("--env", metavar="NAME=VALUE", help="a variable; NAME alone: as in this shell"),
+]
+VariableFiles = Annotated[
+    list[Path] | None, typer.Option("--env-file", help="a file of such lines; repeatable")
+]
 EVENTS = "events"
 BEFORE_PLACED = ("", "requested", "waiting", "restarting", "rescheduled")
 """The last events of a job that has no machine."""
@@ -31,17 +40,67 @@ BEFORE_PLACED = ("", "requested", "waiting", "restarting", "rescheduled")
 def submit(
     session: Session,
     job_file: Annotated[Path, typer.Argument(help="YAML; code: {path: .} is packed and sent")],
+    command_: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[-- COMMAND]", help="instead of the file's command"),
+    ] = None,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="print its log; end as it ends")
     ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="say what would be sent, where to and for how much")
+    ] = False,
     name: Annotated[str | None, typer.Option(help="instead of the file's name for it")] = None,
+    gpus: Gpus = None,
+    env: Variables = None,
+    env_file: VariableFiles = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="PATH=VALUE", help="any field, its value in YAML; repeatable"
+        ),
+    ] = None,
 ) -> None:
-    """Submit a job. With --follow, the exit code is 0 only for a job that has finished."""
-    job = _submitted(session, job_file, name)
+    """Submit a job. With --follow, the exit code is 0 only for a job that has finished.
+
+    --dry-run sends and changes nothing; then the exit code is 1 for a job that fits nowhere now.
+    """
+    overrides = Overrides(
+        name=name,
+        gpus=gpus,
+        variables=env or (),
+        variable_files=env_file or (),
+        fields=set_ or (),
+        command=command_ or (),
+    )
+    try:
+        file = overrides.applied(read_job_file(job_file))
+    except (JobFileError, OverrideError) as cause:
+        raise MistakeError(str(cause)) from cause
+    submit_file(session, file, follow=follow, dry_run=dry_run)
+
+
+def submit_file(session: Session, file: JobFile, *, follow: bool, dry_run: bool) -> None:
+    """Submit a job, or only say what would be sent; follow: until it ends."""
+    if dry_run:
+        show_dry_run(session, file)
+        return
+    job = send(session, file)
+    if "jobs" in job:
+        _show_array(session, job, is_followed=follow)
+        return
     if not follow:
         _show(session, job)
         return
     session.screen.say(f"{job['name']}: submitted as {job['id']}")
+    follow_to_end(session, job)
+
+
+def follow_to_end(session: Session, job: Document) -> None:
+    """Follow a job until it ends, and say how; an interruption says that the job goes on.
+
+    Raises: NegativeError, unless the job has finished.
+    """
     try:
         job = follow_job(session, job)
     except KeyboardInterrupt:
@@ -69,7 +128,7 @@ def follow_job(session: Session, job: Document) -> Document:
     printer = LogPrinter(len(workers), shown, is_own=True)
     last_event = ""
     why, is_linked = WaitReasons(session, job), False
-    for arrival in feed.arrivals():
+    for arrival in InOrder(feed, EVENTS).arrivals():
         if arrival is None and last_event in BEFORE_PLACED:
             why.look()
         if arrival is None and last_event == "running" and not is_linked:
@@ -103,45 +162,17 @@ def _say_link(session: Session, job: Document) -> bool:
     return True
 
 
-def _submitted(session: Session, path: Path, name: str | None) -> Document:
-    try:
-        file = read_job_file(path)
-        document: dict[str, Any] = file.job | ({"name": name} if name else {})
-        if file.code_folder is not None:
-            document["code"] = {"upload_id": _uploaded(session, file.code_folder)}
-    except (JobFileError, PackingError) as cause:
-        raise MistakeError(str(cause)) from cause
-    try:
-        return session.post("/v1/jobs", document)
-    except ApiError as refusal:
-        raise _with_lines(refusal, file) from refusal
-
-
-def _with_lines(refusal: ApiError, file: JobFile) -> ApiError:
-    """The same refusal, each broken rule with its line in the job file."""
-    errors = [
-        {"field": f"{file.place_of(each.field)}: {each.field}", "rule": each.rule}
-        | ({} if each.value is None else {"value": each.value})
-        for each in refusal.errors
-    ]
-    problem = {"type": refusal.type, "title": refusal.title, "detail": refusal.detail}
-    return ApiError(refusal.status, {**problem, "code": refusal.code, "errors": errors})
-
-
-def _uploaded(session: Session, folder: Path) -> str:
-    from baseload.calls import Call
-
-    with pack_to_file(folder) as archive:
-        session.screen.say(
-            f"code: {archive.packed.file_count} files of {folder}, "
-            f"{bytes_text(archive.size_bytes)} packed"
+def _show_array(session: Session, array: Document, *, is_followed: bool) -> None:
+    jobs = array["jobs"]
+    if session.screen.as_json:
+        session.screen.json(array)
+    else:
+        session.screen.result(
+            f"{array['name']}: submitted {len(jobs)} jobs, {jobs[0]['name']} ({jobs[0]['id']}) "
+            f"to {jobs[-1]['name']} ({jobs[-1]['id']})"
         )
-        for name in archive.packed.outputs:
-            session.screen.say(f"left out: {folder / name}, the output of a job")
-        call = Call("POST", "/v1/uploads", file=archive.path)
-        with spinner(session) as show:
-            show("code: on its way")
-            return str(session.transport.json(call)["id"])
+    if is_followed:
+        session.screen.say("an array is not followed; one of its jobs: baseload logs -f NAME-0")
 
 
 def _show(session: Session, job: Document) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 GOOD = frozenset({"active", "finished", "healthy", "ready", "running", "ok", "passed"})
 BAD = frozenset({"failed", "unreachable", "offline", "lost", "refused"})
@@ -45,11 +46,11 @@ class Screen:
         print(printable(message), flush=True)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-        """Rows below headings; columns line up."""
-        shown = [[printable(_cell(value)) for value in row] for row in rows]
+        """Rows below headings, each on one line; columns line up."""
         if self.is_rich:
-            self._rich_table(columns, shown)
+            console_of(sys.stdout).print(table_of(columns, rows))
             return
+        shown = [[_shown(value) for value in row] for row in rows]
         widths = [max(len(text) for text in column) for column in zip(columns, *shown, strict=True)]
         for row in ([name.upper() for name in columns], *shown):
             padded = (text.ljust(width) for text, width in zip(row, widths, strict=True))
@@ -69,15 +70,18 @@ class Screen:
         for name, text in shown:
             console.print(Text(name.ljust(width), "dim"), Text(text, _style(text)), sep="  ")
 
-    def _rich_table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        from rich.box import SIMPLE_HEAD
-        from rich.table import Table
-        from rich.text import Text
 
-        table = Table(*columns, box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
-        for row in rows:
-            table.add_row(*(Text(text, _style(text)) for text in row))
-        console_of(sys.stdout).print(table)
+def table_of(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
+    """The table for a terminal, each row on one line of text."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*columns, box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    for row in rows:
+        shown = [_shown(value) for value in row]
+        table.add_row(*(Text(text, _style(text)) for text in shown))
+    return table
 
 
 def console_of(stream: TextIO) -> Console:
@@ -112,6 +116,38 @@ def bytes_text(count: int | None) -> str:
 def moment_text(instant: str | None) -> str:
     """An instant of the API to the second: `2026-11-21 10:56:06`, UTC."""
     return instant[:19].replace("T", " ") if instant else "-"
+
+
+def per_hour_text(microcredits_per_hour: int | None) -> str:
+    """A rate as credits per hour: `1.25/h`."""
+    if microcredits_per_hour is None:
+        return "-"
+    return f"{credits_text(microcredits_per_hour)}/h"
+
+
+def duration_text(seconds: float | None) -> str:
+    """Seconds in the two units that fit: `1 h 05 min`."""
+    if seconds is None:
+        return "-"
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    if whole < 86400:
+        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    return f"{whole // 86400} d {whole % 86400 // 3600:02d} h"
+
+
+def _shown(value: Any) -> str:
+    """A value as the cell of a table."""
+    return printable(_in_one_line(_cell(value)))
+
+
+def _in_one_line(text: str) -> str:
+    """The first line of a text; `…` says that there are more."""
+    line, more, _ = text.partition("\n")
+    return f"{line.rstrip()}…" if more else text
 
 
 def printable(text: str) -> str:

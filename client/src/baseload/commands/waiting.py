@@ -41,7 +41,7 @@ def wait_for(session: Session, noun: str, resource: Document, goal: Goal) -> Doc
                 session.screen.say(event_line(resource, arrival.event.json()))
             resource = session.get(path)
             status = str(resource["status"])
-            show(f"{resource['name']}: {status}")
+            show(f"{resource['name']}: {status_text(resource)}")
             if status in goal.wanted:
                 return resource
             if status in LOST:
@@ -59,8 +59,10 @@ def newest_event(session: Session, path: str) -> str | None:
 
 
 def event_line(resource: Document, event: Document) -> str:
-    """`name: what: sentence` of an event of this resource."""
-    return f"{resource['name']}: {event_name(event)}: {event['message']}"
+    """`name: what: sentence` of an event of this resource; what the sentence says is said once."""
+    name, message = event_name(event), str(event["message"])
+    said = message if message.lower().startswith(name.lower()) else f"{name}: {message}"
+    return f"{resource['name']}: {said}"
 
 
 def event_name(event: Document) -> str:
@@ -71,7 +73,12 @@ def event_name(event: Document) -> str:
 def state_line(resource: Document) -> str:
     """`name: status (reason)`."""
     reason = resource.get("status_reason")
-    return f"{resource['name']}: {resource['status']}" + (f" ({reason})" if reason else "")
+    return f"{resource['name']}: {status_text(resource)}" + (f" ({reason})" if reason else "")
+
+
+def status_text(resource: Document) -> str:
+    """The status of a resource in words: `waiting for resources` of `waiting_for_resources`."""
+    return str(resource.get("status_label") or str(resource["status"]).replace("_", " "))
 
 
 @contextmanager

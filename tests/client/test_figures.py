@@ -1,0 +1,58 @@
+"""What people read of running jobs: time, node, cost, address."""
+
+import asyncio
+import re
+
+from activities.db import tables
+from tests.api.running_jobs import running_job
+from tests.client.conftest import Desk
+
+
+def _running(desk: Desk, **changes: object) -> str:
+    async def made() -> str:
+        node_id = await desk.person.node(await desk.person.region(), gpu_type="A100", gpu_count=8)
+        return await running_job(desk.person, node_id, **changes)  # type: ignore[arg-type]
+
+    return asyncio.run(made())
+
+
+def test_the_list_shows_time_node_rate_and_what_is_not_posted(desk: Desk) -> None:
+    _running(desk)
+    head, row = desk.baseload("ps").out.splitlines()
+    cells = dict(zip(head.split(), re.split(r"  +", row), strict=True))
+    assert (cells["NODE"], cells["RATE"]) == ("n1", "0.25/h")
+    assert re.fullmatch(r"30 min \d\d s", cells["ELAPSED"])
+    assert cells["CREDITS"].startswith("~0.125")
+
+
+def test_the_charges_of_a_running_job_say_what_is_not_yet_posted_and_the_rate(desk: Desk) -> None:
+    job_id = _running(desk)
+    for command in ("charges", "show"):
+        out = desk.baseload(command, job_id).out
+        assert re.search(r"not yet posted:? +about 0\.12\d* credits since the last posting", out)
+        assert re.search(r"rate:? +0\.25 credits per hour", out)
+    assert desk.json("charges", job_id)["unposted_microcredits"] >= 125_000
+
+
+def test_a_job_that_waits_has_no_rate_and_nothing_unposted(desk: Desk) -> None:
+    job_id = asyncio.run(desk.person.job())
+    assert "posted" not in desk.baseload("charges", job_id).out
+    assert "rate" not in desk.baseload("show", job_id).out
+
+
+def test_a_notebook_says_its_port_its_address_and_the_command_that_reaches_it(desk: Desk) -> None:
+    _running(desk, type="notebook", port=8899)
+    out = desk.baseload("show", "digits").out
+    assert re.search(r"port +8899", out)
+    assert re.search(r"address +http://10\.0\.0\.1:8899", out)
+    assert re.search(r"from here +baseload forward digits", out)
+
+
+def test_a_reason_of_many_lines_is_one_line_in_the_list_and_whole_in_the_job(desk: Desk) -> None:
+    job_id = asyncio.run(desk.person.job())
+    reason = "packages: pip has failed\nline two\nline three"
+    desk.site.set(tables.Job, job_id, status="failed", status_reason=reason)
+    listed = desk.baseload("ps").out
+    assert len(listed.splitlines()) == 2
+    assert "pip has failed…" in listed
+    assert "line three" in desk.baseload("show", job_id).out
