@@ -48,10 +48,13 @@ table %(table)s {
     drop
   }
   chain replies {
-    meta skuid . ct mark @own accept
-    meta skuid . ct mark @peers accept
+    meta skuid . ct mark @own jump answered
+    meta skuid . ct mark @peers jump answered
     tcp flags & rst == rst accept
     drop
+  }
+  chain answered {
+    ct mark set ct mark and 0xffff accept
   }
   chain jobs {
     ct direction reply accept

@@ -11,7 +11,7 @@ this machine; people reach it by sessions, which enter the run.
 
 An account's connections on this machine carry a mark of the account, and only what is sent by the
 same account, or by another worker of its job, replies to them: a listener tells whose it is by its
-first packet, and not before.
+first packet, and not before. Then the mark goes: what a closed socket still sends is of nobody.
 
 The rules are of the whole machine, on which several control planes may have a root each. Each keeps
 what it closes in a file beside the job accounts; the rules are made anew when they are missing,

@@ -308,6 +308,29 @@ def test_a_job_reaches_no_service_of_its_machine_without_a_connection(walled: Wa
         service.wait()
 
 
+SAY_AND_CLOSE = """
+import socket, threading
+server = socket.create_server(("127.0.0.1", 0))
+def say():
+    one = server.accept()[0]
+    one.sendall(b"x" * 3000000)
+    one.close()
+threading.Thread(target=say).start()
+heard = 0
+with socket.create_connection(server.getsockname()) as asking:
+    while chunk := asking.recv(65536):
+        heard += len(chunk)
+print("heard", heard)
+"""
+
+
+def test_all_that_a_run_says_to_itself_before_it_hangs_up_arrives(walled: Walled) -> None:
+    walled.call("prepare", peers=[], network_wall={"networks": [], "ports": []})
+    walled.run("job-own-words-0-1", python(SAY_AND_CLOSE), user="baseload-job")
+    assert walled.exit_of("job-own-words-0-1")["exit_code"] == 0
+    assert walled.path("job-own-words-0-1", "log").read_text() == "heard 3000000\n"
+
+
 @pytest.fixture
 def beyond(walled: Walled) -> Iterator[list[str]]:
     """Another machine behind a cable, at the addresses that a job may not or may reach: what starts

@@ -158,7 +158,8 @@ while True:
     while chunk := peer.recv(65536):
         content += chunk
     peer.sendall(content)
-    peer.close()
+    peer.shutdown(socket.SHUT_WR)
+    kept = peer
 """
 
 
