@@ -265,5 +265,6 @@ def _run_spec(command: SealRunSpecs, assignment: WorkerAssignment, inputs: RunIn
         idle_timeout_s=submission.idle_timeout_s,
         isolation=inputs.isolations[worker],
         port=inputs.ports.get(worker) or submission.port,
+        is_port_private=submission.type.is_service,
         cache=inputs.caches.get(assignment.node.node_id),
     )

@@ -209,6 +209,7 @@ def _request(
         "idle_timeout_s": _idle_timeout_s(command.assignment, run_spec),
         "disk_size_gb": run_spec.disk_size_gb,
         "port": run_spec.port,
+        "is_port_private": run_spec.is_port_private,
     }
     return {
         "run_id": RunNames(command.node).of(command.run_id),

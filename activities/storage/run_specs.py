@@ -84,6 +84,8 @@ class RunSpec(Contract):
     idle_timeout_s: int | None = None
     """The longest idle time of the run on a leased machine; None: no limit."""
     port: int | None = None
+    is_port_private: bool = False
+    """Whether the port is reached by sessions alone, as that of a notebook or an endpoint."""
     isolation: Isolation | None = None
     """None: an earlier release has sealed the run spec."""
     cache: RegionCache | None = None

@@ -64,7 +64,7 @@ def spawn(run: Run, spec: dict[str, Any], log: int) -> int:
         command_file.write(run, spec, {})
         arguments, variables = command_file.ARGUMENTS, environment(run, spec)
         user, folder = spec.get("user"), run.at("work")
-    identity = _identity(user, spec, variables)
+    identity = identity_of(user, spec, variables)
     devices = run.read(DEVICES)
     groups = cgroups.make(run, spec) if spec.get("runtime") == "process" else []
     pid = os.fork()
@@ -77,7 +77,10 @@ def spawn(run: Run, spec: dict[str, Any], log: int) -> int:
             load("host.run_root:enter")(spec["system_layer"])
         if devices is not None:
             mount_namespace.enter(run.folders, devices["names"], own_folders.make(run))
-        _become(folder, log, identity, cgroups.most_tasks(spec))
+        os.setsid()
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        take_streams(nothing, log, log)
+        become(folder, identity, cgroups.most_tasks(spec))
         os.execvpe(arguments[0], arguments, variables)
     except BaseException as error:  # noqa: BLE001 - the forked child must never return
         os.write(2, ("baseload: the command could not be started: %s\n" % error).encode())
@@ -92,7 +95,7 @@ def _job_of(run_id: str) -> tuple[str, str]:
     return run_id, "0"
 
 
-def _identity(
+def identity_of(
     user: str | None, spec: dict[str, Any], variables: dict[str, str]
 ) -> tuple[list[int], int, int] | None:
     """All groups of the command, its account and its first group; None: those of this process."""
@@ -107,15 +110,15 @@ def _identity(
     return groups, entry.pw_uid, entry.pw_gid
 
 
-def _become(
-    folder: str, log: int, identity: tuple[list[int], int, int] | None, most_tasks: int
-) -> None:
-    os.setsid()
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
+def take_streams(stdin: int, stdout: int, stderr: int) -> None:
+    """Make these descriptors the standard streams of this process, and close all others."""
+    for number, given in enumerate([os.dup(one) for one in (stdin, stdout, stderr)]):
+        os.dup2(given, number)
     os.closerange(3, 256)
+
+
+def become(folder: str, identity: tuple[list[int], int, int] | None, most_tasks: int) -> None:
+    """Become a process of a run: its account, signals, limits and folder; there is no way back."""
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)

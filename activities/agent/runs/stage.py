@@ -75,10 +75,12 @@ def _stage(folders: Folders, run: Run, request: dict[str, Any]) -> None:
         )
     _say("copying the code")
     if spec.get("user"):
-        job_id = (spec.get("environment") or {}).get("BASELOAD_JOB_ID")
-        spec["user"] = job_accounts.claim(
-            folders, run.run_id, spec["user"], spec.get("port"), job_id
-        )
+        more = {
+            "job_id": (spec.get("environment") or {}).get("BASELOAD_JOB_ID"),
+            "is_port_private": bool(spec.get("is_port_private")),
+        }
+        port = spec.get("port")
+        spec["user"] = job_accounts.claim(folders, run.run_id, spec["user"], port, more)
         network_wall.keep(folders, spec["user"])
     owner = _owner(spec.get("user"))
     _make_work(folders, run, request.get("code_sha256"))

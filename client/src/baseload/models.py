@@ -259,6 +259,20 @@ class JobAssignment(BaseModel):
     released_at: Annotated[AwareDatetime | None, Field(title="Released At")]
 
 
+class JobLink(BaseModel):
+    """
+    The link by which its holder's browser sees what a job serves at its port.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    job_id: Annotated[str, Field(title="Job Id")]
+    url: Annotated[str, Field(title="Url")]
+    ready: Annotated[bool, Field(title="Ready")]
+    expires_at: Annotated[AwareDatetime, Field(title="Expires At")]
+
+
 class JobOfArray(BaseModel):
     """
     One job of an array; its number is the end of its name.

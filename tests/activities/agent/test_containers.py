@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from activities.agent.sessions import frames
 from tests.activities.agent.agent_process import LocalAgent, Refused, spec
 from tests.activities.agent.podman import IMAGE, WITH_VOLUME
+from tests.activities.agent.session_client import AgentSession
 from tests.activities.archives import file, packed
 from tests.activities.waiting import wait_for
 
@@ -204,3 +206,24 @@ def living(part: str) -> list[str]:
         if part in line:
             found.append(line)
     return found
+
+
+def test_a_session_is_inside_of_the_container_and_leaves_nothing_when_its_peer_is_lost(
+    podman_agent: LocalAgent,
+) -> None:
+    user = "baseload-job" if os.geteuid() == 0 else None
+    run(podman_agent, "touch ready; sleep 600", user=user, environment={"TOKEN": "inside"})
+    wait_for(podman_agent.path(RUN, "work/ready").exists, "the container")
+    script = 'echo "$TOKEN" $PWD; id -u; cat; exit 6'
+    session = AgentSession(podman_agent, "run_command", RUN, arguments=["sh", "-c", script])
+    session.send(frames.DATA, b"sent\n")
+    session.send(frames.EOF)
+    assert session.finish() == {"reason": "exited", "exit_code": 6}
+    own, number, sent = session.out.splitlines()
+    assert (own, sent) == ("inside /baseload/work", "sent")
+    assert user is None or number != "0"
+    lost = AgentSession(podman_agent, "run_command", RUN, arguments=["sleep", "6202"])
+    wait_for(lambda: living("sleep 6202"), "the command")
+    lost.close()
+    assert living("sleep 6202") == []
+    assert podman_agent.look(RUN)["state"] == "running"
