@@ -70,7 +70,7 @@ class Isolation:
         if not processes.is_alive(self.first.pid, self.first.start_ticks):
             raise ProcessLookupError("the run's process has just ended")
         if not is_own:  # It is about to make one, or this machine has none for runs.
-            mount_namespace.enter(self.run.folders, devices["names"])
+            spawn.enter_mounts(self.run, self.spec, devices)
         elif ctypes.CDLL(None, use_errno=True).setns(descriptor, mount_namespace.CLONE_NEWNS) != 0:
             raise OSError(ctypes.get_errno(), "setns")
         os.close(descriptor)
