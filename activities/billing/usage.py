@@ -86,7 +86,7 @@ def _believed_s(session: Session, meter: UsageMeter, through_s: int) -> int:
     machine that its job does not believe any more.
     """
     job = session.get_one(Job, meter.job_id)
-    held = _allocation_of(session, meter)
+    held = _allocation_of(session, meter.job_id, meter.worker, meter.attempt)
     placed_at = job.created_at if held is None else held.created_at
     ended_at = (None if held is None else held.released_at) or datetime.now(UTC)
     most_s = max(0, int((ended_at - placed_at).total_seconds())) + SPARE_S
@@ -95,12 +95,12 @@ def _believed_s(session: Session, meter: UsageMeter, through_s: int) -> int:
     return min(through_s, most_s)
 
 
-def _allocation_of(session: Session, meter: UsageMeter) -> Allocation | None:
+def _allocation_of(session: Session, job_id: str, worker: int, attempt: int) -> Allocation | None:
     """The allocation of the run; None: it never had one."""
     of_run = select(Allocation).where(
-        col(Allocation.job_id) == meter.job_id,
-        col(Allocation.worker) == meter.worker,
-        col(Allocation.attempt) == meter.attempt,
+        col(Allocation.job_id) == job_id,
+        col(Allocation.worker) == worker,
+        col(Allocation.attempt) == attempt,
     )
     return session.exec(of_run).first()
 
@@ -173,7 +173,10 @@ def open_meter(session: Session, usage: WorkerUsage) -> tuple[UsageMeter, bool]:
     meter = session.get(UsageMeter, key)
     if meter is not None:
         return meter, False
-    rates = UsageRates.model_validate((job.rates or {}).get(str(usage.worker)) or {})
+    held = _allocation_of(session, *key)
+    # Those of the job are of its newest attempt, and this run may be of an earlier one.
+    given = (held and held.rates) or (job.rates or {}).get(str(usage.worker)) or {}
+    rates = UsageRates.model_validate(given)
     meter = UsageMeter(
         job_id=usage.job_id,
         worker=usage.worker,

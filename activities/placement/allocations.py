@@ -138,6 +138,7 @@ def _take_from_nodes(session: Session, chosen: list[Placed]) -> None:
 
 
 def _allocations(placed: Placed, now: datetime) -> list[dict[str, Any]]:
+    rates = _rates(placed, now)
     return [
         {
             "id": new_id("alc"),
@@ -149,6 +150,7 @@ def _allocations(placed: Placed, now: datetime) -> list[dict[str, Any]]:
             "memory_bytes": placed.job.demand.memory_bytes,
             "gpu_indices": list(slot.gpu_indices),
             "port": placed.job.demand.port,
+            "rates": rates[str(slot.worker)],
             "created_at": now,
         }
         for slot, offer in placed.slots
@@ -157,14 +159,18 @@ def _allocations(placed: Placed, now: datetime) -> list[dict[str, Any]]:
 
 def _job_values(placed: Placed, now: datetime) -> dict[str, Any]:
     """The values of a placed job's row; its usage rates stay fixed while the job runs."""
+    return {"id": placed.job.job_id, "rates": _rates(placed, now), "placement_refusals": []}
+
+
+def _rates(placed: Placed, now: datetime) -> dict[str, dict[str, Any]]:
+    """The usage rates of each worker, by its number."""
     core_hour = settings().cpu_core_hour_microcredits
-    rates = {
+    return {
         str(slot.worker): usage_rates(
             offer.gpu_type, len(slot.gpu_indices), placed.cpus(offer), now, core_hour
         ).model_dump(mode="json")
         for slot, offer in placed.slots
     }
-    return {"id": placed.job.job_id, "rates": rates, "placement_refusals": []}
 
 
 def lock_jobs(session: Session, job_ids: Iterable[str]) -> list[str]:

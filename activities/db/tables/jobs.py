@@ -123,6 +123,9 @@ class Allocation(SQLModel, table=True):
     state: str = Field(
         default=AllocationState.HELD, sa_column_kwargs={"server_default": AllocationState.HELD}
     )
+    rates: dict[str, Any] | None = json_column(nullable=True)
+    """The usage rates of the worker; None: an earlier release has written it, and its job has them.
+    """
     created_at: datetime = Field(sa_type=Instant)
     notified_at: datetime | None = Field(default=None, sa_type=Instant)
     released_at: datetime | None = Field(default=None, sa_type=Instant)

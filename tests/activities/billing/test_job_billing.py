@@ -190,6 +190,23 @@ def test_the_rates_of_a_run_stay_when_the_job_is_placed_again_elsewhere(
     assert bill(job, 3600).posted_microcredits == A100_HOUR
 
 
+def test_a_run_whose_bill_begins_late_is_billed_by_the_rates_of_its_own_attempt(
+    migrated: Database, job: tables.Job
+) -> None:
+    with migrated.write() as session:
+        row = session.get_one(tables.Job, job.id)
+        add_node(session, row.account_id)
+        own = (row.rates or {})["0"]
+        session.add(
+            tables.Allocation(
+                id="alc-own", job_id=job.id, worker=0, attempt=1, node_id="nod-1", cpu_count=2,
+                memory_bytes=0, gpu_indices=[0], rates=own, created_at=NOW,
+            )
+        )  # fmt: skip
+        row.rates = {"0": own | {"microcredits_per_hour": 9 * A100_HOUR}}  # It is placed again.
+    assert bill(job, 3600).posted_microcredits == A100_HOUR
+
+
 def test_the_burn_is_what_all_running_jobs_of_the_payer_cost_by_the_hour(
     migrated: Database, payer: tables.Account, job: tables.Job
 ) -> None:
