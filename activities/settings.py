@@ -109,7 +109,25 @@ class Settings(BaseSettings):
     upload_max_bytes: int = 2 * 1024**3
     upload_max_unpacked_bytes: int = 20 * 1024**3
     account_stored_max_bytes: int = Field(default=1024**4, ge=0)
-    """What uploads and outputs of one account may have in the object store together."""
+    """What uploads, outputs, logs and state snapshots of one account may have in the object store
+    together."""
+    run_log_max_bytes: int = Field(default=1024**3, ge=1)
+    """What is stored of the log of one run; the last line of a cut log says that it is cut."""
+    account_most_open_jobs: int = Field(default=10_000, ge=1)
+    """How many jobs of one account may be open, which is: neither ended nor removed."""
+    account_most_api_keys: int = Field(default=1000, ge=1)
+    """How many API keys of one account may be valid, which is: neither revoked nor expired."""
+    account_most_join_tokens: int = Field(default=1000, ge=1)
+    """How many join tokens of one account may wait for a machine, or for their removal."""
+    account_most_projects: int = Field(default=1000, ge=1)
+    account_most_users: int = Field(default=1000, ge=1)
+    account_most_secrets: int = Field(default=1000, ge=1)
+    account_most_uploads: int = Field(default=100_000, ge=1)
+    """How many uploads of one account may be stored, also of equal bytes."""
+    account_uploads_at_once: int = Field(default=8, ge=1)
+    """How many uploads of one account an API process receives and checks at once."""
+    administrators_have_limits: bool = True
+    """Whether the limits above hold for the accounts of administrators too."""
     request_max_bytes: int = 1024**2
     announcements_per_minute: int = 60
     requests_per_minute: int = Field(default=12_000, ge=1)

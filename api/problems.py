@@ -34,6 +34,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "provider-not-ready": (409, "The provider is not ready"),
     "quota-exhausted": (409, "The cloud's quotas leave no room"),
     "storage-exhausted": (409, "The account has no room in the object store"),
+    "limit-reached": (409, "The account has as many as it may have"),
     "too-large": (413, "The request is too large"),
     "too-many-requests": (429, "Too many requests"),
     "internal-error": (500, "Something is wrong on our side"),

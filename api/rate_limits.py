@@ -1,11 +1,30 @@
 """The limit on how often one peer, an address or an API key, may call: counted in this process."""
 
+import ipaddress
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 
 MAX_PEERS = 10_000
+
+
+def peer_of(address: str | None) -> str:
+    """The peer behind an address: the address itself, of IPv6 its network of /64.
+
+    Whoever has one address of IPv6 has all 2^64 of that network.
+    """
+    if address is None:
+        return "unknown"
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(found, ipaddress.IPv4Address):
+        return str(found)
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(ipaddress.ip_network((found, 64), strict=False))
 
 
 class Rate:

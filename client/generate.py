@@ -119,6 +119,9 @@ def _models(content: Any) -> str:
         return _formatted(output.read_text(), PACKAGE / "models.py")
 
 
+_BOUNDS = ("minimum", "maximum", "minItems", "maxItems", "minLength", "maxLength")
+
+
 def _without_object_defaults(schema: Any) -> Any:
     """The document, less defaults of whole objects, which would be dictionaries in the models.
 
@@ -129,10 +132,19 @@ def _without_object_defaults(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     return {
-        name: _without_object_defaults(value)
+        name: _without_object_defaults(_unbounded(value) if name == "anyOf" else value)
         for name, value in schema.items()
         if not (name == "default" and isinstance(value, dict))
     }
+
+
+def _unbounded(kinds: list[Any]) -> list[Any]:
+    """The kinds of a field that may be of several, less their bounds, each of which would make a
+    model of its own; the API checks them."""
+    given = [kind for kind in kinds if kind != {"type": "null"}]
+    if len(given) < 2:
+        return kinds
+    return [{name: kind[name] for name in kind if name not in _BOUNDS} for kind in kinds]
 
 
 def _formatted(text: str, path: Path) -> str:

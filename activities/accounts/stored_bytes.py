@@ -1,11 +1,11 @@
-"""The quota of an account in the object store: what its uploads and outputs may have together."""
+"""The quota of an account in the object store: its uploads, and what its jobs have stored."""
 
 from typing import Any
 
-from sqlmodel import Session, col, func, select
+from sqlmodel import Session, col, func, select, update
 
 from activities.db.session import advisory_lock
-from activities.db.tables import Job, Upload
+from activities.db.tables import Account, Job, Upload
 from activities.settings import settings
 from workflows.contracts.statuses import JobStatus
 
@@ -26,20 +26,39 @@ def refusal_of_upload(
     return _refusal(session, account_id, size_bytes, asked)
 
 
-def refusal_of_output(session: Session, account_id: str) -> str | None:
-    """Why the account has no room for the outputs of one more job; None: it has some."""
-    return _refusal(session, account_id, 1, "asked a job whose output is stored")
+def refusal_of_job(session: Session, account_id: str) -> str | None:
+    """Why the account has no room for what one more job stores; None: it has some."""
+    return _refusal(session, account_id, 1, "asked a job, whose log and output are stored")
+
+
+def job_bytes(session: Session, job_id: str) -> int:
+    """What a job counts for in the `job_bytes` of its account."""
+    query = select(Job.log_bytes, Job.state_bytes).where(
+        Job.id == job_id, Job.status != JobStatus.ARCHIVED
+    )
+    return sum(bytes_ or 0 for row in session.exec(query) for bytes_ in row)
+
+
+def add_job_bytes(session: Session, account_id: str, more: int) -> None:
+    """Add to the `job_bytes` of an account, which so never have to be summed."""
+    if more:
+        total = col(Account.job_bytes) + more
+        changed = update(Account).where(col(Account.id) == account_id).values(job_bytes=total)
+        session.execute(changed)
 
 
 def _refusal(session: Session, account_id: str, size_bytes: int, asked: str) -> str | None:
     uploads, outputs = _uploads_bytes(session, account_id), _outputs_bytes(session, account_id)
+    account = select(Account.job_bytes).where(Account.id == account_id)
+    logs = session.exec(account).first() or 0
     limit = settings().account_stored_max_bytes
-    if uploads + outputs + size_bytes <= limit:
+    if uploads + outputs + logs + size_bytes <= limit:
         return None
     return (
-        f"account {account_id}: {asked}; found {uploads} bytes of uploads and {outputs} bytes of "
-        f"outputs, at most {limit} together (BASELOAD_ACCOUNT_STORED_MAX_BYTES): remove ended jobs "
-        "with their outputs; an upload goes when no job has named it for 30 days"
+        f"account {account_id}: {asked}; found {uploads} bytes of uploads, {outputs} bytes of "
+        f"outputs and {logs} bytes of logs and state snapshots, at most {limit} together "
+        "(BASELOAD_ACCOUNT_STORED_MAX_BYTES): remove ended jobs with their logs and outputs; an "
+        "upload goes when no job has named it for 30 days"
     )
 
 

@@ -7,6 +7,7 @@ from sqlmodel import Session, col, select
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from activities.accounts.stored_bytes import add_job_bytes, job_bytes
 from activities.db.ids import new_id
 from activities.db.session import advisory_lock, database
 from activities.db.tables import Allocation, EventRow, LifecycleRow
@@ -63,6 +64,7 @@ def _apply(session: Session, step: Record) -> tuple[Recorded, list[str]]:
     """Write the step; return what the row has then, and the outbox rows to relay after."""
     table = KIND_BY_NOUN[step.changes.noun].table
     left = _left_on(session, step)
+    bytes_before = _job_bytes(session, step)
     values = {
         "status": step.status,
         "status_reason": step.status_reason,
@@ -79,6 +81,9 @@ def _apply(session: Session, step: Record) -> tuple[Recorded, list[str]]:
     )
     if not isinstance(written, CursorResult) or written.rowcount == 0:
         return _not_applied(session, table, step), []
+    if bytes_before is not None:
+        added = job_bytes(session, step.resource_id) - bytes_before
+        add_job_bytes(session, step.account_id, added)
     request_ids: list[str] = []
     if isinstance(step.changes, JobChanges) and step.changes.release:
         request_ids = release_allocations(
@@ -92,6 +97,17 @@ def _apply(session: Session, step: Record) -> tuple[Recorded, list[str]]:
     _append_events(session, step)
     append_violation(session, step)
     return Recorded(applied=True, sequence=step.sequence), request_ids
+
+
+def _job_bytes(session: Session, step: Record) -> int | None:
+    """What a job counts for before a step that may change it; None: the step does not."""
+    changes = step.changes
+    if not isinstance(changes, JobChanges):
+        return None
+    stored = (changes.log_bytes, changes.state_bytes)
+    if stored == (None, None) and step.status != JobStatus.ARCHIVED:
+        return None
+    return job_bytes(session, step.resource_id)
 
 
 def _left_on(session: Session, step: Record) -> list[Allocation]:

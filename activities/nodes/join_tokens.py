@@ -1,15 +1,18 @@
 """Join tokens: what machines have announced with them, and when they are forgotten."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from sqlalchemy import ColumnElement
-from sqlmodel import Session, col, delete, or_, select
+from sqlmodel import Session, col, delete, or_, select, update
 
 from activities.db.tables import JoinToken, Node
 from workflows.contracts.statuses import NodeStatus
 
 KEPT_FOR = timedelta(days=7)
 """How long a token is kept that was never bound, or whose machine is no node."""
+KEYS_AT_ONCE = 500
+"""Of more keys, several statements expire the tokens: a database binds only so many values."""
 
 
 def announced(session: Session, region_id: str, minion_id: str) -> JoinToken | None:
@@ -34,6 +37,14 @@ def removed_since() -> ColumnElement[bool]:
         col(Node.updated_at) > col(JoinToken.last_at),
     )
     return node.exists()
+
+
+def expire_join_tokens(session: Session, key_ids: Sequence[str], now: datetime) -> None:
+    """Let the tokens expire that were made with these keys and that no machine has used."""
+    for start in range(0, len(key_ids), KEYS_AT_ONCE):
+        made_with = col(JoinToken.parent_key_id).in_(key_ids[start : start + KEYS_AT_ONCE])
+        unused = col(JoinToken.minion_id).is_(None) & (col(JoinToken.expires_at) > now)
+        session.execute(update(JoinToken).where(made_with, unused).values(expires_at=now))
 
 
 def forget_join_tokens(session: Session, now: datetime) -> None:

@@ -58,11 +58,14 @@ async def collect_log(command: CollectLog) -> LogCollected:
 async def bring_log(node: NodeAddress, run_id: str) -> int:
     """Store the missing bytes of a run's log; return the stored bytes, which are the whole log.
 
+    Of a log beyond its limit, which is cut, not more than one byte too many is read.
+
     Raises: ApplicationError, OUTCOME_UNKNOWN when the node sends less than it reported.
     """
     logs = log_store(settings().storage)
     name = RunNames(node).of(run_id)
     wanted = (await NodeClient(node).run_status(name, limit_s=STATUS_S)).log_bytes
+    wanted = min(wanted, logs.max_bytes + 1)
     stored = await asyncio.to_thread(logs.length, run_id)
     if stored < wanted:
         stored = await _read_log(node, run_id, logs, (stored, wanted))
@@ -100,19 +103,19 @@ async def _read_log(node: NodeAddress, run_id: str, logs: LogStore, span: tuple[
 
 
 async def _append(logs: LogStore, run_id: str, offset: int, waiting: bytearray) -> int:
-    """Store and empty `waiting`; return the offset of the next bytes.
+    """Store and empty `waiting`; return the offset of the next bytes, or the length of a cut log.
 
     Raises: ApplicationError, when the store has lost earlier bytes: the retry starts there.
     """
     content = bytes(waiting)
     waiting.clear()
     try:
-        length = await asyncio.to_thread(logs.append, run_id, offset, content, offset)
+        stored = await asyncio.to_thread(logs.append, run_id, offset, content, offset)
         times = log_times(settings().storage)
-        await asyncio.to_thread(times.note, run_id, offset, length)
+        await asyncio.to_thread(times.note, run_id, offset, stored)
     except LogGapError as gap:
         raise ApplicationError(str(gap), type=errors.OUTCOME_UNKNOWN) from gap
-    return offset + len(content)
+    return stored if logs.is_cut(stored) else offset + len(content)
 
 
 @activity.defn

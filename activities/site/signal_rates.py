@@ -27,6 +27,11 @@ FRAMES_PER_S = 3000.0
 a second. What is above waits on the node."""
 FRAMES_AT_ONCE = 6000
 """How many frames may come at once after a quiet time; to read them takes a fifth of a second."""
+LOG_BYTES_PER_S = 8 << 20
+"""The lasting rate of the log bytes of one node. What is above waits on the node, so that one node
+takes a small share of what the process can read and store for all of them."""
+LOG_BYTES_AT_ONCE = 64 << 20
+"""How many log bytes may come at once after a quiet time."""
 _WINDOW_S = 60.0
 
 
@@ -44,11 +49,11 @@ class TokenBucket:
         self._clock = clock
         self._next_s = clock() - self._room_s
 
-    def delay_s(self) -> float:
-        """Take the next turn, and return how long from now it is, in seconds; 0: it is now."""
+    def delay_s(self, count: int = 1) -> float:
+        """Take so many turns, and return how long from now the first is, in s; 0: it is now."""
         now_s = self._clock()
         turn_s = max(self._next_s, now_s - self._room_s)
-        self._next_s = turn_s + self._interval_s
+        self._next_s = turn_s + count * self._interval_s
         return max(0.0, turn_s - now_s)
 
 

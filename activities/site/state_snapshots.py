@@ -60,38 +60,41 @@ async def save_snapshot(command: SaveSnapshot) -> SnapshotSaved:
         if found.bytes > most_bytes or found.files > MOST_FILES:
             limit = f"{most_bytes / 1e9:.1f} GB in {MOST_FILES} files"
             return saved.model_copy(update={"outcome": SnapshotOutcome.TOO_LARGE, "limit": limit})
-        if not await _copy(command, found.mark):
+        stored_bytes = await _copy(command, found.mark)
+        if stored_bytes is None:
             return saved.model_copy(update={"outcome": SnapshotOutcome.UNCHANGED})
-    return saved
+    return saved.model_copy(update={"stored_bytes": stored_bytes})
 
 
-async def _copy(command: SaveSnapshot, fingerprint: str) -> bool:
-    """Save a snapshot if it is needed, and return whether. A later attempt's snapshot stays."""
+async def _copy(command: SaveSnapshot, fingerprint: str) -> int | None:
+    """Save a snapshot if it is needed, and return its stored bytes; None: it is not needed.
+
+    A later attempt's snapshot stays.
+    """
     store = blob_store(settings().storage)
     job_id, worker, attempt = parse_run_id(command.run_id)
     copies = await asyncio.to_thread(copies_of, store, job_id, worker)
     if any(copy.attempt > attempt for copy in copies):
-        return False
+        return None
     if copies and (copies[-1].attempt, copies[-1].mark) == (attempt, fingerprint):
-        return False
+        return None
     new = StateSnapshot(attempt, command.at, fingerprint, tuple(command.folders))
-    await _pack(command, store, new.name(job_id, worker))
+    stored_bytes = await _pack(command, store, new.name(job_id, worker))
     await asyncio.to_thread(remove_older, store, job_id, worker, new)
-    return True
+    return stored_bytes
 
 
-async def _pack(command: SaveSnapshot, store: BlobStore, name: str) -> None:
-    """Store the packed state, if a node would restore it."""
+async def _pack(command: SaveSnapshot, store: BlobStore, name: str) -> int:
+    """Store the packed state, if a node would restore it; return its bytes."""
     limits = ArchiveLimits(settings().state_max_bytes * GROWTH, MOST_FILES * GROWTH)
     for left in reversed(range(TRIES)):
         try:
             folders = {"folders": list(command.folders)}
-            await Packed(command, "pack_state", limits, folders).bring(store, name)
+            return await Packed(command, "pack_state", limits, folders).bring(store, name)
         except ApplicationError as failure:
             if not left or refusal_code(failure) != "unsettled":
                 raise
-        else:
-            return
+    raise AssertionError("the last try returns or raises")
 
 
 async def bring_state(node: NodeAddress, run_id: str, *, is_staged: bool) -> WorkerStaged:

@@ -2,10 +2,10 @@
 
     frames of the node's watcher → pieces that wait → the store → signals to jobs
 
-Reading stops while too many bytes wait, and slows down above a rate of frames: the channel then
-fills up, and the watcher on the node waits, so a job with a large log is slowed, our memory does
-not fill, and no node keeps others waiting. A watch may break at any time: the next one starts where
-the store ends, and repeats the exits.
+Reading stops while too many bytes wait, and slows down above a rate of frames and of bytes: the
+channel then fills up, and the watcher on the node waits, so a job with a large log is slowed, our
+memory does not fill, and no node keeps others waiting. A watch may break at any time: the next one
+starts where the store ends, and repeats the exits.
 """
 
 import asyncio
@@ -33,7 +33,13 @@ from activities.site.answers.verbs import Status
 from activities.site.job_signals import JobSignals
 from activities.site.node_client import NodeClient
 from activities.site.run_names import RunNames
-from activities.site.signal_rates import FRAMES_AT_ONCE, FRAMES_PER_S, TokenBucket
+from activities.site.signal_rates import (
+    FRAMES_AT_ONCE,
+    FRAMES_PER_S,
+    LOG_BYTES_AT_ONCE,
+    LOG_BYTES_PER_S,
+    TokenBucket,
+)
 from activities.site.utilisation import UtilisationNote
 from activities.storage.log_times import log_times
 from activities.storage.logs import LogGapError, LogStore, log_store
@@ -52,6 +58,8 @@ EXIT_BYTES = 4 << 10
 """How much of it an exit counts for."""
 STATUS_S = 20.0
 STORE_PAUSE_S = 2.0
+END_OF_ALL = 1 << 62
+"""The byte from which we request a log that is cut: beyond all bytes, so that none comes."""
 
 
 @activity.defn
@@ -164,7 +172,14 @@ class Watch:
         runs = [run_id for name in answer.runs if (run_id := self._names.read(name))]
         lengths = await asyncio.to_thread(lambda: [self._logs.length(run_id) for run_id in runs])
         self._tails = dict(zip(runs, lengths, strict=True))
-        return self._by_name(self._tails)
+        return self._by_name({run_id: self._next(run_id) for run_id in runs})
+
+    def _next(self, run_id: str) -> int:
+        """The byte from which we want the log of a run."""
+        return END_OF_ALL if self._is_cut(run_id) else self._tails[run_id]
+
+    def _is_cut(self, run_id: str) -> bool:
+        return self._logs.is_cut(self._tails.get(run_id, 0))
 
     def _by_name(self, offsets: dict[str, int]) -> dict[str, int]:
         return {self._names.of(run_id): offset for run_id, offset in offsets.items()}
@@ -172,8 +187,12 @@ class Watch:
     async def _read(self, stream: NodeStream, signals: JobSignals) -> None:
         by = NodeClient(self._node).speaker("watch")
         turns = TokenBucket(FRAMES_PER_S, FRAMES_AT_ONCE)
+        log_bytes = TokenBucket(LOG_BYTES_PER_S, LOG_BYTES_AT_ONCE)
         async for frame in self._within_limit(frames(stream, by)):
-            if (delay_s := turns.delay_s()) > 0:  # Else small frames would leave no time to others.
+            delay_s = turns.delay_s()
+            if isinstance(frame, LogFrame):
+                delay_s = max(delay_s, log_bytes.delay_s(len(frame.payload)))
+            if delay_s > 0:  # Else much, or much that is small, would leave no time to others.
                 await asyncio.sleep(delay_s)
             if isinstance(frame, BeatFrame):
                 continue
@@ -235,10 +254,14 @@ class Watch:
             self._arrived.clear()
             waiting, self._waiting = self._waiting, Waiting()
             self._taken.set()
+            cut = {piece.run_id for piece in waiting.pieces if not self._is_cut(piece.run_id)}
             behind = await asyncio.to_thread(self._append, waiting.pieces)
+            cut = {run_id for run_id in cut if self._is_cut(run_id)}
             for run_id, ended in waiting.exits:
                 # Also for logs that are behind: their jobs collect the missing bytes.
                 signals.tell_exit(run_id, ended)
+            if cut:
+                await stream.send({"watch": self._by_name(dict.fromkeys(cut, END_OF_ALL))})
             if behind:
                 self._rewound.update(behind)
                 await asyncio.sleep(STORE_PAUSE_S)

@@ -1,5 +1,7 @@
 """Logs of runs, which only grow; each write names its offset, so a repeated write adds nothing.
 
+A log has a limit. What is beyond it is dropped, and one line at the end of the log says so.
+
 A local store keeps one file for each run. Any other store keeps chunks, because nothing can be
 appended to an object. Each chunk is named by the bytes that it covers, so two writers never
 overwrite each other, and a writer that knows the end of the log appends without listing them.
@@ -14,6 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from activities.settings import settings
 from activities.storage.blobs import BlobMissingError, BlobStore, blob_store
 from activities.storage.names import log_name, logs_of, place_of
 
@@ -22,6 +25,7 @@ PART_BYTES = 8 << 20
 """The chunks of a part are folded into one; no chunk has bytes of two parts."""
 FOLD_CHUNKS = 256
 """After so many new chunks they are folded, although the part is not complete."""
+DEFAULT_MAX_BYTES = 1 << 30
 _READ_TRIES = 5
 
 
@@ -34,9 +38,13 @@ class LogGapError(ValueError):
 
 
 class LogStore:
-    """A store with the logs of all runs under one URL."""
+    """A store with the logs of all runs under one URL.
 
-    def __init__(self, url: str) -> None:
+    max_bytes: how much of a run's log is stored, beside the line that says that the log is cut.
+    """
+
+    def __init__(self, url: str, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
+        self.max_bytes = max_bytes
         self._blobs = blob_store(url)
         folder = self._blobs.folder
         self._kept: _FileLogs | _ChunkLogs
@@ -52,9 +60,28 @@ class LogStore:
         tail: the stored length as the caller knows it from its last append or from `length`; with
         it, bytes that follow are stored without asking for the length. Another writer may have
         stored more meanwhile, but never less.
-        Raises: LogGapError, when `offset` is beyond the stored length.
+        Raises: LogGapError, when `offset` is beyond the stored length; but not of a log that is
+        cut, to which nothing is added.
         """
-        return self._kept.append(run_id, offset, content, tail)
+        if tail is not None and self.is_cut(tail):
+            return tail
+        if offset + len(content) <= self.max_bytes:
+            return self._kept.append(run_id, offset, content, tail)
+        length = self.length(run_id)
+        if not self.is_cut(length):
+            kept = content[: max(0, self.max_bytes - offset)]
+            length = self._kept.append(run_id, offset, kept, length)
+        if not self.is_cut(length):
+            length = self._kept.append(run_id, self.max_bytes, self._cut_line(), length)
+        return length
+
+    def is_cut(self, length: int) -> bool:
+        """Whether a log of this stored length is cut, so that nothing is added to it any more."""
+        return length > self.max_bytes
+
+    def _cut_line(self) -> bytes:
+        words = f"the log is cut here: {self.max_bytes} bytes of the log of a run are stored"
+        return f"\n[baseload] {words} (BASELOAD_RUN_LOG_MAX_BYTES)\n".encode()
 
     def fold(self, run_id: str) -> None:
         """Have the log of a run that has ended take few objects; call this once it is complete."""
@@ -270,4 +297,4 @@ def _chunk_name(run_id: str, start: int, end: int) -> str:
 @lru_cache(maxsize=8)
 def log_store(url: str) -> LogStore:
     """The log store at this URL, created once for each process."""
-    return LogStore(url)
+    return LogStore(url, settings().run_log_max_bytes)

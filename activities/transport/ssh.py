@@ -30,6 +30,7 @@ from activities.transport.stream import (
     NodeStream,
     check_end,
     encode,
+    paced,
 )
 
 FILE_CHUNK_BYTES = 4 << 20
@@ -280,7 +281,7 @@ async def _follow(reader: asyncssh.SSHReader[bytes], on_progress: Progress | Non
     Of many lines at once the latest are passed. A line that never ends is not kept.
     """
     kept = line = b""
-    while chunk := await reader.read(MOST_LINE_BYTES):
+    async for chunk in paced(reader, MOST_LINE_BYTES):
         kept = (kept + chunk)[-STDERR_BYTES:]
         *lines, line = (line + chunk).split(b"\n")
         line = line[-MOST_LINE_BYTES:]

@@ -14,6 +14,9 @@ from activities.transport.errors import AgentBroke, AgentRefused, OutcomeUnknown
 
 READ_BYTES = 1 << 18
 STDERR_BYTES = 4000
+STDERR_AT_ONCE_BYTES = 16 << 20
+STDERR_BYTES_PER_S = 1 << 20
+"""The rate at which the rest of a verb's stderr is read."""
 AGENT_REFUSED = 3
 MOST_BANNER_BYTES = 1 << 20
 """The most bytes that a login shell may print before our command does."""
@@ -131,9 +134,20 @@ def check_end(process: asyncssh.SSHClientProcess[bytes], stderr: bytes, words: s
         raise AgentBroke(f"{words}: exit status {status}: {output or 'no message'}")
 
 
+async def paced(reader: asyncssh.SSHReader[bytes], most_bytes: int) -> AsyncIterator[bytes]:
+    """The chunks of stderr, at most so many bytes each: slowly, once they are more than our agent
+    ever says, so that a machine that says nothing else takes no time from others."""
+    read = 0
+    while chunk := await reader.read(most_bytes):
+        yield chunk
+        read += len(chunk)
+        if read > STDERR_AT_ONCE_BYTES:
+            await asyncio.sleep(len(chunk) / STDERR_BYTES_PER_S)
+
+
 async def _tail(reader: asyncssh.SSHReader[bytes]) -> bytes:
     kept = b""
     with contextlib.suppress(ConnectionError, asyncssh.Error):  # Reading stdout raises the loss.
-        while chunk := await reader.read(READ_BYTES):
+        async for chunk in paced(reader, READ_BYTES):
             kept = (kept + chunk)[-STDERR_BYTES:]
     return kept

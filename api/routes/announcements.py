@@ -4,8 +4,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Request, Response
 
+from api.authorization import address_of
 from api.changes import Change, change_of
 from api.problems import too_many
+from api.rate_limits import peer_of
 from api.schemas.nodes import AnnouncementCreation, AnnouncementReceipt
 from api.services import announcements
 
@@ -19,7 +21,7 @@ async def _announcing(
         str | None, Header(alias="Idempotency-Key", max_length=255, min_length=1)
     ] = None,
 ) -> Change:
-    peer = request.client.host if request.client else "unknown"
+    peer = peer_of(address_of(request))
     wait_s = request.app.state.announcement_rate.wait_s(peer)
     if wait_s > 0:
         raise too_many(f"announcements from {peer}", wait_s)

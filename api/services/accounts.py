@@ -11,16 +11,19 @@ from activities.billing import payers
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import advisory_lock
+from activities.nodes.join_tokens import expire_join_tokens
 from api.authorization import SCOPES, Caller, hash_of
 from api.changes import ChangeContext
 from api.problems import Problem, field_error, invalid, missing
 from api.schemas import accounts as schemas
+from api.services.account_limits import check_limit
 from api.services.ownership import own
 
 
 def account_response(session: Session, row: tables.Account) -> schemas.Account:
     return schemas.Account(
-        **row.model_dump(), balance_microcredits=payers.balance_microcredits(session, row)
+        **row.model_dump(exclude={"job_bytes"}),
+        balance_microcredits=payers.balance_microcredits(session, row),
     )
 
 
@@ -134,6 +137,7 @@ def create_user(context: ChangeContext, asked: schemas.UserCreation) -> schemas.
     account_id = context.caller.account_id
     advisory_lock(context.session, f"users/{account_id}")
     _check_email(context.session, account_id, asked.email)
+    check_limit(context, tables.User)
     row = accounts.new_user(account_id, asked.email, asked.role, context.now)
     context.session.add(row)
     return user_response(row)
@@ -145,6 +149,7 @@ def create_key(context: ChangeContext, asked: schemas.ApiKeyCreation) -> schemas
     scopes = asked.scopes if asked.scopes is not None else tuple(sorted(caller.scopes))
     _check_scopes(caller, scopes)
     _check_expiry(asked.expires_at, caller.expires_at, context.now)
+    check_limit(context, tables.ApiKey)
     # The secret has 256 random bits, so nobody can guess it, and a plain hash is safe to store.
     secret = f"bl_{secrets.token_urlsafe(32)}"
     row = tables.ApiKey(
@@ -215,6 +220,8 @@ def _holder(session: Session, caller: Caller, user_id: str | None) -> str:
 def revoke_key(context: ChangeContext, key_id: str, *, cascade: bool) -> schemas.ApiKey:
     """Revoke a key, and with `cascade` all keys that were made with it, in whatever account.
 
+    With them go the join tokens that were made with these keys and that no machine has used.
+
     Raises: Problem `forbidden`, when a caller who is no owner revokes a key of another user, or
     leaves the keys that were made with it.
     """
@@ -225,6 +232,8 @@ def revoke_key(context: ChangeContext, key_id: str, *, cascade: bool) -> schemas
     revoked = [row, *(_made_with(context.session, [row.id]) if cascade else ())]
     for each in revoked:
         each.revoked_at = each.revoked_at or context.now
+    if cascade:
+        expire_join_tokens(context.session, [each.id for each in revoked], context.now)
     return key_response(row)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
-from activities.accounts.stored_bytes import refusal_of_output
+from activities.accounts.stored_bytes import refusal_of_job
 from activities.billing import payers
 from activities.db import tables
 from activities.db.ids import new_id
@@ -20,6 +20,7 @@ from api.authorization import Caller
 from api.changes import ChangeContext
 from api.problems import Problem, field_error, invalid
 from api.schemas import jobs as schemas
+from api.services.account_limits import check_limit
 from api.services.job_figures import JobFigures
 from api.services.job_references import personal_project, wrong_references
 from api.services.lifecycles import GONE, wrong_state
@@ -120,7 +121,8 @@ def submit_job(context: ChangeContext, asked: ReadDocument) -> schemas.Job:
 
     Raises: Problem `invalid-request`, with every mistake in the document;
     `insufficient-credits`, when the job costs and the payer's balance is not positive;
-    `storage-exhausted`, when the account has no room for the output that the job stores.
+    `storage-exhausted`, when the account has no room for what the job stores;
+    `limit-reached`, when the account has as many open jobs as it may have.
     """
     submission, project = accepted(context, asked)
     if submission.array is not None:
@@ -183,8 +185,8 @@ def accepted(context: ChangeContext, asked: ReadDocument) -> tuple[JobSubmission
     project = _project(context, submission.project_id)
     resources = resources_of(submission, asked.known_gpu_types)
     _check_balance(context.session, project.account_id, resources)
-    if submission.keeps_output:
-        _check_room(context.session, project.account_id)
+    check_limit(context, tables.Job, project.account_id)
+    _check_room(context.session, project.account_id)
     return _with_references(submission, project.id), project
 
 
@@ -245,8 +247,8 @@ def _project(context: ChangeContext, project_id: str | None) -> tables.Project:
 
 
 def _check_room(session: Session, account_id: str) -> None:
-    """Refuse a job whose output would be stored if the account has no room for it."""
-    refusal = refusal_of_output(session, account_id)
+    """Refuse a job if the account has no room for the log and the output that it stores."""
+    refusal = refusal_of_job(session, account_id)
     if refusal is not None:
         raise Problem("storage-exhausted", refusal)
 

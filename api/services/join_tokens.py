@@ -1,7 +1,7 @@
 """Join tokens: creating them, and redeeming them for announcements."""
 
 import secrets
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from sqlmodel import select
 
@@ -13,6 +13,7 @@ from api.authorization import hash_of
 from api.changes import ChangeContext
 from api.problems import Problem, field_error, invalid
 from api.schemas import join_tokens as schemas
+from api.services.account_limits import check_limit
 from api.services.lifecycles import GONE, wrong_state
 from api.services.ownership import own
 from workflows.rules.catalogue.providers import traits_of
@@ -21,10 +22,10 @@ from workflows.rules.catalogue.providers import traits_of
 def create_join_token(
     context: ChangeContext, asked: schemas.JoinTokenCreation
 ) -> schemas.NewJoinToken:
-    """Create a join token of a region of own machines.
+    """Create a join token of a region of own machines; it expires with the key that makes it.
 
     Raises: Problem `not-found`, when the region is not the account's; `conflict`, when the region
-    is being removed; `invalid-request`, when the region is in a cloud.
+    is being removed; `invalid-request`, when the region is in a cloud; `limit-reached`.
     """
     region = own(context.session, tables.Region, asked.region_id, context.caller)
     if region.status in GONE:
@@ -32,15 +33,18 @@ def create_join_token(
     if traits_of(region.provider_kind).is_cloud:
         rule = "is a region of machines you own; the machines of a cloud join by themselves"
         raise invalid(field_error("region_id", rule, asked.region_id))
+    check_limit(context, tables.JoinToken)
     # The secret has 256 random bits, so nobody can guess it, and a plain hash is safe to store.
     secret = f"join_{region.id}_{secrets.token_urlsafe(32)}"
+    latest = context.caller.expires_at or datetime.max.replace(tzinfo=UTC)
     row = tables.JoinToken(
         id=new_id("jtk"),
         account_id=context.caller.account_id,
         region_id=region.id,
+        parent_key_id=context.caller.key_id,
         secret_sha256=hash_of(secret),
         created_at=context.now,
-        expires_at=context.now + timedelta(seconds=asked.expires_in_s),
+        expires_at=min(context.now + timedelta(seconds=asked.expires_in_s), latest),
     )
     context.session.add(row)
     return schemas.NewJoinToken(

@@ -9,6 +9,7 @@ from activities.secrets.sealing import secret_box
 from api.changes import ChangeContext
 from api.problems import Problem
 from api.schemas import accounts as schemas
+from api.services.account_limits import check_limit
 from api.services.ownership import own
 
 STORE = "store://"
@@ -29,13 +30,14 @@ def secret_response(row: tables.StoredSecret) -> schemas.ProjectSecret:
 def create_project(context: ChangeContext, asked: schemas.ProjectCreation) -> schemas.Project:
     """Create a project.
 
-    Raises: Problem `conflict`, when the account has a project of this name.
+    Raises: Problem `conflict`, when the account has a project of this name; `limit-reached`.
     """
     same = select(tables.Project).where(
         tables.Project.account_id == context.caller.account_id, tables.Project.name == asked.name
     )
     if context.session.exec(same).first():
         raise Problem("conflict", f"project {asked.name}: there is one of this name")
+    check_limit(context, tables.Project)
     row = tables.Project(
         id=new_id("prj"),
         account_id=context.caller.account_id,
@@ -56,6 +58,8 @@ def store_secret(
     own(context.session, tables.Project, project_id, context.caller)
     path = f"{secrets_folder(project_id)}{asked.name}"
     context.resource_id = f"{STORE}{path}"
+    if context.session.get(tables.StoredSecret, path) is None:
+        check_limit(context, tables.StoredSecret)
     row = tables.StoredSecret(
         name=path,
         account_id=context.caller.account_id,

@@ -24,16 +24,17 @@ from activities.storage.names import code_name, upload_lock
 from api.changes import ChangeContext
 from api.problems import Problem, field_error, invalid, too_many
 from api.schemas.jobs import Upload
+from api.services.account_limits import check_limit
 
 FLUSH_BYTES = 1024 * 1024
-MAX_AT_ONCE = 8
-"""The uploads of one account that are received and checked at once: until they are stored, they
-count for no quota, and each takes disk, a thread and a CPU."""
 RETRY_S = 10.0
 
 
 class Receiving:
-    """How many uploads of each account this process receives and checks now."""
+    """How many uploads of each account this process receives and checks now.
+
+    Until they are stored they count for no quota, and each takes disk, a thread and a CPU.
+    """
 
     def __init__(self) -> None:
         self._of_account: Counter[str] = Counter()
@@ -41,8 +42,12 @@ class Receiving:
     @contextmanager
     def counted(self, account_id: str) -> Iterator[None]:
         """Count an upload while the block runs. Raises: Problem `too-many-requests`."""
-        if self._of_account[account_id] >= MAX_AT_ONCE:
-            detail = f"account {account_id}: sends {MAX_AT_ONCE} uploads now, which is the limit"
+        found, most = self._of_account[account_id], settings().account_uploads_at_once
+        if found >= most:
+            detail = (
+                f"account {account_id}: asked for one more upload; found {found} that are being "
+                f"sent, at most {most} (BASELOAD_ACCOUNT_UPLOADS_AT_ONCE)"
+            )
             raise too_many(detail, RETRY_S)
         self._of_account[account_id] += 1
         try:
@@ -142,7 +147,7 @@ def add_upload(context: ChangeContext, received: Received) -> Upload:
     that nothing used.
 
     Raises: Problem `unavailable`, while older uploads of the same bytes are being removed;
-    `storage-exhausted`, when the account has no room for the upload.
+    `storage-exhausted`, when the account has no room for the upload; `limit-reached`.
     """
     advisory_lock(context.session, upload_lock(received.sha256))
     _check_room(context.session, context.caller.account_id, received)
@@ -155,6 +160,7 @@ def add_upload(context: ChangeContext, received: Received) -> Upload:
             f"the archive {received.sha256}: an older upload of it is being removed; try again in "
             "some minutes",
         )
+    check_limit(context, tables.Upload)
     row = tables.Upload(
         id=new_id("upl"),
         account_id=context.caller.account_id,

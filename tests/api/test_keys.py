@@ -12,7 +12,7 @@ from activities.db.ids import new_id
 from activities.settings import Settings
 from api.authorization import hash_of
 from api.rate_limits import Rate
-from tests.api.http_server import JOB, Person, Site
+from tests.api.http_server import JOB, Person, Site, host_key
 
 
 def _problem(response: httpx.Response) -> tuple[int, str]:
@@ -169,3 +169,40 @@ def test_the_limit_of_a_key_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> Non
     assert Settings().requests_per_minute >= 6000, "generous"
     monkeypatch.setenv("BASELOAD_REQUESTS_PER_MINUTE", "7")
     assert Settings().requests_per_minute == 7
+
+
+async def test_a_revoked_key_takes_its_unused_join_tokens_along(site: Site, ada: Person) -> None:
+    region_id = await ada.region()
+    made_id, made = await _made(ada)
+    _, grandchild = await _made(made)
+    unused, of_grandchild = await made.join_token(region_id), await grandchild.join_token(region_id)
+    bound, others = await made.join_token(region_id), await ada.join_token(region_id)
+    machine = host_key()
+    assert (await site.announce(bound, *machine)).status_code == 202
+    assert (await ada.call("DELETE", f"/v1/api-keys/{made_id}")).status_code == 200
+    for token in (unused, of_grandchild):
+        assert (await site.announce(token, *host_key())).status_code == 401
+    assert (await site.announce(bound, *machine)).status_code == 202
+    assert (await site.announce(others, *host_key())).status_code == 202
+
+
+async def test_a_key_that_is_replaced_leaves_its_join_tokens(site: Site, ada: Person) -> None:
+    region_id = await ada.region()
+    made_id, made = await _made(ada)
+    token = await made.join_token(region_id)
+    path = f"/v1/api-keys/{made_id}?cascade=false"
+    assert (await ada.call("DELETE", path)).status_code == 200
+    assert (await site.announce(token, *host_key())).status_code == 202
+
+
+async def test_a_join_token_lasts_no_longer_than_the_key_that_makes_it(
+    site: Site, ada: Person
+) -> None:
+    region_id = await ada.region()
+    soon = datetime.now(UTC) + timedelta(minutes=5)
+    maker = ada.with_key(expires_at=soon)
+    made = await maker.made("/v1/join-tokens", {"region_id": region_id, "expires_in_s": 86_400})
+    assert datetime.fromisoformat(made["expires_at"]) == soon
+    body = {"region_id": region_id, "expires_in_s": 60}
+    made = await maker.made("/v1/join-tokens", body)
+    assert datetime.fromisoformat(made["expires_at"]) < soon

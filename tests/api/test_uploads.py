@@ -12,7 +12,6 @@ from activities.db import tables
 from activities.settings import settings
 from activities.storage.blobs import blob_store
 from activities.storage.names import code_name
-from api.services import uploads
 from tests.activities.waiting import wait_until
 from tests.api.http_server import JOB, Person, Site, tar_gz
 
@@ -178,10 +177,20 @@ async def test_outputs_count_until_their_job_is_removed(
     for refused in (await ada.upload(), await ada.post("/v1/jobs", JOB)):
         assert refused.json()["code"] == "storage-exhausted"
         assert f"{small_storage} bytes of outputs" in refused.json()["detail"]
-    await ada.job(data={"output": None})
+    without_output = await ada.post("/v1/jobs", JOB | {"data": {"output": None}})
+    assert without_output.json()["code"] == "storage-exhausted"  # It has a log.
     site.set(tables.Job, job_id, status="archived")
     assert (await ada.upload(tar_gz({"a": b"1"}))).status_code == 201
     await ada.job()
+
+
+async def test_logs_and_state_snapshots_count_for_what_an_account_has_stored(
+    site: Site, small_storage: int, ada: Person
+) -> None:
+    site.set(tables.Account, ada.account_id, job_bytes=small_storage)
+    for refused in (await ada.upload(), await ada.post("/v1/jobs", JOB)):
+        assert refused.json()["code"] == "storage-exhausted"
+        assert f"{small_storage} bytes of logs and state snapshots" in refused.json()["detail"]
 
 
 async def test_uploads_at_once_leave_no_bytes_of_those_that_are_refused(
@@ -209,9 +218,9 @@ async def test_an_account_sends_a_limited_number_of_uploads_at_once(
 
     sent = [
         asyncio.create_task(ada.call("POST", "/v1/uploads", content=held()))
-        for _ in range(uploads.MAX_AT_ONCE)
+        for _ in range(settings().account_uploads_at_once)
     ]
-    await wait_until(lambda: begun == uploads.MAX_AT_ONCE, "all to be under way")
+    await wait_until(lambda: begun == settings().account_uploads_at_once, "all to be under way")
     refused = await ada.upload(WHOLE)
     assert (refused.status_code, refused.json()["code"]) == (429, "too-many-requests")
     assert refused.headers["Retry-After"]

@@ -41,7 +41,8 @@ FOLDERS_OF_ROUTINE_SIZE = (
     "api/routes/", "api/schemas/", "api/services/",  # One file name per noun.
 )  # fmt: skip
 # Nouns of the API that lack a file of their name, and why.
-PLUMBING_OF_SERVICES = {"cloud_machines", "job_references", "lifecycles", "ownership",
+PLUMBING_OF_SERVICES = {
+    "account_limits","cloud_machines", "job_references", "lifecycles", "ownership",
                         "region_quotas"}  # fmt: skip
 PLUMBING_OF_SCHEMAS = {"base"}
 ROUTES_WITHOUT_SERVICE = {
@@ -50,7 +51,9 @@ ROUTES_WITHOUT_SERVICE = {
     "users": "are part of accounts",
 }
 SERVICES_WITHOUT_ROUTE = {
+    "job_figures": "stand beside the rows of jobs",
     "job_outputs": "are read under job_logs and jobs",
+    "people": "are named in reasons and events",
 }
 
 

@@ -82,7 +82,8 @@ def test_running_is_told_before_the_first_line_and_an_exit_after_the_last() -> N
 def test_nothing_is_lost_of_a_job_that_ends_before_it_runs() -> None:
     said = told(event("staging"), line("pip has failed"), END, event("failed"))
     assert said == ["staging", "pip has failed", "failed"]
-    assert told(line("one"), event("failed"), END) == ["failed", "one"]
+    assert told(line("one"), event("failed"), END) == ["one", "failed"]
+    assert told(line("one"), END, event("placed"), event("running")) == ["placed", "running", "one"]
 
 
 def test_each_attempt_is_in_order() -> None:

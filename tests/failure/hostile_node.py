@@ -29,14 +29,16 @@ Process = asyncssh.SSHServerProcess[bytes]
 class Words:
     """What a verb of the machine says.
 
-    repeat: how often `out` is said. stays: whether the verb goes on until its caller leaves.
-    takes: whether it takes the bytes that follow the request before it says anything.
+    repeat: how often `out` is said; err_repeat: how often `err` is, before it. stays: whether the
+    verb goes on until its caller leaves. takes: whether it takes the bytes that follow the request
+    before it says anything.
     """
 
     out: bytes = b""
     err: bytes = b""
     status: int = 0
     repeat: int = 1
+    err_repeat: int = 1
     stays: bool = False
     takes: bool = False
 
@@ -93,7 +95,11 @@ class HostileNode:
         process.exit(words.status)
 
     async def _say(self, process: Process, words: Words) -> None:
-        process.stderr.write(words.err)
+        for number in range(words.err_repeat):
+            process.stderr.write(words.err)
+            if number:
+                await process.stderr.drain()
+                self.said_bytes += len(words.err)
         for _ in range(words.repeat):
             for begin in range(0, len(words.out), _CHUNK_BYTES):
                 chunk = words.out[begin : begin + _CHUNK_BYTES]

@@ -311,7 +311,8 @@ class World(Allocations, WantedStatuses, LeasedNodes, CloudProjects):
         if before is None or before.attempt <= attempt:
             copy = StateSnapshot(attempt, asked.at, run.kept, asked.folders)
             self.states[job_id, worker] = copy
-        return job.SnapshotSaved(outcome=job.SnapshotOutcome.SAVED)
+        saved = job.SnapshotOutcome.SAVED
+        return job.SnapshotSaved(outcome=saved, stored_bytes=run.kept)
 
     def discard_snapshots(self, asked: job.DiscardSnapshots) -> Done:
         self.states = {key: copy for key, copy in self.states.items() if key[0] != asked.job_id}

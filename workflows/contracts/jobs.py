@@ -250,6 +250,10 @@ class JobProgress(Contract):
     """How long the commands of earlier attempts have run, since a person started the job."""
     has_copies: bool = False
     """Whether the object store may hold state snapshots of the job."""
+    log_bytes: int | None = None
+    """The stored logs of the attempts that have ended; None: none is stored."""
+    snapshot_bytes: dict[int, int] = Field(default_factory=dict)
+    """The size of the stored state snapshot of each worker, as far as it is known."""
     unsettled: tuple[WorkerUsage, ...] = ()
     """The usage of the job that could not be posted."""
     reason: str | None = None

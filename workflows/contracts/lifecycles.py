@@ -127,6 +127,10 @@ class JobChanges(Contract):
     attempt: int | None = None
     workers: tuple[WorkerProgress, ...] | None = None
     output_bytes: int | None = None
+    log_bytes: int | None = None
+    """The stored logs of all attempts that have ended."""
+    state_bytes: int | None = None
+    """The stored state snapshots."""
     confirms: tuple[str, ...] = ()
     """The allocations that the job takes over with this step, which is not written unless all of
     them are live."""

@@ -124,6 +124,8 @@ class SnapshotSaved(Contract):
     outcome: SnapshotOutcome
     state_bytes: int = 0
     """The size of the files in the folders, not of the stored snapshot."""
+    stored_bytes: int | None = None
+    """The size of the stored snapshot; with `SAVED` alone."""
     file_count: int = 0
     limit: str = ""
     """The limit in words; with `TOO_LARGE` alone."""

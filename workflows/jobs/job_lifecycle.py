@@ -516,6 +516,8 @@ class JobLifecycle:
             retries=self._termination.retries,
             ran_s=self._termination.ran_s,
             has_copies=self._snapshots.has_copies,
+            log_bytes=self._teardown.log_bytes,
+            snapshot_bytes=self._snapshots.snapshot_bytes,
             unsettled=self._teardown.unsettled,
             reason=self._termination.before,
         )
@@ -534,6 +536,8 @@ class JobLifecycle:
             attempt=self._attempt.number,
             workers=progress_of(self._attempt.workers),
             output_bytes=self._teardown.output_bytes,
+            log_bytes=self._teardown.log_bytes,
+            state_bytes=self._snapshots.stored_bytes(self._status),
             confirms=confirms,
             restarts=ending.next_restarts if release else ending.restarts,
             retries=ending.next_retries if release else ending.retries,

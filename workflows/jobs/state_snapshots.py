@@ -12,6 +12,7 @@ from temporalio import workflow
 
 from workflows.contracts.events import Event, JobEvent
 from workflows.contracts.jobs import JobRequest
+from workflows.contracts.statuses import JobStatus
 from workflows.effects.jobs import (
     DiscardSnapshots,
     RunFolder,
@@ -58,11 +59,23 @@ class StateSnapshots:
         self._outages = outages
         self._record_event = record_event
         self.has_copies = request.resumed_from is not None and request.resumed_from.has_copies
+        progress = request.resumed_from
+        self.snapshot_bytes = dict(progress.snapshot_bytes) if progress else {}
+        """The size of the stored snapshot of each worker, as far as it is known."""
         self._saving: asyncio.Task[None] | None = None
         self._is_recorded = False
         """Whether the event of the first snapshot is recorded; the others have no event."""
         self._failing: set[int] = set()
         """Workers whose last snapshot failed, for which an event is recorded."""
+
+    def stored_bytes(self, status: JobStatus) -> int | None:
+        """The size of the stored snapshots of a job of this status; None: it is not known.
+
+        They are removed when the job has ended.
+        """
+        if status.is_final and self.has_copies:
+            return 0
+        return sum(self.snapshot_bytes.values()) if self.snapshot_bytes else None
 
     def applies_to(self, workers: Sequence[Worker]) -> bool:
         """Whether the job can start again, or must when a machine of this attempt is lost."""
@@ -120,6 +133,8 @@ class StateSnapshots:
         if saved.outcome is SnapshotOutcome.TOO_LARGE:
             await self._record_failure(worker, _too_large(saved))
             return
+        if saved.stored_bytes is not None:
+            self.snapshot_bytes[worker.index] = saved.stored_bytes
         self._failing.discard(worker.index)
         if saved.outcome is SnapshotOutcome.SAVED and not self._is_recorded:
             self._is_recorded = True

@@ -94,6 +94,8 @@ class Teardown:
         self._stored_logs: list[LogCollected] = []
         self._stored_outputs: list[OutputStored] = []
         progress = request.resumed_from
+        self.log_bytes: int | None = progress.log_bytes if progress else None
+        """The stored logs of all attempts that have ended; None: none is stored."""
         self.unsettled: tuple[WorkerUsage, ...] = progress.unsettled if progress else ()
         """The usage of this and earlier attempts that could not be posted."""
 
@@ -253,6 +255,7 @@ class Teardown:
             worker, partial(worker.store, with_output=with_output)
         )
         self._stored_logs.append(log)
+        self.log_bytes = (self.log_bytes or 0) + log.stored_bytes
         if output is not None:
             self._stored_outputs.append(output)
             self.output_bytes = (self.output_bytes or 0) + output.stored_bytes

@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterable
 from typing import Any
 
 from ..folders import JOB_USER, Run
-from . import containers, file_tree
+from . import containers, deleted_files, file_tree, own_folders
 
 LEAST_FREE_TO_RUN_BYTES = 32 << 20
 LEAST_FREE_TO_STAGE_BYTES = 64 << 20
@@ -19,7 +19,7 @@ RESERVED_BYTES = 1 << 20
 STEP_ENTRIES = 20_000
 GROWN_BYTES = 8 << 20
 """A run that has grown by this much while the node's disk filled up is ended for it."""
-MEASURED = ("work", "output", "state")
+MEASURED = ("work", "output", "state", own_folders.OWN)
 SHARED_FOLDERS = ("/tmp", "/var/tmp")
 INPUT = "input"
 """What is put there before the start does not count; its account may write there afterwards."""
@@ -116,6 +116,7 @@ class DiskUse:
             else:
                 used += entry.stat(follow_symlinks=False).st_blocks * 512
         used += yield from self._sum(folders)
+        used += yield from deleted_files.measuring()
         if self.allowed_gb and used > float(self.allowed_gb) * 1e9:
             return "the job has written %.1f GB, its disk_size_gb is %s" % (
                 used / 1e9,

@@ -16,6 +16,7 @@ import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from typing import Any
 
 from ..errors import RefusedError
@@ -58,7 +59,10 @@ def ready(folders: Folders, image: str, run_step: Any, *, owned: bool) -> str:
             words = "image %s: this node has no podman (%s)" % (image, error)
             raise RefusedError("image", words) from error
         found = _id_of(image) if owned else None
-        found = found or _pulled(folders, image, run_step, owned)
+        if not found:
+            found = _pulled(folders, image, run_step, owned)
+            if found not in before:
+                _check_layers(image, found)
         with _locked(folders):
             tags = _tags_of(found)
             if tags is not None:
@@ -83,6 +87,27 @@ def _pulled(folders: Folders, image: str, run_step: Any, owned: bool) -> str:
         return str(lines[-1])
     whose = "" if owned else " (asked without the credentials of the machine's owner)"
     raise RefusedError("image", "image %s%s: %s" % (image, whose, output[-2000:].strip()))
+
+
+def _check_layers(image: str, image_id: str) -> None:
+    """Remove and refuse a pulled image whose layers are not those that its configuration names.
+
+    The configuration gives an image its id. Podman before 5.2 compares no layers with it, and
+    afterwards refuses the image to which that id belongs.
+    """
+    inspected = "{{json .RootFS.Layers}} {{.GraphDriver.Data.UpperDir}}"
+    done = podman(["image", "inspect", "--format", inspected, image_id])
+    layers, _, folder = done.stdout.decode(errors="replace").strip().rpartition(" ")
+    parts = folder.split("/")
+    if done.returncode != 0 or len(parts) < 2 or not IMAGE_ID.match(parts[-2]):
+        return  # It is gone again, or stored in a way that does not show its layers.
+    top = ""
+    for digest in json.loads(layers) or []:
+        layer = digest.partition(":")[2]
+        top = sha256(("%s+%s" % (top, layer)).encode()).hexdigest() if top else layer
+    if top != parts[-2]:
+        _removed([image_id])
+        raise RefusedError("image", "image %s: its layers are not of its configuration" % image)
 
 
 def _check_annotations(image: str, image_id: str) -> None:

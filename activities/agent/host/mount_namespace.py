@@ -42,10 +42,11 @@ def prepare(folders: Folders) -> str | None:
     return reason
 
 
-def enter(folders: Folders, names: list[str]) -> None:
+def enter(folders: Folders, names: list[str], own: dict[str, str]) -> None:
     """Give this process, and all that it will start, a /dev with these names alone; needs root.
 
     It sees no processes of other accounts any more, where the kernel can hide them.
+    own: by place, the folder that it finds there.
 
     Raises: OSError, when that cannot be had; but not where there are no GPUs, or where `prepare`
     has said so.
@@ -64,6 +65,8 @@ def enter(folders: Folders, names: list[str]) -> None:
         _mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, "hidepid=2")
     if os.path.isdir(SYSTEM_BUS):
         _mount("tmpfs", SYSTEM_BUS, "tmpfs", MS_NOSUID | MS_NOEXEC | MS_RDONLY, "mode=555,size=4k")
+    for place, folder in own.items():
+        _mount(folder, place, None, MS_BIND)
 
 
 def _cover() -> int:

@@ -10,7 +10,7 @@ import signal
 from typing import Any
 
 from ..folders import DEVICES, Run
-from . import cgroups, command_file, containers, mount_namespace, prctl
+from . import cgroups, command_file, containers, mount_namespace, own_folders, prctl
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 OOM_SCORE = "300"
@@ -65,7 +65,7 @@ def spawn(run: Run, spec: dict[str, Any], log: int) -> int:
         os.dup2(log, 2)
         cgroups.enter(groups)
         if devices is not None:
-            mount_namespace.enter(run.folders, devices["names"])
+            mount_namespace.enter(run.folders, devices["names"], own_folders.make(run))
         _become(folder, log, identity, cgroups.most_tasks(spec))
         os.execvpe(arguments[0], arguments, variables)
     except BaseException as error:  # noqa: BLE001 - the forked child must never return

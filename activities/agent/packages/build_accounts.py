@@ -170,7 +170,7 @@ def _becoming(folders: Folders, entry: pwd.struct_passwd, groups: list[int]) -> 
     def become() -> None:
         os.setsid()
         if devices is not None:
-            mount_namespace.enter(folders, devices)
+            mount_namespace.enter(folders, devices, {})
         os.umask(0o022)
         os.setgroups(groups)
         os.setgid(gid)

@@ -2,10 +2,11 @@
 
 from datetime import datetime
 
+from sqlalchemy import BigInteger
 from sqlmodel import Field, SQLModel
 
 from activities.db.instants import Instant
-from activities.db.tables.columns import json_column
+from activities.db.tables.columns import index_where, json_column
 
 
 class Account(SQLModel, table=True):
@@ -17,6 +18,8 @@ class Account(SQLModel, table=True):
     is_administrator: bool = False
     wallet_address: str | None = None
     personal_project_id: str
+    job_bytes: int = Field(default=0, sa_type=BigInteger, sa_column_kwargs={"server_default": "0"})
+    """The `log_bytes` and `state_bytes` of all jobs of the account that are not archived."""
     created_at: datetime = Field(sa_type=Instant)
     updated_at: datetime = Field(sa_type=Instant)
 
@@ -51,6 +54,9 @@ class ApiKey(SQLModel, table=True):
     revoked_at: datetime | None = Field(default=None, sa_type=Instant)
     last_used_at: datetime | None = Field(default=None, sa_type=Instant)
     created_at: datetime = Field(sa_type=Instant)
+    __table_args__ = (
+        index_where("revoked_at IS NULL", "api_keys_unrevoked", "account_id", "expires_at"),
+    )
 
 
 class Project(SQLModel, table=True):

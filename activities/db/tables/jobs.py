@@ -70,9 +70,18 @@ class Job(LifecycleRow, table=True):
     gpu_seconds: int = Field(default=0, sa_type=BigInteger)
     charged_microcredits: int = Field(default=0, sa_type=BigInteger)
     output_bytes: int | None = Field(default=None, sa_type=BigInteger)
+    log_bytes: int | None = Field(default=None, sa_type=BigInteger)
+    """The stored logs of all attempts that have ended."""
+    state_bytes: int | None = Field(default=None, sa_type=BigInteger)
+    """The stored state snapshots, when the last step was recorded."""
     __table_args__ = (
         index_where("unsettled IS NOT NULL", "jobs_unsettled", "updated_at"),
         Index("jobs_by_account", "account_id", "id"),
+        index_where(
+            "status NOT IN ('finished', 'failed', 'canceled', 'archived')",
+            "jobs_open_by_account",
+            "account_id",
+        ),
         index_where(
             "output_bytes IS NOT NULL", "jobs_with_output", "account_id", "status", "output_bytes"
         ),

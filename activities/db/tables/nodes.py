@@ -69,6 +69,8 @@ class JoinToken(SQLModel, table=True):
     id: str = Field(primary_key=True)
     account_id: str = Field(foreign_key="accounts.id", index=True)
     region_id: str = Field(foreign_key="regions.id")
+    parent_key_id: str | None = Field(default=None, index=True)
+    """The API key with which the token was made, and with which it is revoked until it is bound."""
     secret_sha256: str = Field(unique=True)
     created_at: datetime = Field(sa_type=Instant)
     expires_at: datetime = Field(sa_type=Instant)
@@ -81,7 +83,10 @@ class JoinToken(SQLModel, table=True):
     first_at: datetime | None = Field(default=None, sa_type=Instant)
     """When the machine announced itself first; None: it has not."""
     last_at: datetime | None = Field(default=None, sa_type=Instant)
-    __table_args__ = (Index("join_tokens_by_machine", "region_id", "minion_id"),)
+    __table_args__ = (
+        Index("join_tokens_by_machine", "region_id", "minion_id"),
+        index_where("minion_id IS NULL", "join_tokens_unbound", "account_id"),
+    )
 
 
 class NodeAnnouncement(SQLModel, table=True):

@@ -683,17 +683,6 @@ class ProjectSecretPage(BaseModel):
     next: Annotated[str | None, Field(title="Next")]
 
 
-class Credentials(RootModel[str]):
-    root: Annotated[
-        str,
-        Field(
-            description="A service-account key as its JSON, or a reference to one: `store://providers/<kind>/<name>`, for administrators `env://NAME` or `file:///path`",
-            max_length=16384,
-            title="Credentials",
-        ),
-    ]
-
-
 class ProviderChange(BaseModel):
     """
     A new key of the same project; all checks run again with that key.
@@ -703,7 +692,7 @@ class ProviderChange(BaseModel):
         extra="allow",
     )
     credentials: Annotated[
-        dict[str, Any] | Credentials,
+        dict[str, Any] | str,
         Field(
             description="A service-account key as its JSON, or a reference to one: `store://providers/<kind>/<name>`, for administrators `env://NAME` or `file:///path`",
             title="Credentials",
@@ -1802,7 +1791,7 @@ class ProviderCreation(BaseModel):
     ]
     name: Annotated[Name | None, Field(title="Name")] = None
     payment_mode: Annotated[Literal["credits", "stripe"], Field(title="Payment Mode")] = "credits"
-    credentials: Annotated[dict[str, Any] | Credentials | None, Field(title="Credentials")] = None
+    credentials: Annotated[dict[str, Any] | str | None, Field(title="Credentials")] = None
     preferred_credits_microcredits: Annotated[
         PreferredCreditsMicrocredits | None,
         Field(title="Preferred Credits Microcredits"),

@@ -1,7 +1,14 @@
 """Images that runs had pulled go when no run needs them; those of the machine's owner stay."""
 
+import contextlib
+import gzip
+import hashlib
+import io
+import json
 import os
+import shutil
 import subprocess
+import tarfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -132,3 +139,87 @@ def test_an_image_that_gives_orders_to_the_runtime_of_containers_is_refused(
         assert not written.exists()
     finally:
         podman(podman_environment, "rmi", "--force", image)
+
+
+def test_an_image_of_several_layers_is_taken_for_any_account(
+    podman_agent: LocalAgent, podman_environment: dict[str, str], tmp_path: Path
+) -> None:
+    name = "localhost/baseload-test:layers"
+    given = f"FROM {IMAGE}\nRUN touch /data/first\nRUN touch /data/second\n".encode()
+    asked = ("--layers", "--isolation", "chroot", "-q", "-t", name, "-")
+    podman(podman_environment, "build", *asked, given=given)
+    layout = save_image(name, tmp_path / "several", podman_environment)
+    podman(podman_environment, "rmi", "--force", name)
+    with serving_image(layout, is_private=False) as registry:
+        reach(podman_agent, registry, tmp_path)
+        image = f"{registry.address}/model:several"
+        asked_for = {"owned": False, "spec": spec("cat /data/second", runtime="podman")}
+        podman_agent.call("stage", run_id=RUN, image=image, **asked_for)
+    layers = podman(
+        podman_agent.environment, "inspect", "--format", "{{len .RootFS.Layers}}", image
+    )
+    assert int(layers) == 3
+    podman_agent.call("end", run_id=RUN, grace_s=0)
+    podman(podman_agent.environment, "rmi", "--force", image)
+
+
+@pytest.mark.parametrize("poison", ["layers", "annotations"])
+def test_a_manifest_of_another_account_spoils_no_image_of_the_same_configuration(
+    podman_agent: LocalAgent,
+    podman_environment: dict[str, str],
+    registry: Registry,
+    tmp_path: Path,
+    poison: str,
+) -> None:
+    layout = shutil.copytree(registry.layout, tmp_path / "poisoned")
+    poisoned(layout, poison)
+    registries = tmp_path / "registries.conf"
+    with serving_image(layout, is_private=False) as theirs:
+        registries.write_text(registry.settings + theirs.settings)
+        asked = {
+            "owned": False,
+            "spec": spec("cat /data/whose 2>/dev/null; true", runtime="podman"),
+        }
+        with contextlib.suppress(Refused):
+            image = f"{theirs.address}/model:other"
+            podman_agent.call("stage", run_id=RUN, image=image, **asked)
+    image = f"{registry.address}/model:other"
+    podman_agent.call("stage", run_id="job-i-0-2", image=image, **asked)
+    podman_agent.call("start", run_id="job-i-0-2")
+    assert podman_agent.exit_of("job-i-0-2")["exit_code"] == 0
+    assert podman_agent.path("job-i-0-2", "log").read_bytes() == b""
+
+
+def poisoned(layout: Path, poison: str) -> None:
+    """Let the manifest of an image have another layer, or an annotation that gives orders; its
+    configuration, by which podman names the image, stays."""
+    index = json.loads((layout / "index.json").read_text())
+    manifest = json.loads(_blob(layout, index["manifests"][0]["digest"]).read_bytes())
+    if poison == "annotations":
+        manifest["annotations"] = {"run.oci.hooks.stderr": "/tmp/orders"}
+    else:
+        with gzip.open(_blob(layout, manifest["layers"][0]["digest"])) as packed:
+            content = packed.read()
+        extra = io.BytesIO()
+        with (
+            tarfile.open(fileobj=io.BytesIO(content)) as old,
+            tarfile.open(fileobj=extra, mode="w") as new,
+        ):
+            for member in old:
+                new.addfile(member, old.extractfile(member) if member.isfile() else None)
+            info = tarfile.TarInfo("data/whose")
+            info.size = 6
+            new.addfile(info, io.BytesIO(b"theirs"))
+        manifest["layers"][0] |= _added(layout, gzip.compress(extra.getvalue()))
+    index["manifests"][0] |= _added(layout, json.dumps(manifest).encode())
+    (layout / "index.json").write_text(json.dumps(index))
+
+
+def _blob(layout: Path, digest: str) -> Path:
+    return layout / "blobs" / digest.replace(":", "/")
+
+
+def _added(layout: Path, content: bytes) -> dict[str, object]:
+    digest = "sha256:" + hashlib.sha256(content).hexdigest()
+    _blob(layout, digest).write_bytes(content)
+    return {"digest": digest, "size": len(content)}

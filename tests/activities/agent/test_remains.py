@@ -6,13 +6,15 @@ import pwd
 import shutil
 import signal
 import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from activities.agent.folders import Folders
 from activities.agent.host import cgroups, job_accounts, process_tree
-from tests.activities.agent.agent_process import LocalAgent
+from tests.activities.agent.agent_process import LocalAgent, removed
 from tests.activities.waiting import wait_for
 
 pytestmark = pytest.mark.usefixtures("staged_before")
@@ -152,6 +154,50 @@ def test_what_a_run_writes_beside_its_own_folders_counts(agent: LocalAgent, plac
     finally:
         agent.end_all()
         agent.call("clean", run_ids=[RUN])
+
+
+@pytest.fixture
+def elsewhere(agent: LocalAgent) -> Iterator[LocalAgent]:
+    """An agent whose root is in no folder that everybody may write to."""
+    root = Path(tempfile.mkdtemp(prefix="baseload-own-", dir="/var/lib"))
+    root.chmod(0o755)
+    found = LocalAgent(root / "agent")
+    found.call("prepare", exclusive=False, authorized_key="", peers=[])
+    try:
+        yield found
+    finally:
+        found.end_all()
+        removed(root)
+
+
+@needs_root
+@pytest.mark.parametrize("place", ["/tmp", "/var/tmp", "/run/lock"])
+def test_a_run_finds_nothing_of_others_where_everybody_may_write(
+    elsewhere: LocalAgent, place: str
+) -> None:
+    name = f"taken-{os.getpid()}"
+    first, second = f"{RUN}", "job-another-0-1"
+    elsewhere.run(first, f"echo mine > {place}/{name} && sleep 600", user="baseload-job")
+    wait_for(lambda: _size_of(elsewhere, first, name), "its file")
+    assert not Path(place, name).exists()
+    script = f"ls {place}; echo yours > {place}/{name}; cat {place}/{name}; stat -c %a {place}"
+    elsewhere.run(second, script, user="baseload-job")
+    assert elsewhere.exit_of(second)["exit_code"] == 0
+    assert elsewhere.path(second, "log").read_text() == "yours\n1777\n"
+    elsewhere.call("end", run_id=first, grace_s=0)
+    elsewhere.call("clean", run_ids=[first, second])
+    assert not elsewhere.path(first).exists()
+
+
+def _size_of(agent: LocalAgent, run_id: str, name: str) -> int:
+    return sum(path.stat().st_size for path in agent.path(run_id).glob(f"own/*/{name}"))
+
+
+@needs_root
+def test_what_a_run_writes_to_its_own_temporary_folder_counts(elsewhere: LocalAgent) -> None:
+    fills = "yes | head -c 30M > /tmp/big; sleep 600"
+    elsewhere.run(RUN, fills, user="baseload-job", disk_size_gb=0.01, grace_s=0)
+    assert elsewhere.exit_of(RUN)["reason"] == "disk-full"
 
 
 # Its first thread has ended, so that it looks like a zombie; another one goes on.

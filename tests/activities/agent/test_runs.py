@@ -385,6 +385,52 @@ def test_a_job_that_writes_more_than_its_disk_is_ended_for_that(agent: LocalAgen
     assert "disk_size_gb is 0.002" in found["message"]
 
 
+DELETED = {
+    "open": "exec 3> big; rm big; head -c 200000000 /dev/zero >&3; sleep 600",
+    "mapped": """exec python3 -c '
+import mmap, os, time
+number = os.open("big", os.O_RDWR | os.O_CREAT)
+os.unlink("big")
+for _ in range(200):
+    os.write(number, bytes(1000000))
+mapped = mmap.mmap(number, 200000000)
+os.closerange(3, 100)
+time.sleep(600)'""",
+}
+
+
+@pytest.mark.parametrize("how", DELETED)
+def test_a_file_that_a_job_has_deleted_counts_for_as_long_as_the_job_has_it(
+    agent: LocalAgent, how: str
+) -> None:
+    agent.stage(RUN, DELETED[how], disk_size_gb=0.1, grace_s=0.1)
+    agent.call("start", run_id=RUN)
+    found = agent.exit_of(RUN)
+    assert found["reason"] == "disk-full"
+    assert "the job has written 0.2 GB, its disk_size_gb is 0.1" in found["message"]
+
+
+def test_memory_without_a_name_is_no_disk_use(agent: LocalAgent) -> None:
+    script = (
+        "import os; number = os.memfd_create('m'); os.write(number, bytes(9000000));"
+        "open('/dev/shm/' + str(os.getpid()), 'wb').write(bytes(9000000));"
+        "shared = os.open('/dev/shm/' + str(os.getpid()), os.O_RDONLY);"
+        "os.unlink('/dev/shm/' + str(os.getpid()));"
+        "print('ready', flush=True); import time; time.sleep(600)"
+    )
+    agent.stage(RUN, f'exec python3 -c "{script}"', disk_size_gb=0.001, grace_s=0.1)
+    agent.call("start", run_id=RUN)
+    wait_for(lambda: b"ready" in agent.path(RUN, "log").read_bytes(), "the memory")
+    begun_s = agent.document(RUN, "beat.json")["elapsed_s"]
+    wait_for(
+        lambda: agent.document(RUN, "beat.json")["elapsed_s"] > begun_s + 11,
+        "two measurements",
+        30,
+    )
+    assert not agent.path(RUN, "exit.json").exists()
+    agent.call("end", run_id=RUN, grace_s=0)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a small disk: run as root")
 def test_a_job_that_fills_the_nodes_disk_is_ended_for_that_with_its_log_kept(
     agent: LocalAgent,

@@ -111,6 +111,25 @@ def test_changes_left_out_leave_what_is_there(migrated: Database, job: tables.Jo
     assert read_job(migrated, job.id).output_bytes == 7
 
 
+def test_what_jobs_have_stored_is_added_to_their_account_until_they_are_archived(
+    migrated: Database, job: tables.Job
+) -> None:
+    def counted() -> int:
+        with migrated.read() as session:
+            return session.get_one(tables.Account, job.account_id).job_bytes
+
+    record(step_of(job, 1, "running", state_bytes=30))
+    assert counted() == 30
+    for _ in range(2):
+        record(step_of(job, 2, "uploading", log_bytes=7, state_bytes=40))
+        assert counted() == 47
+    record(step_of(job, 3, "finished", log_bytes=7, state_bytes=0))
+    assert counted() == 7
+    for sequence, status in enumerate(("removing", "archived", "archived"), 4):
+        record(step_of(job, sequence, status))
+    assert counted() == 0
+
+
 def test_a_step_of_nothing_is_refused_for_good(migrated: Database, job: tables.Job) -> None:
     stray = step_of(job, 1, "running").model_copy(update={"resource_id": "job-none"})
     with pytest.raises(ApplicationError) as refused:

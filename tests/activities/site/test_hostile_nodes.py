@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,7 @@ from tests.activities.sites import REGION, Jobs
 from tests.activities.waiting import wait_until
 from tests.failure.hostile_node import HostileNode, Words, answer, frame
 from workflows.contracts import errors
+from workflows.contracts.utilisation import NodeUtilisation
 from workflows.effects.nodes import EndOrphanedRuns, WatchNode
 
 OWN = "job-01jd0000000000000000000001"
@@ -38,8 +39,11 @@ def jobs(hostile: HostileSite) -> Jobs:
 
 
 @contextlib.asynccontextmanager
-async def watched(node: HostileNode) -> AsyncIterator["asyncio.Task[object]"]:
+async def watched(
+    node: HostileNode, on_heartbeat: Callable[..., None] = lambda *_: None
+) -> AsyncIterator["asyncio.Task[object]"]:
     environment = ActivityEnvironment()
+    environment.on_heartbeat = on_heartbeat
     command = WatchNode(node=node.address("nod-hostile", REGION))
     task: asyncio.Task[object] = asyncio.ensure_future(environment.run(watch_node, command))
     try:
@@ -106,6 +110,21 @@ async def test_a_node_says_nothing_of_runs_that_were_placed_on_another(
     logs = log_store(settings().storage)
     assert (logs.read(own, 0), logs.length(victim)) == (b"forged", 0)
     assert node.asked[1][1]["known"] == {}
+
+
+async def test_the_utilisation_of_a_node_is_in_the_heartbeat_of_its_watch(
+    node: HostileNode,
+) -> None:
+    own = RunNames(node.address("nod-hostile", REGION)).of(f"{OWN}-0-1")
+    runs = [{"run_id": own, "cpu_percent": 250.0, "memory_bytes": 7}]
+    node.says["watch"] = Words(frame(kind="utilisation", gpus=[], runs=runs), stays=True)
+    node.says["status"] = answer(runs={}, boot_id="1")
+    beats: list[tuple[object, ...]] = []
+    async with watched(node, lambda *details: beats.append(details)):
+        await wait_until(lambda: any(f"{OWN}-0-1" in str(beat) for beat in beats), "it is told")
+    (details,) = beats[-1]
+    (run,) = NodeUtilisation.model_validate_json(str(details)).runs
+    assert (run.run_id, run.cpu_percent, run.memory_bytes) == (f"{OWN}-0-1", 250.0, 7)
 
 
 async def test_a_node_reports_no_orphan_that_was_placed_on_another(node: HostileNode) -> None:

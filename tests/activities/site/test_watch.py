@@ -5,7 +5,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -14,10 +14,14 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from activities.secrets.platform_key import platform_key_fingerprint
+from activities.settings import settings
 from activities.site import job_signals, watch
+from activities.site.answers.frames import LogFrame, RunFrame
+from activities.site.collection import collect_log
+from activities.site.job_signals import JobSignals
 from activities.site.nodes import reach_node
 from activities.site.watch import watch_node
-from activities.storage.logs import LogStore
+from activities.storage.logs import LogStore, log_store
 from tests.activities.sites import Site
 from tests.activities.sshd import Sshd
 from tests.activities.waiting import wait_for, wait_until
@@ -29,6 +33,7 @@ from workflows.contracts.errors import (
 )
 from workflows.contracts.jobs import NodeReachable, WorkerExit
 from workflows.contracts.nodes import WatchEnded
+from workflows.effects.jobs import CollectLog
 from workflows.effects.nodes import ReachNode, WatchNode
 
 JOB = f"job-w{os.getpid()}"
@@ -304,3 +309,70 @@ async def test_a_job_that_floods_fills_no_memory_while_the_store_is_slow(
         await wait_until(lambda: site.jobs.signals, "a signal", 60)
     assert max(sizes) <= watch.WAITING_BYTES + (256 << 10)
     assert site.logs.length(RUN) == 60_000_000
+
+
+@pytest.fixture
+def short_logs(monkeypatch: pytest.MonkeyPatch, site: Site) -> Iterator[int]:
+    """Logs of which so many bytes are stored."""
+    most = 100_000
+    monkeypatch.setenv("BASELOAD_RUN_LOG_MAX_BYTES", str(most))
+    settings.cache_clear()
+    log_store.cache_clear()
+    yield most
+    settings.cache_clear()
+    log_store.cache_clear()
+
+
+async def test_a_log_beyond_its_limit_is_cut_and_its_exit_is_told(
+    site: Site, short_logs: int
+) -> None:
+    site.agent.run(RUN, "head -c 20000000 /dev/zero; exit 7")
+    async with watched(site):
+        await wait_until(lambda: site.jobs.signals, "a signal", 60)
+    [(_, argument)] = site.jobs.of(f"job/{JOB}")
+    assert isinstance(argument, WorkerExit)
+    assert argument.exit.exit_code == 7
+    assert stored(site)[:short_logs] == bytes(short_logs)
+    assert stored(site)[short_logs:].count(b"[baseload] the log is cut here") == 1
+    assert site.logs.length(RUN) < short_logs + 200
+    assert (await site.do(collect_log, CollectLog(node=site.node, run_id=RUN))).stored_bytes == (
+        site.logs.length(RUN)
+    )
+
+
+async def test_a_log_beyond_its_limit_is_not_sent_to_the_watch_any_more(
+    site: Site, short_logs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    take = watch.Watch._take
+
+    def taken(own: watch.Watch, run_id: str, frame: RunFrame, signals: JobSignals) -> None:
+        if isinstance(frame, LogFrame):
+            read.append(len(frame.payload))
+        take(own, run_id, frame, signals)
+
+    monkeypatch.setattr(watch.Watch, "_take", taken)
+    site.agent.run(
+        RUN, "head -c 200000 /dev/zero; while [ ! -e more ]; do sleep 0.05; done; cat more"
+    )
+    async with watched(site):
+        await wait_until(lambda: site.logs.length(RUN) > short_logs, "the cut")
+        site.agent.path(RUN, "work/part").write_bytes(bytes(30_000_000))
+        site.agent.path(RUN, "work/part").rename(site.agent.path(RUN, "work/more"))
+        await wait_until(lambda: site.jobs.signals, "a signal", 60)
+    assert sum(read) < 1_000_000
+    read.clear()
+    async with watched(site):
+        site.agent.run(f"{JOB}-1-1", "echo end")
+        await wait_until(lambda: site.jobs.of(f"job/{JOB}")[2:], "the exits")
+    assert sum(read) < 1000
+
+
+async def test_a_log_that_was_stored_by_nobody_is_collected_up_to_its_limit(
+    site: Site, short_logs: int
+) -> None:
+    site.agent.run(RUN, "head -c 20000000 /dev/zero")
+    site.agent.exit_of(RUN)
+    collected = await site.do(collect_log, CollectLog(node=site.node, run_id=RUN))
+    assert short_logs < collected.stored_bytes < short_logs + 200
+    assert collected.stored_bytes == site.logs.length(RUN)

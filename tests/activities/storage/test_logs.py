@@ -59,6 +59,61 @@ def test_runs_of_one_job_are_kept_apart_and_deleted_together(logs: LogStore) -> 
     assert logs.read("job-2-0-1", 0) == b"other"
 
 
+@pytest.fixture(params=["file", "chunks"])
+def short_logs(request: pytest.FixtureRequest, tmp_path: Path) -> LogStore:
+    """Logs of which 10 bytes are stored."""
+    url = f"file://{tmp_path}" if request.param == "file" else f"memory://{uuid4()}"
+    return LogStore(url, max_bytes=10)
+
+
+def test_a_log_beyond_its_limit_is_cut_and_one_line_says_so(short_logs: LogStore) -> None:
+    tail: int | None = None
+    for offset in range(0, 60, 6):
+        tail = short_logs.append(RUN, offset, b"abcdef", tail)
+    stored = b"".join(short_logs.stream(RUN))
+    assert stored.startswith(b"abcdefabcd\n[baseload] the log is cut here: 10 bytes")
+    assert stored.endswith(b"(BASELOAD_RUN_LOG_MAX_BYTES)\n")
+    assert stored.count(b"[baseload]") == 1
+    assert tail == len(stored)
+
+
+@pytest.mark.parametrize("offset", [0, 7, 10, 30, 10**18])
+def test_nothing_is_added_to_a_log_that_is_cut(short_logs: LogStore, offset: int) -> None:
+    length = short_logs.append(RUN, 0, b"x" * 11)
+    assert short_logs.append(RUN, offset, b"more than ten bytes") == length
+    assert short_logs.length(RUN) == length
+
+
+def test_a_log_of_just_its_limit_is_whole(short_logs: LogStore) -> None:
+    short_logs.append(RUN, 0, b"x" * 10)
+    assert b"".join(short_logs.stream(RUN)) == b"x" * 10
+
+
+def test_a_gap_beyond_the_limit_is_a_gap(short_logs: LogStore) -> None:
+    short_logs.append(RUN, 0, b"abc")
+    with pytest.raises(LogGapError) as refused:
+        short_logs.append(RUN, 11, b"x")
+    assert refused.value.length == 3
+
+
+def test_writers_who_cut_a_log_at_once_leave_one_line(tmp_path: Path) -> None:
+    logs = LogStore(f"file://{tmp_path}", max_bytes=1000)
+    text = bytes(range(256)) * 40
+
+    def write(step: int) -> None:
+        for sent in range(0, len(text), step):
+            logs.append(RUN, sent, text[sent : sent + step])
+
+    writers = [threading.Thread(target=write, args=(step,)) for step in (173, 311, 997)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(timeout=30)
+    stored = b"".join(logs.stream(RUN))
+    assert stored[:1000] == text[:1000]
+    assert stored[1000:].count(b"\n") == 2
+
+
 def test_two_writers_of_the_same_bytes_leave_one_log(logs: LogStore) -> None:
     text = bytes(range(256)) * 40
 

@@ -1,5 +1,6 @@
 """No machine fills our memory, whatever it says."""
 
+import asyncio
 import tracemalloc
 from collections.abc import AsyncIterator
 
@@ -7,8 +8,9 @@ import asyncssh
 import pytest
 
 from activities.settings import settings
+from activities.transport import stream
 from activities.transport.endpoint import NodeEndpoint
-from activities.transport.errors import AgentBroke, AgentRefused, ProtocolViolation
+from activities.transport.errors import AgentBroke, AgentRefused, OutcomeUnknown, ProtocolViolation
 from activities.transport.ssh import NodeConnections
 from tests.failure.hostile_node import HostileNode, Words, answer, hostile_node
 
@@ -73,6 +75,28 @@ async def test_progress_of_nothing_but_lines_is_not_told_line_by_line(node: Host
     assert len(heard) < 5000
 
 
+@pytest.mark.parametrize("way", ["call", "stream"])
+async def test_a_machine_that_says_nothing_but_progress_is_read_slowly(
+    node: HostileNode, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    monkeypatch.setattr(stream, "STDERR_AT_ONCE_BYTES", MIB)
+    node.says["watch"] = Words(err=b"x" * MIB, err_repeat=ENDLESS)
+    pool = NodeConnections(asyncssh.generate_private_key("ssh-ed25519"))
+    endpoint = NodeEndpoint.of(node.address("nod-hostile", "reg-1"))
+    try:
+        if way == "call":
+            with pytest.raises(OutcomeUnknown, match="no answer within"):
+                await pool.call(endpoint, "watch", {}, limit_s=3)
+        else:
+            async with await pool.stream(endpoint, "watch", {}) as said:
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(3):
+                        assert [chunk async for chunk in said] == []
+    finally:
+        await pool.close()
+    assert node.said_bytes < ENDLESS * MIB / 3  # Most of it lies in buffers.
+
+
 async def test_words_that_end_without_an_answer_are_told_as_a_broken_agent(
     node: HostileNode,
 ) -> None:
@@ -86,7 +110,7 @@ async def test_a_refusal_of_a_stream_is_handed_over_unread(node: HostileNode) ->
     pool = NodeConnections(asyncssh.generate_private_key("ssh-ed25519"))
     endpoint = NodeEndpoint.of(node.address("nod-hostile", "reg-1"))
     with pytest.raises(AgentRefused) as caught:
-        async with await pool.stream(endpoint, "read_log", {}) as stream:
-            assert [chunk async for chunk in stream] == []
+        async with await pool.stream(endpoint, "read_log", {}) as refused:
+            assert [chunk async for chunk in refused] == []
     await pool.close()
     assert caught.value.said == b"{no json"

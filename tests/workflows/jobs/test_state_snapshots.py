@@ -30,6 +30,7 @@ from workflows.contracts.jobs import (
     WorkerProgress,
     run_id,
 )
+from workflows.contracts.lifecycles import JobChanges
 from workflows.contracts.statuses import JobStatus, JobType, RunState, WorkerStatus
 from workflows.jobs.job_lifecycle import JobLifecycle
 
@@ -222,6 +223,28 @@ async def test_a_notebook_on_a_leased_machine_finds_its_state_when_it_is_started
     await handle.signal(JobLifecycle.cancel, CANCEL)
     assert (await handle.result()).status is JobStatus.CANCELED
     assert stage.world.states == {}
+
+
+async def test_what_a_job_has_stored_of_all_attempts_is_recorded_for_its_account(
+    stage: Stage,
+) -> None:
+    handle = await running(stage, "nod-1", "nod-2", leased=("nod-1", "nod-2"))
+    await keeps(stage, handle, 3, worker=0)
+    await keeps(stage, handle, 5, worker=1)
+    await is_taken(stage, handle)
+    changes = stage.world.rows[job_id_of(handle)].changes
+    assert isinstance(changes, JobChanges)
+    assert changes.state_bytes == 8
+    logs_before = changes.log_bytes or 0
+    await places(stage, handle, 2, "nod-3", "nod-4")
+    for worker in (0, 1):
+        ended = Exit(exit_code=0, elapsed_s=1)
+        message = WorkerExit(worker=worker, attempt=2, exit=ended)
+        await handle.signal(JobLifecycle.worker_exited, message)
+    assert (await handle.result()).status is JobStatus.FINISHED
+    changes = stage.world.rows[job_id_of(handle)].changes
+    assert isinstance(changes, JobChanges)
+    assert (changes.log_bytes, changes.state_bytes) == (logs_before + 2, 0)
 
 
 async def test_what_a_dying_machine_still_holds_is_copied_before_it_is_gone(stage: Stage) -> None:

@@ -19,6 +19,7 @@ QUIET_S = 0.5
 """An exit is told once the logs have been silent for so long."""
 BEGINS = "running"
 ENDS = "worker exited"
+FINAL = ("finished", "failed", "canceled", "stopped")
 AGAIN = ("waiting", "restarting", "rescheduled")
 """After these events the job begins anew."""
 
@@ -45,7 +46,7 @@ class InOrder:
             if arrival is not None:
                 yield from self._ordered(arrival)
             yield from self._due()
-            if arrival is None and not self._exits:
+            if arrival is None and not (self._early or self._exits):
                 yield None
 
     def _pause_s(self, tick_s: float) -> float:
@@ -59,9 +60,9 @@ class InOrder:
 
     def _ordered(self, arrival: Arrival) -> Iterator[Arrival]:
         now_s = time.monotonic()
-        if arrival.event is None:
-            if not self._logs_go_on:
-                yield from self._begin()
+        if arrival.event is None and self._early and arrival.name != self._events:
+            self._early.append(arrival)  # The events may be the slower stream.
+        elif arrival.event is None:
             yield arrival
         elif arrival.name != self._events:
             self._quiet_at_s = now_s + QUIET_S
@@ -90,8 +91,10 @@ class InOrder:
                 yield from self._event(self._exits.popleft())
 
     def _event(self, arrival: Arrival) -> Iterator[Arrival]:
-        yield arrival
         name = event_name(arrival.event.json()) if arrival.event is not None else ""
+        if name in FINAL:
+            yield from self._begin()
+        yield arrival
         if name == BEGINS:
             yield from self._begin()
         elif name in AGAIN:

@@ -30,7 +30,8 @@ def add(
     name: Annotated[str, typer.Argument(help="what to call it")],
     region: Annotated[str, typer.Option(help="id or name of its region")],
     minion_id: Annotated[
-        str | None, typer.Option(help="SHA256:… as its console shows; see join.sh")
+        str | None,
+        typer.Option(help="SHA256:…, the fingerprint of its SSH host key, as join.sh shows"),
     ] = None,
     gpus: Annotated[
         str | None, typer.Option(help="make one in a cloud, such as T4:1; it costs until removed")

@@ -58,7 +58,8 @@ def create(
         bool, typer.Option("--public", help="jobs of other customers on spare capacity")
     ] = False,
     relax: Annotated[
-        list[str] | None, typer.Option(help="a requirement that may fail here, or all")
+        list[str] | None,
+        typer.Option(help="a requirement that machines here may fail; all: every one"),
     ] = None,
     shared: Annotated[
         bool,

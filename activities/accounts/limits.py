@@ -1,0 +1,127 @@
+"""How many resources one account may have: refusals of one more."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement
+from sqlmodel import Session, col, func, literal, select, text
+
+from activities.db.session import advisory_lock
+from activities.db.tables import (
+    Account,
+    ApiKey,
+    Job,
+    JoinToken,
+    Project,
+    StoredSecret,
+    Upload,
+    User,
+)
+from activities.settings import settings
+
+Limited = Job | ApiKey | JoinToken | Project | User | StoredSecret | Upload
+Counted = Callable[[str, datetime], tuple[ColumnElement[bool], ...]]
+AT_ONCE = 1000
+"""More transactions than all processes have open at once. So far from the limit nobody waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """The limit of one kind of resource.
+
+    noun: what an error calls one of them. counted: the conditions whose rows count, by the
+    account's id and the present time; an index answers each, and no row meets two. advice: how to
+    make room.
+    """
+
+    setting: str
+    noun: str
+    counted: Counted
+    advice: str
+
+
+def _of(table: type[Any]) -> Counted:
+    return lambda account_id, _: (col(table.account_id) == account_id,)
+
+
+def _open_jobs(account_id: str, _: datetime) -> tuple[ColumnElement[bool], ...]:
+    # As text, because SQLite uses a partial index for its own condition alone.
+    is_open = text("status NOT IN ('finished', 'failed', 'canceled', 'archived')")
+    return ((col(Job.account_id) == account_id) & is_open,)
+
+
+def _valid_keys(account_id: str, now: datetime) -> tuple[ColumnElement[bool], ...]:
+    unrevoked = (col(ApiKey.account_id) == account_id) & col(ApiKey.revoked_at).is_(None)
+    expires_at = col(ApiKey.expires_at)
+    return unrevoked & expires_at.is_(None), unrevoked & (expires_at > now)
+
+
+def _unbound_tokens(account_id: str, _: datetime) -> tuple[ColumnElement[bool], ...]:
+    return ((col(JoinToken.account_id) == account_id) & col(JoinToken.minion_id).is_(None),)
+
+
+LIMITS: Mapping[type[Limited], Limit] = {
+    Job: Limit(
+        "account_most_open_jobs",
+        "open job",
+        _open_jobs,
+        "wait until jobs have ended, or cancel some",
+    ),
+    ApiKey: Limit("account_most_api_keys", "valid API key", _valid_keys, "revoke some"),
+    JoinToken: Limit(
+        "account_most_join_tokens",
+        "join token that no machine has used",
+        _unbound_tokens,
+        "one goes a week after it has expired",
+    ),
+    Project: Limit(
+        "account_most_projects", "project", _of(Project), "use one that is there already"
+    ),
+    User: Limit("account_most_users", "user", _of(User), "use one that is there already"),
+    StoredSecret: Limit("account_most_secrets", "secret", _of(StoredSecret), "remove some"),
+    Upload: Limit(
+        "account_most_uploads",
+        "upload",
+        _of(Upload),
+        "name one that is there already; an upload goes when no job has named it for 30 days",
+    ),
+}
+
+
+def refusal_of_one_more(
+    session: Session, table: type[Limited], account_id: str, now: datetime
+) -> str | None:
+    """Why the account gets no further row of this table; None: it does.
+
+    Close to the limit, those who ask for the account follow each other to the end of their
+    transactions, so that they get no more together.
+    """
+    limit = LIMITS[table]
+    most: int = getattr(settings(), limit.setting)
+    if not settings().administrators_have_limits and _is_administrator(session, account_id):
+        return None
+    found = _count(session, table, account_id, now)
+    if found + AT_ONCE >= most:
+        advisory_lock(session, f"{limit.setting}/{account_id}")
+        found = _count(session, table, account_id, now)
+    if found < most:
+        return None
+    return (
+        f"account {account_id}: asked for one more {limit.noun}; found {found}, at most {most} "
+        f"(BASELOAD_{limit.setting.upper()}): {limit.advice}"
+    )
+
+
+def _count(session: Session, table: type[Limited], account_id: str, now: datetime) -> int:
+    counts = (
+        select(func.count(literal(1))).select_from(table).where(condition)
+        for condition in LIMITS[table].counted(account_id, now)
+    )
+    return sum(int(session.exec(count).one()) for count in counts)
+
+
+def _is_administrator(session: Session, account_id: str) -> bool:
+    account = session.get(Account, account_id)
+    return account is not None and account.is_administrator
