@@ -1,13 +1,13 @@
 """Know how often a job was tried again, and how long its earlier attempts have run.
 
-Revision: 0023, after 0022
+Revision: 0024, after 0023
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0023"
-down_revision = "0022"
+revision = "0024"
+down_revision = "0023"
 branch_labels = None
 depends_on = None
 oldest_code_revision = "0020"
