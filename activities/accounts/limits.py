@@ -1,4 +1,4 @@
-"""How many resources one account may have: refusals of one more."""
+"""How many resources one account may have: refusals of more."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -90,10 +90,10 @@ LIMITS: Mapping[type[Limited], Limit] = {
 }
 
 
-def refusal_of_one_more(
-    session: Session, table: type[Limited], account_id: str, now: datetime
+def refusal_of_more(
+    session: Session, table: type[Limited], account_id: str, now: datetime, count: int
 ) -> str | None:
-    """Why the account gets no further row of this table; None: it does.
+    """Why the account does not get `count` further rows of this table; None: it does.
 
     Close to the limit, those who ask for the account follow each other to the end of their
     transactions, so that they get no more together.
@@ -103,13 +103,14 @@ def refusal_of_one_more(
     if not settings().administrators_have_limits and _is_administrator(session, account_id):
         return None
     found = _count(session, table, account_id, now)
-    if found + AT_ONCE >= most:
+    if found + count + AT_ONCE > most:
         advisory_lock(session, f"{limit.setting}/{account_id}")
         found = _count(session, table, account_id, now)
-    if found < most:
+    if found + count <= most:
         return None
     return (
-        f"account {account_id}: asked for one more {limit.noun}; found {found}, at most {most} "
+        f"account {account_id}: asked for {'one' if count == 1 else count} more {limit.noun}"
+        f"{'' if count == 1 else 's'}; found {found}, at most {most} "
         f"(BASELOAD_{limit.setting.upper()}): {limit.advice}"
     )
 

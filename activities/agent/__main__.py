@@ -79,6 +79,9 @@ def main() -> int:
     if verb == "supervise":
         load("runs.supervisor:supervise")(sys.argv[2], sys.argv[3])
         return 0
+    if verb == "install_layer":
+        status: int = load("packages.system_layers:install_layer")(sys.argv[2:])
+        return status
     if verb == "serve_cache":
         load("cache.server:serve")(sys.argv[2])
         return 0

@@ -4,6 +4,7 @@
 <root>/code/<sha256>/      unpacked uploads
 <root>/packages/<key>/     one virtual environment per package set
 <root>/packages/owned/     those of the runs of the machine's owner, for their group alone
+<root>/system/<key>/       one system layer per set of Debian packages
 <root>/images/<image id>   a container image that a run had pulled; podman has the image itself
 <root>/runs/<run_id>/      owner.json spec.json devices.json command variables lock process.json
                            beat.json idle.json exit.json log
@@ -48,6 +49,7 @@ class Folders:
         self.code = os.path.join(self.root, "code")
         self.packages = os.path.join(self.root, "packages")
         self.owned_packages = os.path.join(self.packages, "owned")
+        self.system_layers = os.path.join(self.root, "system")
         self.runs = os.path.join(self.root, "runs")
         self.removed = os.path.join(self.root, "removed")
 

@@ -12,7 +12,7 @@ from typing import Any
 from .cache import service
 from .errors import RefusedError
 from .folders import JOB_USER, Folders
-from .host import job_accounts, join_file, logins, mount_namespace, network_wall
+from .host import job_accounts, join_file, logins, mount_namespace, network_wall, run_root
 
 PEER_LIMIT_S = 3.0
 
@@ -25,6 +25,7 @@ def prepare(request: dict[str, Any]) -> dict[str, Any]:
     network_wall: what is closed to jobs, see `host/network_wall.py: build`; None leaves all open,
     and `no_wall_reason` of the answer says why a wall that was asked for cannot be had.
     `open_gpus_reason` says why a job can open GPUs that it was not allocated.
+    `no_run_root_reason` says why root can give no run a root of its own, with Debian packages.
     Raises: RefusedError `job-user`, `sshd-config`, `no-key`.
     """
     folders = Folders(request.get("root", ""))
@@ -41,6 +42,7 @@ def prepare(request: dict[str, Any]) -> dict[str, Any]:
     return {
         "no_wall_reason": network_wall.build(folders, wall) if wall is not None else None,
         "open_gpus_reason": mount_namespace.prepare(folders),
+        "no_run_root_reason": run_root.why_not(folders) if is_root else None,
         "cache": service.serve_here(folders, cache) if cache else None,
         "folders_made": made,
         "job_user": job_user,

@@ -78,7 +78,6 @@ def seal_run_specs(command: SealRunSpecs) -> RunSpecsSealed:
         port = worker_addresses.hold_rendezvous_port(session, command.job_id, command.attempt)
     with database().read() as session:
         inputs = _gather(session, command, port)
-    _check_apt_packages(command, inputs)
     references = tuple(
         seal_run_spec(
             command.job_id,
@@ -190,23 +189,6 @@ def _isolations(session: Session, command: SealRunSpecs, job: Job) -> dict[int, 
     return found
 
 
-def _check_apt_packages(command: SealRunSpecs, inputs: RunInputs) -> None:
-    """Check what the setting of a region says now, which placement may have read before a change.
-
-    Raises: WorkRefused, when packages would stay on a node whose owner does not allow it.
-    """
-    asked = inputs.submission.environment.apt_packages
-    for assignment in command.assignments if asked else ():
-        if not inputs.isolations[assignment.worker].allows_apt_packages:
-            raise ApplicationError(
-                f"{command.job_id}: environment.apt_packages: asked {', '.join(asked)}; node "
-                f"{assignment.node.node_id} is of another account, which does not allow them "
-                f"(allows_apt_packages of region {assignment.node.region_id}): bring an image that "
-                "has them, or take another region",
-                type=WORK_REFUSED,
-            )
-
-
 def _isolation(allocation: Allocation, node: Node, region: Region, job: Job) -> Isolation:
     hardware = Hardware.model_validate(node.hardware or {"cpu_count": 0, "memory_bytes": 0})
     is_owned = node.account_id == job.account_id
@@ -221,7 +203,7 @@ def _isolation(allocation: Allocation, node: Node, region: Region, job: Job) -> 
         cpu_count=allocation.cpu_count,
         memory_bytes=allocation.memory_bytes,
         owned=is_owned,
-        allows_apt_packages=is_owned or region.allows_apt_packages,
+        allows_apt_packages=region.allows_apt_packages,
     )
 
 

@@ -37,6 +37,7 @@ class NodeFacts:
     free_disk_bytes: int
     runtimes: tuple[str, ...]
     trusted_only: bool
+    has_run_roots: bool
     job_user: str | None
 
 
@@ -250,6 +251,7 @@ def _read(row: Any) -> NodeFacts:
         free_disk_bytes=hardware.free_disk_bytes,
         runtimes=hardware.runtimes,
         trusted_only=preparation.trusted_only_reason is not None,
+        has_run_roots=preparation.no_run_root_reason is None,
         job_user=preparation.job_user,
     )
 
@@ -295,6 +297,7 @@ def _offer(row: Any, facts: NodeFacts, inputs: _OfferInputs) -> NodeOffer | None
         used_ports=tuple(sorted(ports or ())),
         runtimes=facts.runtimes,
         trusted_only=facts.trusted_only,
+        has_run_roots=facts.has_run_roots,
         allows_apt_packages=allows_apt_packages,
         microcredits_per_gpu_hour=price[0],
         microcredits_per_cpu_core_hour=price[1],

@@ -48,8 +48,8 @@ FAILURES: dict[type[TransportError], str] = {
 WORK_REFUSALS = {
     "packages": "the packages cannot be installed: check the names and versions in "
     "environment.python_packages",
-    "apt-not-allowed": "the owner of the node's region lets no jobs of other accounts install "
-    "environment.apt_packages: bring an image that has them, or take another region",
+    "apt-not-allowed": "the node can give a run no root of its own to install "
+    "environment.apt_packages into: bring an image that has them, or take another region",
     "apt-needs-root": "apt packages need a node whose user is root: add it so, or leave out "
     "environment.apt_packages",
     "apt": "the apt packages cannot be installed: check the names in environment.apt_packages",

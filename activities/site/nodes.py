@@ -126,6 +126,7 @@ async def prepare_node(command: PrepareNode) -> NodePrepared:
             cache=answer.cache.address if answer.cache else None,
             no_cache_reason=answer.cache.reason if answer.cache else None,
             trusted_only_reason=alone or open_network or answer.open_gpus_reason,
+            no_run_root_reason=answer.no_run_root_reason,
         )
     )
 

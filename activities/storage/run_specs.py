@@ -44,8 +44,8 @@ class Isolation(Contract):
     pulled with what that owner has set up there; None: an earlier release, which placed jobs on
     owned nodes alone, has sealed it."""
     allows_apt_packages: bool | None = None
-    """Whether the run may install packages that stay on the node; None: as before, sealed by an
-    earlier release."""
+    """Whether Debian packages of the run are installed on the node itself, and not into the run's
+    own root; None: as before, on the node, sealed by an earlier release."""
 
     def difference(self, node: NodeAddress, assignment: WorkerAssignment) -> str | None:
         """What a command from outside of the seal says otherwise; None: it says the same."""

@@ -101,11 +101,12 @@ async def start_job(job_id: str, change: Writer) -> Job:
     return await change.apply(Job, lambda context: jobs.start_job(context, job_id))
 
 
-@router.post("/{job_id}/retry", status_code=202, operation_id="retry_job")
-async def retry_job(job_id: str, change: Writer) -> Job:
+@router.post("/{job_id}/resubmit", status_code=202, operation_id="resubmit_job")
+async def resubmit_job(job_id: str, change: Writer) -> Job:
     """Submit the same job again, in any status, as a new job with the same code and variables."""
-    asked = await run_in_threadpool(jobs.read_again, change.caller, job_id)
-    return await change.apply(Job, lambda context: jobs.submit_job(context, asked))
+    again = await run_in_threadpool(jobs.document_again, change.caller, job_id)
+    asked = await run_in_threadpool(jobs.read_document, again.document)
+    return await change.apply(Job, lambda context: jobs.resubmit_job(context, asked, again.numbers))
 
 
 @router.post("/{job_id}/cancel", status_code=202, operation_id="cancel_job")

@@ -38,8 +38,8 @@ class RegionCreation(RequestBody):
     """Whether a worker process in the region's own network serves it (`python -m workers sites`)
     instead of the platform's shared ones."""
     allows_apt_packages: bool = False
-    """Whether jobs of other accounts may install `apt_packages`, which stay on the machines. Jobs
-    of the region's own account always may."""
+    """Whether `apt_packages` of jobs are installed on the machines themselves, where they stay, and
+    not into the root of the job alone. It concerns jobs of every account."""
 
 
 class RegionChange(RequestBody):
@@ -48,7 +48,7 @@ class RegionChange(RequestBody):
     own_worker: bool | None = None
     """Which worker process serves the region; it must have no nodes."""
     allows_apt_packages: bool | None = None
-    """Whether jobs of other accounts may install `apt_packages` from now on."""
+    """Whether `apt_packages` of jobs are installed on the machines themselves from now on."""
 
 
 class Region(Lifecycle):
@@ -64,7 +64,7 @@ class Region(Lifecycle):
     relaxed_requirements: list[str]
     own_worker: bool
     allows_apt_packages: bool
-    """Whether jobs of other accounts may install `apt_packages` on the region's machines."""
+    """Whether `apt_packages` of jobs are installed on the region's machines themselves."""
     trusted_only: bool
     """Whether jobs cannot be isolated from each other on at least one of the region's nodes."""
     trusted_only_reason: str | None

@@ -1,18 +1,18 @@
-"""How many resources one account may have, as every change checks it that makes one more."""
+"""How many resources one account may have, as every change checks it that makes more."""
 
-from activities.accounts.limits import Limited, refusal_of_one_more
+from activities.accounts.limits import Limited, refusal_of_more
 from api.changes import ChangeContext
 from api.problems import Problem
 
 
 def check_limit(
-    context: ChangeContext, table: type[Limited], account_id: str | None = None
+    context: ChangeContext, table: type[Limited], account_id: str | None = None, count: int = 1
 ) -> None:
-    """Check that an account, by default the caller's, may have one more row of this table.
+    """Check that an account, by default the caller's, may have `count` more rows of this table.
 
     Raises: Problem `limit-reached`.
     """
     account_id = account_id or context.caller.account_id
-    refusal = refusal_of_one_more(context.session, table, account_id, context.now)
+    refusal = refusal_of_more(context.session, table, account_id, context.now, count)
     if refusal is not None:
         raise Problem("limit-reached", refusal)

@@ -30,7 +30,6 @@ def wrong_references(context: ChangeContext, document: Any) -> list[FieldError]:
         _wrong_upload(context, document, ("code", "upload_id")),
         _wrong_upload(context, document, ("data", "input", "upload_id")),
         _wrong_region(context, document, owner_id),
-        _wrong_apt_packages(context, document, owner_id),
         *_wrong_providers(context, document, owner_id),
         *_wrong_secrets(context, document),
     ]
@@ -94,23 +93,6 @@ def _wrong_region(context: ChangeContext, document: Any, owner_id: str) -> Field
         return None
     rule = "is a region that the project's account may use: not found"
     return field_error("placement.region_id", rule, region_id)
-
-
-def _wrong_apt_packages(context: ChangeContext, document: Any, owner_id: str) -> FieldError | None:
-    """The field error for packages that the machines of the asked region would keep."""
-    asked = _at(document, ("environment", "apt_packages"))
-    region_id = _at(document, ("placement", "region_id"))
-    if not isinstance(asked, list) or not asked or not isinstance(region_id, str):
-        return None
-    row = context.session.get(tables.Region, region_id)
-    if row is None or row.account_id == owner_id or not row.public or row.allows_apt_packages:
-        return None
-    rule = (
-        f"are installed in region {row.name} for jobs of its own account alone, unless its owner "
-        "sets allows_apt_packages of the region; bring an image that has them, or take another "
-        "region"
-    )
-    return field_error("environment.apt_packages", rule, ", ".join(map(str, asked)))
 
 
 def _wrong_providers(context: ChangeContext, document: Any, owner_id: str) -> list[FieldError]:

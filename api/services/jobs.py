@@ -1,7 +1,7 @@
 """Jobs: their responses, and how they are submitted, ended, started again and removed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
@@ -185,7 +185,8 @@ def accepted(context: ChangeContext, asked: ReadDocument) -> tuple[JobSubmission
     project = _project(context, submission.project_id)
     resources = resources_of(submission, asked.known_gpu_types)
     _check_balance(context.session, project.account_id, resources)
-    check_limit(context, tables.Job, project.account_id)
+    count = 1 if submission.array is None else len(submission.array)
+    check_limit(context, tables.Job, project.account_id, count)
     _check_room(context.session, project.account_id)
     return _with_references(submission, project.id), project
 
@@ -197,27 +198,35 @@ def _with_references(submission: JobSubmission, project_id: str) -> JobSubmissio
     return submission.model_copy(update={"environment": environment})
 
 
-def read_again(caller: Caller, job_id: str) -> ReadDocument:
-    """The document of a job, read again; one of an array keeps its number.
+@dataclass(frozen=True, slots=True)
+class Resubmission:
+    """A job that was submitted before: its document, and its number in an array as variables."""
+
+    document: dict[str, Any]
+    numbers: dict[str, str]
+
+
+def document_again(caller: Caller, job_id: str) -> Resubmission:
+    """What was submitted of a job, with the values of its variables.
 
     Raises: Problem `not-found`, `forbidden`, when the caller may not change the job.
     """
-    document, own = _document_again(caller, job_id)
-    asked = read_document(document)
-    if asked.reading.submission is None or not own:
-        return asked
-    submission = with_variables(asked.reading.submission, own)
-    return replace(asked, reading=Reading(submission=submission))
-
-
-def _document_again(caller: Caller, job_id: str) -> tuple[dict[str, Any], dict[str, str]]:
-    """A job's document with the values of its variables, and the variables of its array."""
     with database().read() as session:
         row = visible_job(session, caller, job_id, "all")
         variables = open_variables(row.id, row.sealed_variables)
-        own = {name: variables.pop(name) for name in (INDEX, SIZE) if name in variables}
-        environment = row.spec["environment"] | {"variables": variables}
-        return row.spec | {"project_id": row.project_id, "environment": environment}, own
+    numbers = {name: variables.pop(name) for name in (INDEX, SIZE) if name in variables}
+    environment = row.spec["environment"] | {"variables": variables}
+    document = row.spec | {"project_id": row.project_id, "environment": environment}
+    return Resubmission(document, numbers)
+
+
+def resubmit_job(
+    context: ChangeContext, asked: ReadDocument, numbers: dict[str, str]
+) -> schemas.Job:
+    """Create a job as `submit_job`; numbers: variables that an array gave to the earlier one."""
+    submission, project = accepted(context, asked)
+    row = _create(context, project, with_variables(submission, numbers))
+    return job_response(context.session, context.caller, row)
 
 
 def _submission(context: ChangeContext, asked: ReadDocument) -> JobSubmission:

@@ -204,6 +204,7 @@ class HostileSite:
                 "unreachable_peers": [],
                 "cache": {"address": "10.0.0.2:8710", "reason": None},
                 "no_wall_reason": None,
+                "no_run_root_reason": None,
             },
             "has_code": {"present": False},
             "fetch_code": {"found": "missing", "words": "404", "fetched_bytes": 0},

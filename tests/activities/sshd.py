@@ -32,7 +32,7 @@ UseDNS no
 MaxStartups 100:30:200
 MaxSessions {max_sessions}
 Subsystem sftp internal-sftp
-SetEnv SHLVL=1
+SetEnv SHLVL=1 {variables}
 {more}
 """
 
@@ -50,6 +50,8 @@ class Sshd:
         (folder / "authorized_keys").write_text(public)
         self.max_sessions = 10
         self.more = ""
+        self.variables = ""
+        """What each session finds in its environment, NAME=VALUE."""
         self._process: subprocess.Popen[bytes] | None = None
 
     def endpoint(
@@ -78,6 +80,7 @@ class Sshd:
                 host_keys="\n".join(f"HostKey {key}" for key in self.host_keys),
                 max_sessions=self.max_sessions,
                 more=self.more,
+                variables=self.variables,
             )
         )
         log = self.folder / "sshd.log"

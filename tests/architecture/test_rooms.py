@@ -54,6 +54,7 @@ SERVICES_WITHOUT_ROUTE = {
     "job_figures": "stand beside the rows of jobs",
     "job_outputs": "are read under job_logs and jobs",
     "people": "are named in reasons and events",
+    "log_parts": "are read under job_logs",
 }
 
 

@@ -111,7 +111,7 @@ def test_a_reason_of_several_lines_is_one_line_in_a_list_cut_to_the_terminal(
 ) -> None:
     columns, rows = ("id", "reason"), [["job-1", "\npip failed\nline 2"], ["job-2", "x" * 300]]
     plain = with_short_reasons(Screen(as_json=False), columns, rows)
-    assert plain == [["job-1", "pip failed …"], ["job-2", "x" * 300]]
+    assert plain == [["job-1", "pip failed…"], ["job-2", "x" * 300]]
     monkeypatch.setattr(Screen, "is_rich", True)
     monkeypatch.setenv("COLUMNS", "60")
     shown = with_short_reasons(Screen(as_json=False), columns, rows)

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import asyncssh
 import pytest
 
+from tests.activities.agent.debian import DebianRepository, repository
 from tests.lab.agent import Agent, AgentRefusedError
 from tests.lab.fixtures import BootMachine
 from tests.lab.hardware import break_gpus, put_gpu_devices, put_gpus
@@ -17,6 +18,7 @@ from tests.lab.machines import Lab
 from tests.lab.ssh import connect
 from tests.lab.waiting import wait_until
 
+__all__ = ["repository"]
 ON_EACH: tuple[tuple[Kind, str], ...] = (
     ("sshd", "process"),
     ("systemd", "process"),
@@ -175,6 +177,39 @@ async def test_a_run_opens_its_own_gpu_and_no_other_one(
         allowed = [line for line in shown.splitlines() if line.startswith("DeviceAllow=")]
         assert "DeviceAllow=/dev/nvidia1 rw" in allowed
         assert not [line for line in allowed if "nvidia0" in line]
+
+
+@pytest.mark.parametrize(("kind", "runtime"), ON_EACH)
+async def test_a_run_with_packages_has_a_root_of_its_own_and_leaves_no_mount(
+    lab: Lab, boot_machine: BootMachine, repository: DebianRepository, kind: Kind, runtime: str
+) -> None:
+    repository.add("baseload-test-tool", {"/usr/bin/baseload-test-tool": "#!/bin/sh\necho tool\n"})
+    machine = boot_machine(kind)
+    settings = repository.environment["APT_CONFIG"]
+    machine.run("cp", settings, "/etc/apt/apt.conf.d/99-test")
+    machine.run("mkdir", "-p", "/var/lib/baseload")
+    if kind == "sshd":  # What is an overlay itself can hold no layer.
+        async with agent_on(lab, machine) as agent:
+            prepared = await agent.call("prepare", exclusive=False, authorized_key="", peers=[])
+            assert "onto a disk" in prepared["no_run_root_reason"]
+    machine.run("mount", "--bind", "/var/lib/containers", "/var/lib/baseload")
+    spec = {"command": "baseload-test-tool && touch done && sleep 5001",
+            "environment": {}, "runtime": runtime, "gpu_uuids": [], "grace_s": 1}  # fmt: skip
+    run = "/var/lib/baseload/runs/job-layered-0-1"
+    async with agent_on(lab, machine) as agent:
+        prepared = await agent.call("prepare", exclusive=False, authorized_key="", peers=[])
+        assert prepared["no_run_root_reason"] is None
+        before = machine.run("cat", "/proc/mounts")
+        await agent.call("stage", run_id="job-layered-0-1", apt_packages=["baseload-test-tool"],
+                         spec={**spec, "user": prepared["job_user"]})  # fmt: skip
+        await agent.call("start", run_id="job-layered-0-1")
+        wait_until(lambda: machine.run("find", run, "-name", "done") != "", "the program")
+        assert machine.run("cat", f"{run}/log") == "tool\n"
+        await agent.call("end", run_id="job-layered-0-1", grace_s=0)
+        await agent.call("clean", run_ids=["job-layered-0-1"])
+        assert machine.run("cat", "/proc/mounts") == before
+    assert family(machine) == set()
+    assert "baseload-test-tool" not in machine.run("dpkg-query", "-W", "-f", "${Package}\n")
 
 
 @pytest.mark.parametrize("kind", ["sshd", "systemd"])

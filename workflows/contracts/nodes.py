@@ -102,6 +102,9 @@ class Preparation(Contract):
     """Why a node that should serve the region cache does not."""
     trusted_only_reason: str | None = None
     """Why jobs cannot be isolated from each other on this node; None: they can."""
+    no_run_root_reason: str | None = None
+    """Why no run can have a root of its own on this node, with Debian packages; None: it can, or
+    the login user is not root."""
 
 
 class NodeRequest(Contract):

@@ -49,7 +49,7 @@ class Demand(Resources):
     only_owned: bool = False
     needs_image: bool = False
     needs_apt_packages: bool = False
-    """Whether the job installs packages that stay on its machines."""
+    """Whether the job has Debian packages, for which its runs have roots of their own."""
     port: int | None = None
     price_cap_microcredits_per_hour: int | None = None
     """The highest cost of all workers together; None: no cap."""
@@ -122,7 +122,9 @@ class NodeOffer(Contract):
     runtimes: tuple[str, ...] = ("process",)
     trusted_only: bool = False
     allows_apt_packages: bool = False
-    """Whether jobs of other accounts may install packages that stay on the node."""
+    """Whether Debian packages of jobs are installed on the node itself, where they stay."""
+    has_run_roots: bool = True
+    """Whether a run can have a root of its own there, which its Debian packages are in."""
     microcredits_per_gpu_hour: int = 0
     microcredits_per_cpu_core_hour: int = 0
     preferred: bool = False

@@ -62,11 +62,11 @@ def enter(folders: Folders, names: list[str], own: dict[str, str]) -> None:
         _bring(real, name)
     os.close(real)
     if _can_hide():
-        _mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, "hidepid=2")
+        mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, "hidepid=2")
     if os.path.isdir(SYSTEM_BUS):
-        _mount("tmpfs", SYSTEM_BUS, "tmpfs", MS_NOSUID | MS_NOEXEC | MS_RDONLY, "mode=555,size=4k")
+        mount("tmpfs", SYSTEM_BUS, "tmpfs", MS_NOSUID | MS_NOEXEC | MS_RDONLY, "mode=555,size=4k")
     for place, folder in own.items():
-        _mount(folder, place, None, MS_BIND)
+        mount(folder, place, None, MS_BIND)
 
 
 def _cover() -> int:
@@ -78,9 +78,9 @@ def _cover() -> int:
     if libc.unshare(CLONE_NEWNS) != 0:
         raise OSError(ctypes.get_errno(), "unshare")
     # What is mounted on this machine later shows in the run as well, and never the other way.
-    _mount(None, "/", None, MS_REC | MS_SLAVE)
+    mount(None, "/", None, MS_REC | MS_SLAVE)
     real = os.open(device_files.DEVICES, os.O_RDONLY | os.O_DIRECTORY)
-    _mount("tmpfs", device_files.DEVICES, "tmpfs", MS_NOSUID | MS_NOEXEC, "mode=755,size=64k")
+    mount("tmpfs", device_files.DEVICES, "tmpfs", MS_NOSUID | MS_NOEXEC, "mode=755,size=64k")
     return real
 
 
@@ -101,7 +101,7 @@ def _bring(real: int, name: str) -> None:
             os.mkdir(target, 0o755)
         else:
             os.close(os.open(target, os.O_WRONLY | os.O_CREAT, 0o644))
-        _mount(source, target, None, MS_BIND | MS_REC)
+        mount(source, target, None, MS_BIND | MS_REC)
 
 
 def _make_ptmx(target: str) -> None:
@@ -126,9 +126,8 @@ def _can_hide() -> bool:
     return inside <= {"/proc/sys/fs/binfmt_misc", "/proc/fs/nfsd"}
 
 
-def _mount(
-    source: str | None, target: str, kind: str | None, flags: int, options: str = ""
-) -> None:
+def mount(source: str | None, target: str, kind: str | None, flags: int, options: str = "") -> None:
+    """Mount something, as mount(2) does. Raises: OSError, which names the target."""
     libc = ctypes.CDLL(None, use_errno=True)
     named = [None if one is None else os.fsencode(one) for one in (source, target, kind)]
     if libc.mount(*named, ctypes.c_ulong(flags), options.encode()) != 0:

@@ -1,9 +1,12 @@
-"""The two settings of a process that only Linux has, and that Python has no words for."""
+"""The settings of a process that only Linux has, and that Python has no words for."""
 
 from __future__ import annotations
 
 import ctypes
+import signal
 
+SET_PDEATHSIG = 1
+DROP_CAPABILITY = 24
 SET_CHILD_SUBREAPER = 36
 SET_NO_NEW_PRIVS = 38
 
@@ -21,7 +24,21 @@ def forbid_new_privileges() -> None:
     _set(SET_NO_NEW_PRIVS)
 
 
-def _set(option: int) -> None:
+def die_with_parent() -> None:
+    """From now on this process is killed when its parent ends, in whatever way."""
+    _set(SET_PDEATHSIG, signal.SIGKILL)
+
+
+def keep_capabilities(kept: frozenset[int]) -> None:
+    """No program that this process starts from now on has other capabilities than these."""
+    with open("/proc/sys/kernel/cap_last_cap") as file:
+        last = int(file.read())
+    for number in range(last + 1):
+        if number not in kept:
+            _set(DROP_CAPABILITY, number)
+
+
+def _set(option: int, value: int = 1) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(option, 1, 0, 0, 0) != 0:
+    if libc.prctl(option, value, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(%d)" % option)

@@ -10,6 +10,7 @@ import signal
 from typing import Any
 
 from ..folders import DEVICES, Run
+from ..loading import load
 from . import cgroups, command_file, containers, mount_namespace, own_folders, prctl
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -64,6 +65,8 @@ def spawn(run: Run, spec: dict[str, Any], log: int) -> int:
     try:
         os.dup2(log, 2)
         cgroups.enter(groups)
+        if spec.get("system_layer"):
+            load("host.run_root:enter")(spec["system_layer"])
         if devices is not None:
             mount_namespace.enter(run.folders, devices["names"], own_folders.make(run))
         _become(folder, log, identity, cgroups.most_tasks(spec))

@@ -31,6 +31,7 @@ from ..host import (
     process_tree,
 )
 from ..host.spawn import DEFAULT_PATH
+from ..loading import load
 
 # Of the machine, as the accounts are, and not of one root on it.
 LOCK = "/run/baseload-build-%d.lock"
@@ -43,7 +44,13 @@ OWNERS = re.compile(r"(pip_\w+|\w+_proxy)\Z", re.IGNORECASE)
 
 @contextlib.contextmanager
 def building(
-    folders: Folders, path: str, *, foreign: bool, owned: bool, group: int | None = None
+    folders: Folders,
+    path: str,
+    *,
+    foreign: bool,
+    owned: bool,
+    group: int | None = None,
+    layer: str | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Make the folder `path`, and yield the options of Popen for the steps that build into it.
 
@@ -54,6 +61,7 @@ def building(
     owned: whether the build is for the machine's owner; any other build gets none of the owner's
     settings of pip, which may hold credentials.
     group: the group that the account needs to enter the folder above `path`.
+    layer: the system layer with which the steps run, as the runs will.
     Raises: RefusedError `packages`, when a process of the build stays; `network-wall`; whatever a
     step raises.
     """
@@ -66,7 +74,7 @@ def building(
     try:
         entry = pwd.getpwnam(account)
         end_processes(entry.pw_uid)  # The processes of an interrupted build.
-        become = _becoming(folders, entry, [] if group is None else [group])
+        become = _becoming(folders, entry, [] if group is None else [group], layer)
         with _home(path + HOME, entry, owned) as options:
             options["preexec_fn"] = become
             os.chmod(path, 0o700)
@@ -159,7 +167,9 @@ def _give(top: str, entry: pwd.struct_passwd) -> None:
             os.lchown(path, entry.pw_uid, entry.pw_gid)
 
 
-def _becoming(folders: Folders, entry: pwd.struct_passwd, groups: list[int]) -> Callable[[], None]:
+def _becoming(
+    folders: Folders, entry: pwd.struct_passwd, groups: list[int], layer: str | None
+) -> Callable[[], None]:
     """What makes a process that of the account, in the child process before its program starts."""
     gid = entry.pw_gid
     if network_wall.is_asked(folders):
@@ -167,8 +177,14 @@ def _becoming(folders: Folders, entry: pwd.struct_passwd, groups: list[int]) -> 
         gid = grp.getgrnam(JOB_USER).gr_gid  # The wall is around this group.
     devices = device_files.of_run({"user": entry.pw_name})
 
+    enter_layer = load("host.run_root:enter") if layer else None
+
     def become() -> None:
         os.setsid()
+        if enter_layer is not None:
+            folder = os.getcwd()
+            enter_layer(layer)
+            os.chdir(folder)
         if devices is not None:
             mount_namespace.enter(folders, devices, {})
         os.umask(0o022)

@@ -37,6 +37,7 @@ def build(
     owned: bool,
     group: int | None,
     cache: str | None,
+    layer: str | None,
 ) -> None:
     """Build the environment at `path`, unless another run has just built it.
 
@@ -47,7 +48,7 @@ def build(
     try:
         if not is_whole(path):
             with build_accounts.building(
-                folders, path, foreign=bool(wanted), owned=owned, group=group
+                folders, path, foreign=bool(wanted), owned=owned, group=group, layer=layer
             ) as options:
                 _install(python, path, wanted, cache, options)
             _write_marker(os.path.join(path, MARKER), wanted)

@@ -22,7 +22,12 @@ MARKER = "baseload-complete"
 
 
 def environment(
-    folders: Folders, python_packages: list[str], *, owned: bool, cache: str | None = None
+    folders: Folders,
+    python_packages: list[str],
+    *,
+    owned: bool,
+    cache: str | None = None,
+    layer: str | None = None,
 ) -> tuple[str, int | None]:
     """The virtual environment with these packages, built if it does not exist.
 
@@ -31,20 +36,24 @@ def environment(
     cache: host:port of the region's cache, through which pip uses the package index; pip uses the
     index itself when the cache does not answer, or the installation from the cache fails. The cache
     may read its index with the owner's credentials, so only the owner's packages come through it.
+    layer: the run's system layer, without which neither the set-up code of its packages nor what
+    that has built may work.
     Raises: RefusedError `packages` with the end of pip's own output; `job-user`; `network-wall`.
     """
     python, version = interpreter_for_jobs(folders)
     wanted = sorted(set(python_packages))
     # An earlier release built the sets without this line with the owner's settings, for everybody.
     whose = ["others"] if wanted and not owned else []
-    text = "\n".join([python, version, *whose, *wanted])
+    within = [layer] if wanted and layer else []
+    text = "\n".join([python, version, *within, *whose, *wanted])
     folder, group = _owned_folder(folders) if wanted and owned else (folders.packages, None)
     path = os.path.join(folder, hashlib.sha256(text.encode()).hexdigest()[:32])
     if is_whole(path):
         os.utime(os.path.join(path, MARKER))
         return path, group
     build = load("packages.building:build")
-    build(folders, python, path, wanted, owned=owned, group=group, cache=cache if owned else None)
+    options = {"owned": owned, "group": group, "cache": cache if owned else None, "layer": layer}
+    build(folders, python, path, wanted, **options)
     return path, group
 
 

@@ -1,14 +1,18 @@
-"""Debian packages of jobs, which stay on the machine."""
+"""Debian packages of jobs: into a layer for the run's own root, or onto the machine where the
+owner of the region allows that."""
 
 from __future__ import annotations
 
 import os
 import re
 import subprocess
+from collections.abc import Callable
+from typing import Any
 
 from ..errors import RefusedError
 from ..folders import Folders
 from ..host.steps import lock_with_progress, run_step
+from ..loading import load
 
 INSTALL_S = 3600.0
 ERROR_CHARACTERS = 2000
@@ -23,25 +27,46 @@ APT_OPTIONS = (
 """Packages of jobs remove none of the machine's, and their names are no expressions."""
 
 
-def install(folders: Folders, names: list[str]) -> None:
-    """Install Debian packages that are missing; nothing is ever removed or taken back a version.
+def provide(folders: Folders, names: list[str], request: dict[str, Any]) -> str | None:
+    """Have Debian packages for a run; return its layer, None when the machine itself has them.
 
-    Raises: RefusedError `apt-needs-root`, `apt`.
+    request: that of `stage`. `allows_apt_packages`: packages may be installed on the machine, and
+    then are; nothing is ever removed or taken back a version there. Otherwise the machine stays as
+    it is. `disk_size_gb`: a layer has at most this size.
+    Raises: RefusedError `apt`, `apt-needs-root`, `apt-not-allowed`, `disk-full`.
     """
+    if request.get("image") or request["spec"].get("image"):
+        raise RefusedError("apt", "apt_packages beside an image: put them into the image")
     for name in names:
         if not APT_NAME.match(name):
             raise RefusedError("apt", "apt package %r: want the exact name of one package" % name)
-    missing = [name for name in names if not _is_installed(name)]
+    missing = sorted({name for name in names if not _is_installed(name)})
     if not missing:
-        return
+        return None
     if os.geteuid() != 0:
         raise RefusedError(
             "apt-needs-root",
             "apt packages %s: the node's account is not root" % (", ".join(missing)),
         )
+    if not request.get("allows_apt_packages"):
+        ready = load("packages.system_layers:ready")
+        path: str = ready(
+            folders, missing, owned=bool(request.get("owned")), disk_gb=request.get("disk_size_gb")
+        )
+        return path
+    _install_here(folders, missing)
+    return None
+
+
+def _install_here(folders: Folders, missing: list[str]) -> None:
+    options = {"env": dict(os.environ, DEBIAN_FRONTEND="noninteractive")}
+
+    def run(words: str, arguments: list[str]) -> tuple[int, str]:
+        return run_step(words, arguments, INSTALL_S, options)
+
     lock = lock_with_progress(os.path.join(folders.root, "apt.lock"))
     try:
-        _apt(missing)
+        install(missing, run)
     finally:
         os.close(lock)
 
@@ -59,20 +84,27 @@ def _is_installed(name: str) -> bool:
     return done.stdout.endswith(b" installed")
 
 
-def _apt(missing: list[str]) -> None:
-    options = {"env": dict(os.environ, DEBIAN_FRONTEND="noninteractive")}
-    install = ["apt-get", "install", "-y", "-q", *APT_OPTIONS, "--", *missing]
+def install(
+    missing: list[str], run: Callable[[str, list[str]], tuple[int, str]], *options: str
+) -> None:
+    """Install packages with apt, whose lists are refreshed when the packages cannot be had.
+
+    run: runs one command, named by its words; returns its exit status and its output.
+    options: further ones of `apt-get install`.
+    Raises: RefusedError `apt`.
+    """
+    arguments = ["apt-get", "install", "-y", "-q", *APT_OPTIONS, *options, "--", *missing]
     words = "installing %s" % ", ".join(missing)
     try:
         code, output = -1, ""
         if not _unknown(missing):
-            code, output = run_step(words, install, INSTALL_S, options)
+            code, output = run(words, arguments)
         if code != 0:
-            run_step("refreshing apt's lists", ["apt-get", "update", "-q"], INSTALL_S, options)
+            run("refreshing apt's lists", ["apt-get", "update", "-q"])
             unknown = _unknown(missing)
             if unknown:
                 raise RefusedError("apt", "apt knows no package named %s" % ", ".join(unknown))
-            code, output = run_step(words, install, INSTALL_S, options)
+            code, output = run(words, arguments)
     except OSError as error:
         raise RefusedError("apt", "apt packages: this node has no apt-get (%s)" % error) from error
     if code != 0:

@@ -13,6 +13,7 @@ from ..files import removal
 from ..files.removal import names_in
 from ..folders import Folders, Run
 from ..host import file_tree, images, job_accounts
+from ..loading import load
 from ..packages.environments import MARKER
 from . import end, status, supervisor
 
@@ -125,7 +126,7 @@ def _reported_before_s(run: Run) -> float:
 
 
 def prune(request: dict[str, Any]) -> dict[str, Any]:
-    """Remove cached code, packages and container images that no run has used for `max_age_s`.
+    """Remove cached code, packages, system layers and images that no run has used for `max_age_s`.
 
     keep_code: hashes to keep whatever their age.
     """
@@ -148,6 +149,7 @@ def prune(request: dict[str, Any]) -> dict[str, Any]:
         os.unlink(marker)  # First the marker that says it is whole, then the rest.
         file_tree.remove(path)
         removed.append(os.path.relpath(path, folders.root))
+    removed += load("packages.system_layers:prune")(folders, oldest)
     removed += ["images/" + image for image in images.prune(folders, oldest)]
     return {"removed": removed}
 

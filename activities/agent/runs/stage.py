@@ -22,7 +22,8 @@ def stage(request: dict[str, Any]) -> dict[str, Any]:
 
     owned: whether the run is of the machine's owner. What is installed for other runs is built and
     pulled without what the owner has set up: pip's settings, registry credentials, proxies.
-    allows_apt_packages: whether the run may install packages that stay on the machine.
+    allows_apt_packages: whether packages of the run are installed on the machine, where they stay;
+    otherwise they are in a layer for the run's own root.
 
     spec.json is written last, so its presence says that the run is staged.
     Raises: RefusedError `disk-full`, `no-code`, `packages`, `apt-not-allowed`, `apt-needs-root`,
@@ -44,16 +45,10 @@ def stage(request: dict[str, Any]) -> dict[str, Any]:
 def _stage(folders: Folders, run: Run, request: dict[str, Any]) -> None:
     spec = dict(request["spec"])
     owned = bool(request.get("owned"))
-    if request.get("apt_packages") and not request.get("allows_apt_packages"):
-        raise RefusedError(
-            "apt-not-allowed",
-            "environment.apt_packages: asked %s; they would stay on a machine of another account, "
-            "whose owner does not allow it (allows_apt_packages of its region)"
-            % ", ".join(request["apt_packages"]),
-        )
     _check_disk(folders, run, request.get("disk_size_gb"))
     if request.get("apt_packages"):
-        load("packages.system_packages:install")(folders, request["apt_packages"])
+        provide = load("packages.system_packages:provide")
+        spec["system_layer"] = provide(folders, request["apt_packages"], request)
     image = request.get("image") or spec.get("image")
     if image:
         if request.get("python_packages"):
@@ -69,6 +64,7 @@ def _stage(folders: Folders, run: Run, request: dict[str, Any]) -> None:
             request.get("python_packages") or [],
             owned=owned,
             cache=request.get("cache"),
+            layer=spec.get("system_layer"),
         )
     _say("copying the code")
     if spec.get("user"):

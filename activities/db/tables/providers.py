@@ -46,7 +46,7 @@ class Region(RemovableRow, table=True):
     own_worker: bool = False
     """Whether a worker process in the region's own network serves it, and no shared one."""
     allows_apt_packages: bool = False
-    """Whether jobs of other accounts may install `apt_packages` on the region's machines."""
+    """Whether `apt_packages` of jobs are installed on the region's machines themselves."""
     relaxed_requirements: list[str] = json_column()
     options: dict[str, Any] = json_column()
     __table_args__ = (

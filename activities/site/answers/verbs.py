@@ -217,3 +217,4 @@ class Prepared(Said):
     cache: ServedCache | None = None
     no_wall_reason: Text | None = None
     open_gpus_reason: Text | None = None
+    no_run_root_reason: Text | None = None

@@ -17,7 +17,7 @@ def main() -> None:
         sys.exit(OK if arguments else USAGE)
     if arguments[:2] == ["help", "job"] and len(arguments) <= 3:
         sys.exit(_help_job("".join(arguments[2:])))
-    if arguments[0] == "help":
+    if arguments[:1] == ["help"]:
         arguments = sys.argv[1:] = [*arguments[1:], "--help"]
     if arguments == ["--version"]:
         from importlib.metadata import version

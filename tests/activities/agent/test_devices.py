@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.activities.agent.agent_process import LocalAgent, Refused
+from tests.activities.agent.agent_process import LocalAgent, Refused, spec
+from tests.activities.agent.debian import DebianRepository, repository
 from tests.activities.waiting import wait_for
+
+__all__ = ["repository"]
 
 pytestmark = [
     pytest.mark.usefixtures("staged_before"),
@@ -179,3 +182,18 @@ def test_systemd_lets_a_unit_open_the_devices_of_its_run_alone(
     gpus = {f"/dev/{name} rw" for name in ("nvidia2", "nvidia-uvm", "nvidiactl")}
     assert {line for line in allowed if "nvidia" in line} == gpus
     assert "/dev/other rw" not in allowed
+
+
+def test_a_run_with_a_root_of_its_own_opens_its_gpu_and_no_other_one(
+    with_gpus: WithGpus, repository: DebianRepository
+) -> None:
+    repository.add("baseload-test-tool", {"/usr/bin/baseload-test-tool": "#!/bin/sh\necho tool\n"})
+    assert with_gpus.environment is not None
+    with_gpus.environment = {**repository.environment, **with_gpus.environment}
+    more = {"user": "baseload-job", "gpu_uuids": [FIRST]}
+    asked = spec(f"{OPENED} ls /proc/driver/nvidia/gpus | wc -l; baseload-test-tool", **more)
+    with_gpus.call("stage", run_id="job-tool-0-1", apt_packages=["baseload-test-tool"], spec=asked)
+    with_gpus.call("start", run_id="job-tool-0-1")
+    assert with_gpus.exit_of("job-tool-0-1")["exit_code"] == 0
+    found = with_gpus.path("job-tool-0-1", "log").read_text().split()
+    assert sorted(found) == sorted(["nvidia2", "nvidia-uvm", "nvidiactl", "3", "tool"])

@@ -247,31 +247,24 @@ def test_a_variable_of_the_job_itself_is_not_replaced(migrated: Database, projec
     assert [each["MASTER_PORT"] for each in variables()] == ["29500", "29500"]
 
 
-def test_packages_that_stay_are_refused_unless_the_regions_owner_allows_them(
+def test_packages_stay_on_a_node_only_where_the_regions_owner_lets_them_the_owners_too(
     migrated: Database, project: str
 ) -> None:
     submit(migrated, project, apt_packages=["ffmpeg"])
-    found = refusal()
-    assert found.type == errors.WORK_REFUSED
-    for part in ("environment.apt_packages", "ffmpeg", "allows_apt_packages of region reg-1"):
-        assert part in str(found)
-    assert store().names("orders") == []
+    found = []
+    for allowed in (False, True):
+        with migrated.write() as session:
+            session.execute(update(Region).values(allows_apt_packages=allowed))
+        isolation = open_run_spec(seal().references[0], "reg-1").isolation
+        assert isolation is not None
+        found.append((isolation.owned, isolation.allows_apt_packages))
     with migrated.write() as session:
-        session.execute(update(Region).values(allows_apt_packages=True))
-    isolation = open_run_spec(seal().references[0], "reg-1").isolation
-    assert isolation is not None
-    assert (isolation.owned, isolation.allows_apt_packages) == (False, True)
-
-
-def test_packages_that_stay_need_no_leave_on_ones_own_nodes(
-    migrated: Database, project: str
-) -> None:
-    submit(migrated, project, apt_packages=["ffmpeg"])
-    with migrated.write() as session:
+        session.execute(update(Region).values(allows_apt_packages=False))
         session.execute(update(Node).values(account_id=session.get_one(Job, JOB).account_id))
     isolation = open_run_spec(seal().references[0], "reg-1").isolation
     assert isolation is not None
-    assert isolation.allows_apt_packages
+    found.append((isolation.owned, isolation.allows_apt_packages))
+    assert found == [(False, False), (False, True), (True, False)]
 
 
 def test_each_worker_gets_its_order_with_variables_secrets_and_hashes(

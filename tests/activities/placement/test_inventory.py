@@ -40,6 +40,13 @@ def test_an_offer_follows_all_that_changes_without_a_step_of_its_node(migrated: 
         assert offer_of(session, node_id).allows_apt_packages
         assert not before.allows_apt_packages
 
+        node = session.get_one(tables.Node, node_id)
+        node.preparation = {"no_run_root_reason": "overlay: no such device"}
+        node.sequence += 1
+        session.flush()
+        assert not offer_of(session, node_id).has_run_roots
+        assert before.has_run_roots
+
         region.status = "offline"
         session.flush()
         assert not offer_of(session, node_id).active

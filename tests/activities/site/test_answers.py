@@ -101,6 +101,7 @@ BROKEN: dict[str, list[tuple[tuple[Any, ...], Any]]] = {
         (("cache", "address"), "10.0.0.2:8710/../"),
         (("cache", "reason"), []),
         (("no_wall_reason",), False),
+        (("no_run_root_reason",), 7),
     ],
     "has_code": [(("present",), 1)],
     "fetch_code": [

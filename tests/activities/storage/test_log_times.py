@@ -9,7 +9,7 @@ from activities.storage.blobs import blob_store
 from activities.storage.log_times import LogTimes, Times
 from activities.storage.logs import LogStore
 
-RUN = "job-1-0-1"
+RUN = "job-times-0-1"
 
 
 class Clock:
@@ -65,8 +65,8 @@ def test_marks_are_no_part_of_the_log_and_go_with_it(url: str) -> None:
     logs.append(RUN, 0, b"epoch 1\n")
     LogTimes(url, Clock()).note(RUN, 0, 8)
     assert (logs.length(RUN), logs.read(RUN, 0)) == (8, b"epoch 1\n")
-    logs.delete("job-1")
-    assert blob_store(url).names("logs/job-1") == []
+    logs.delete("job-times")
+    assert blob_store(url).names("logs/job-times") == []
     assert LogTimes(url).read(RUN) == Times()
 
 

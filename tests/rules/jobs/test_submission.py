@@ -39,13 +39,13 @@ def test_an_array_is_a_job_for_each_number_with_its_parameters_as_variables() ->
     assert jobs_of_array(counted)[-1].name == "digits-999"
 
 
-WRONG_ARRAYS: tuple[object, ...] = (0, 1001, -1, True, "ten", [], [{}] * 1001, 10**30)
+NO_ARRAYS: tuple[Any, ...] = (0, 1001, -1, True, "ten", [], [{}] * 1001, 10**30)
 
 
 @pytest.mark.parametrize(
     ("array", "field"),
     [
-        *((wrong, "array") for wrong in WRONG_ARRAYS),
+        *((wrong, "array") for wrong in NO_ARRAYS),
         ([{"BASELOAD_X": "1"}], "array.0"),
         ([{}, {"no name": "1"}], "array.1"),
         ([3], "array.0"),

@@ -58,7 +58,7 @@ def test_a_job_gets_the_lowest_free_gpus() -> None:
         (job(), offer(account_id=OTHER, public=True, trusted_only=True), "not-owned", False),
         (
             job(needs_apt_packages=True),
-            offer(account_id=OTHER, public=True),
+            offer(has_run_roots=False),
             "apt-packages",
             False,
         ),
@@ -127,14 +127,15 @@ def test_a_trusted_only_node_runs_its_owners_jobs() -> None:
     assert placed(planned([job()], [offer(trusted_only=True)])) == {"job-1": ["n1"]}
 
 
-def test_packages_stay_on_nodes_of_ones_own_and_on_others_that_allow_it() -> None:
+def test_packages_need_a_node_with_run_roots_or_one_that_keeps_them() -> None:
     asked = job(needs_apt_packages=True)
-    assert placed(planned([asked], [offer()]))
-    theirs = offer(account_id=OTHER, public=True)
-    assert not placed(planned([asked], [theirs]))
-    assert placed(planned([job()], [theirs]))
-    assert placed(planned([asked], [theirs.model_copy(update={"allows_apt_packages": True})]))
-    told = refusal(asked, theirs).detail
+    for node in (offer(), offer(account_id=OTHER, public=True)):
+        assert placed(planned([asked], [node]))
+        without = node.model_copy(update={"has_run_roots": False})
+        assert not placed(planned([asked], [without]))
+        assert placed(planned([job()], [without]))
+        assert placed(planned([asked], [without.model_copy(update={"allows_apt_packages": True})]))
+    told = refusal(asked, offer(has_run_roots=False)).detail
     for part in ("environment.apt_packages", "region home", "allows_apt_packages"):
         assert part in told
 

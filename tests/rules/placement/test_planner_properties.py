@@ -32,6 +32,7 @@ offers_strategy = st.lists(
         active=st.sampled_from((True, True, False)),
         trusted_only=st.booleans(),
         allows_apt_packages=st.booleans(),
+        has_run_roots=st.booleans(),
         free_memory_bytes=st.integers(0, 64).map(lambda gib: gib * GIB),
         used_ports=st.sampled_from(((), (8888,))),
     ),
@@ -114,8 +115,7 @@ def test_a_job_is_placed_whole_on_nodes_that_it_may_use_or_told_why_by_each(
         assert len({node.region_id for node in chosen}) == 1
         assert all(node.active for node in chosen)
         if placed.demand.needs_apt_packages:
-            owner_id = placed.demand.account_id
-            assert all(n.allows_apt_packages or n.account_id == owner_id for n in chosen)
+            assert all(node.allows_apt_packages or node.has_run_roots for node in chosen)
         if placed.demand.only_owned:
             assert all(node.account_id == placed.demand.account_id for node in chosen)
     told = {(each.project_id, each.demand_key): each.refusals for each in made.refused}

@@ -61,6 +61,9 @@ def describe_preparation(preparation: Preparation, *, exclusive: bool) -> str:
     parts = []
     if preparation.trusted_only_reason:
         parts.append(f"trusted only: {preparation.trusted_only_reason}")
+    if preparation.no_run_root_reason:
+        reason = preparation.no_run_root_reason
+        parts.append(f"takes no jobs with apt packages unless its region allows them: {reason}")
     if exclusive and not preparation.closed_logins:
         parts.append(
             "other logins stay open although nodes of this region serve the platform alone: the "

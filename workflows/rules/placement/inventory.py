@@ -27,7 +27,6 @@ class NodeCapacity:
 
     __slots__ = (
         "active",
-        "allows_apt_packages",
         "cpu_price",
         "free_cpus",
         "free_disk_bytes",
@@ -42,6 +41,7 @@ class NodeCapacity:
         "preferred",
         "price",
         "shape",
+        "takes_apt_packages",
         "trusted_only",
         "used_ports",
     )
@@ -52,7 +52,7 @@ class NodeCapacity:
         self.owner_id = offer.account_id
         self.active = offer.active
         self.trusted_only = offer.trusted_only
-        self.allows_apt_packages = offer.allows_apt_packages
+        self.takes_apt_packages = offer.has_run_roots or offer.allows_apt_packages
         self.podman = "podman" in offer.runtimes
         self.preferred = offer.preferred
         self.price = offer.microcredits_per_gpu_hour
@@ -62,7 +62,7 @@ class NodeCapacity:
             (
                 offer.account_id,
                 offer.trusted_only,
-                offer.allows_apt_packages,
+                self.takes_apt_packages,
                 self.podman,
                 offer.cpu_count,
                 offer.memory_bytes,
@@ -91,9 +91,9 @@ class NodeCapacity:
         """Whether the node would take such a job if it were empty."""
         if demand.needs_image and not self.podman:
             return False
-        if (
-            self.trusted_only or (demand.needs_apt_packages and not self.allows_apt_packages)
-        ) and self.owner_id != demand.account_id:
+        if demand.needs_apt_packages and not self.takes_apt_packages:
+            return False
+        if self.trusted_only and self.owner_id != demand.account_id:
             return False
         if demand.gpu_count and self.price > demand.max_price_microcredits_per_gpu_hour:
             return False

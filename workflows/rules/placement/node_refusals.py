@@ -140,11 +140,10 @@ def _shortage_now(  # noqa: PLR0911 - a list of conditions, asked by the hundred
 def _inadmissible(machine: NodeCapacity, demand: Demand) -> str:
     if demand.needs_image and not machine.podman:
         return "image"
-    if machine.owner_id != demand.account_id:
-        if machine.trusted_only:
-            return "not-owned"
-        if demand.needs_apt_packages and not machine.allows_apt_packages:
-            return "apt-packages"
+    if machine.trusted_only and machine.owner_id != demand.account_id:
+        return "not-owned"
+    if demand.needs_apt_packages and not machine.takes_apt_packages:
+        return "apt-packages"
     return "price" if machine.is_too_dear(demand) else "credits"
 
 
@@ -238,8 +237,8 @@ def _not_owned(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noq
 def _apt_packages(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noqa: ARG001
     region = machine.offer.region_name or machine.offer.region_id
     return (
-        f"asked environment.apt_packages, which region {region} installs for jobs of its own "
-        "account alone: its owner sets allows_apt_packages of the region"
+        "asked environment.apt_packages, can give no run a root of its own to install them into: "
+        f"bring an image, or have the owner of region {region} set its allows_apt_packages"
     )
 
 

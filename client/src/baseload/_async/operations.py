@@ -489,10 +489,10 @@ class AsyncOperations:
         """Start a stopped notebook or endpoint again."""
         return await self._ask(models.Job, Call("POST", f"/v1/jobs/{segment(job_id)}/start"))
 
-    async def retry_job(self, job_id: str) -> models.Job:
+    async def resubmit_job(self, job_id: str) -> models.Job:
         """Submit the same job again, in any status, as a new job with the same code and
         variables."""
-        return await self._ask(models.Job, Call("POST", f"/v1/jobs/{segment(job_id)}/retry"))
+        return await self._ask(models.Job, Call("POST", f"/v1/jobs/{segment(job_id)}/resubmit"))
 
     async def cancel_job(self, job_id: str, *, discard: bool | None = None) -> models.Job:
         """Cancel a job, whatever its status is; a canceled job cannot be started again."""

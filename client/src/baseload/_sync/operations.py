@@ -473,10 +473,10 @@ class Operations:
         """Start a stopped notebook or endpoint again."""
         return self._ask(models.Job, Call("POST", f"/v1/jobs/{segment(job_id)}/start"))
 
-    def retry_job(self, job_id: str) -> models.Job:
+    def resubmit_job(self, job_id: str) -> models.Job:
         """Submit the same job again, in any status, as a new job with the same code and
         variables."""
-        return self._ask(models.Job, Call("POST", f"/v1/jobs/{segment(job_id)}/retry"))
+        return self._ask(models.Job, Call("POST", f"/v1/jobs/{segment(job_id)}/resubmit"))
 
     def cancel_job(self, job_id: str, *, discard: bool | None = None) -> models.Job:
         """Cancel a job, whatever its status is; a canceled job cannot be started again."""

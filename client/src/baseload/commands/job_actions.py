@@ -97,7 +97,7 @@ def retry(
     """Submit a job again as a new one, whatever became of it: same code, command and variables."""
     found = find_newest_job(session, job)
     try:
-        again = session.post(f"/v1/jobs/{found['id']}/retry")
+        again = session.post(f"/v1/jobs/{found['id']}/resubmit")
     except ApiError as refusal:
         if any(each.field == "code.upload_id" for each in refusal.errors):
             raise NegativeError(

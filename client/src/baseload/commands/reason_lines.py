@@ -27,7 +27,7 @@ def with_short_reasons(
 def _first_line(text: str | None) -> str | None:
     """The first line that says something; `…` says that there are more."""
     lines = [line.strip() for line in (text or "").splitlines() if line.strip()]
-    return f"{lines[0]} …" if len(lines) > 1 else (lines[0] if lines else text)
+    return f"{lines[0]}…" if len(lines) > 1 else (lines[0] if lines else text)
 
 
 def _cut(text: str | None, width: int) -> str | None:

@@ -75,7 +75,7 @@ def create(
         bool, typer.Option("--own-worker", help="a worker in its own network serves it")
     ] = False,
     apt_packages: Annotated[
-        bool, typer.Option("--apt-packages", help="jobs of others may install apt packages")
+        bool, typer.Option("--apt-packages", help="apt packages of jobs stay on its machines")
     ] = False,
     wait: Annotated[bool, typer.Option("--wait", help="until it is healthy")] = False,
 ) -> None:
@@ -141,7 +141,7 @@ def show(session: Session, region: Annotated[str, typer.Argument(help="id or nam
             ("other logins closed", found.get("exclusive_nodes")),
             ("internal addresses", found.get("uses_internal_addresses") or None),
             ("own worker", found.get("own_worker")),
-            ("apt packages of others", found.get("allows_apt_packages")),
+            ("apt packages stay", found.get("allows_apt_packages")),
             ("relaxed", found.get("relaxed_requirements") or None),
             ("trusted jobs only", found.get("trusted_only_reason")),
             ("created", moment_text(found.get("created_at"))),
@@ -164,11 +164,11 @@ def change(
         bool | None,
         typer.Option(
             "--apt-packages/--no-apt-packages",
-            help="whether jobs of other accounts may install apt packages on its machines",
+            help="whether apt packages of jobs are installed on its machines, and stay there",
         ),
     ] = None,
 ) -> None:
-    """Change which worker serves a region, or what jobs of other accounts may do there."""
+    """Change which worker serves a region, or what jobs may leave on its machines."""
     asked = {"own_worker": own_worker, "allows_apt_packages": apt_packages}
     body = {name: value for name, value in asked.items() if value is not None}
     if not body:
