@@ -147,8 +147,8 @@ class SubmittedEnvironment(Submitted):
     """Python packages by name, with versions if needed (PEP 508), at most 64. They are installed
     into a virtual environment, which is kept on the machine for the next job with the same."""
     apt_packages: tuple[str, ...] = Field((), examples=[["ffmpeg"]])
-    """Debian packages by their exact names, at most 64; not with an image. They stay on the
-    machine, so machines of other accounts refuse them unless their region allows them."""
+    """Debian packages by their exact names, at most 64; not with an image. They are installed into
+    a root of the job's own, and not on the machine."""
     variables: dict[str, str] = Field(default_factory=dict, examples=[{"EPOCHS": "20"}])
     """Variables of the commands' environment. Their values are stored encrypted and never shown.
     Names do not begin with BASELOAD_."""

@@ -1057,7 +1057,7 @@ class SubmittedEnvironment(BaseModel):
     apt_packages: Annotated[
         list[str],
         Field(
-            description="Debian packages by their exact names, at most 64; not with an image. They stay on the machine, so machines of other accounts refuse them unless their region allows them.",
+            description="Debian packages by their exact names, at most 64; not with an image. They are installed into a root of the job's own, and not on the machine.",
             examples=[["ffmpeg"]],
             title="Apt Packages",
         ),
