@@ -39,6 +39,17 @@ class Settings(BaseSettings):
     home: Path = Field(default_factory=lambda: Path.home() / ".baseload")
     api: str = "127.0.0.1:8700"
     """Where the API listens, host:port."""
+    sessions_url: str | None = None
+    """The base URL at which workers of sites reach this API process itself, and no other one;
+    None: `http://` and `api`, by the loopback if it listens at every address."""
+    endpoints: str = ""
+    """Where the API listens for the pages of jobs, host:port; empty: the host of `api`, at its
+    port + 1; `off`: nowhere."""
+    endpoints_url: str | None = None
+    """The origin of each job's pages, with `*` in place of the job's id, as in
+    `https://*.jobs.example.org`; None: `http://*.localhost` and the port of `endpoints`."""
+    session_idle_limit_s: int = Field(default=3600, ge=1)
+    """The longest time without a byte after which a session is closed."""
     guide: Path | None = None
     """The folder of the built guide that the API serves; None: the checkout's own."""
     database_url: str | None = None
@@ -158,6 +169,29 @@ class Settings(BaseSettings):
     @property
     def storage(self) -> str:
         return self.storage_url or f"file://{self.home / 'storage'}"
+
+    @property
+    def own_sessions_url(self) -> str:
+        """The base URL at which workers of sites reach this API process."""
+        host, _, port = self.api.rpartition(":")
+        host = "127.0.0.1" if host in ("", "0.0.0.0", "[::]") else host  # noqa: S104 - no bind
+        return (self.sessions_url or f"http://{host}:{port}").rstrip("/")
+
+    @property
+    def endpoints_address(self) -> tuple[str, int] | None:
+        """Where the pages of jobs are served; None: nowhere."""
+        if self.endpoints == "off":
+            return None
+        host, _, port = (self.endpoints or self.api).rpartition(":")
+        return host, int(port) + (0 if self.endpoints else 1)
+
+    def endpoint_origin(self, job_id: str) -> str | None:
+        """The origin of a job's pages, which no other job has; None: they are not served."""
+        address = self.endpoints_address
+        if address is None:
+            return None
+        pattern = self.endpoints_url or f"http://*.localhost:{address[1]}"
+        return pattern.replace("*", job_id).rstrip("/")
 
     @property
     def platform_key_path(self) -> Path:

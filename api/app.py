@@ -45,6 +45,7 @@ from api.routes import (
     providers,
     quotas,
     regions,
+    sessions,
     uploads,
     users,
     utilisation,
@@ -52,12 +53,15 @@ from api.routes import (
 from api.schemas.base import ProblemDetails
 from api.schemas.events import LogPiece
 from api.services.uploads import Receiving
+from api.sessions.entrance import SessionCounts
+from api.sessions.proxy import JobPages
+from api.sessions.switchboard import Switchboard
 from workflows.contracts.job_submission import JobSubmission
 
 ROUTERS = (
     health, platform, accounts, users, projects, providers, quotas, regions, nodes,
     join_tokens, announcements, leases, provider_machines, uploads, offers, jobs, job_logs,
-    utilisation, billing, events, audit,
+    sessions, utilisation, billing, events, audit,
 )  # fmt: skip
 RELAY_LIMIT_S = 1.0
 DESCRIPTION = """Own the base, rent the burst.
@@ -97,6 +101,9 @@ def create_app(
     app.state.refusals = Refusals()
     app.state.reads = Reads()
     app.state.receiving = Receiving()
+    app.state.switchboard = Switchboard()
+    app.state.session_counts = SessionCounts()
+    app.state.pages = JobPages(app.state.switchboard)
     app.state.request_rate = Rate(settings().requests_per_minute)
     app.state.account_request_rate = Rate(settings().account_requests_per_minute)
     app.state.announcement_rate = Rate(settings().announcements_per_minute)
@@ -118,6 +125,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     writing = asyncio.create_task(app.state.refusals.write_regularly(), name="refusals")
     yield
     writing.cancel()
+    app.state.switchboard.close()
     await asyncio.to_thread(app.state.refusals.write)
     # The dispatcher may finish the rows that it relays now; the workflow `OutboxRelay` relays
     # the others.

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
 from fastapi import Request
+from fastapi.requests import HTTPConnection
 
 from activities.accounts import audit
 from activities.db.ids import new_id
@@ -63,14 +64,15 @@ class Refusal:
     address: str | None = None
 
 
-def refusal_of(request: Request, problem: Problem) -> Refusal:
+def refusal_of(request: HTTPConnection, problem: Problem) -> Refusal:
     """What a refused request is counted by: its key, else its address."""
     address = address_of(request)
     if isinstance(problem, KeyRefused):
         account_id = problem.account_id or audit.INSTALLATION
         key_id = problem.key_id
         return Refusal(account_id, AUTHENTICATION, problem.code, key_id, address=address)
-    action = request.scope["route"].operation_id
+    route = request.scope["route"]
+    action = getattr(route, "operation_id", None) or route.name
     caller: Caller | None = getattr(request.state, "caller", None)
     if caller is None:
         return Refusal(audit.INSTALLATION, action, problem.code, address=address)
@@ -93,7 +95,7 @@ class Refusals:
         self._lock = threading.Lock()
         self._counted: dict[Refusal, tuple[datetime, int]] = {}
 
-    def take(self, request: Request, problem: Problem) -> None:
+    def take(self, request: HTTPConnection, problem: Problem) -> None:
         """Count a refused request, if the problem is one of its key or its caller."""
         if problem.code in ("unauthorized", "forbidden"):
             self._count(refusal_of(request, problem), datetime.now(UTC), 1)
@@ -163,6 +165,19 @@ class Reads:
             with self._lock:
                 self._noted.pop(read, None)
             raise
+
+    def note_session(
+        self, caller: Caller, action: str, about: tuple[str, str], *, is_rare: bool
+    ) -> None:
+        """Write the audit entry of a session, also of the owner's own. Blocking.
+
+        is_rare: whether each counts, and not the first of each minute.
+        """
+        session = (caller.key_id, caller.address, action, *about)
+        if not is_rare and not self._is_first(session):
+            return
+        with database().write() as rows:
+            audit.append(rows, entry_of(caller, action, about, datetime.now(UTC)))
 
     def _is_first(self, read: tuple[str | None, ...]) -> bool:
         now = self._clock()

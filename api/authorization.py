@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Request
+from fastapi.requests import HTTPConnection
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from sqlalchemy import Row
 from sqlmodel import Session, col, select
@@ -106,7 +107,16 @@ class Needs:
         bearer: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
         account: Annotated[str | None, Header(alias="X-Baseload-Account")] = None,
     ) -> Caller:
-        caller = authenticate(bearer.credentials if bearer else None, account)
+        return self.caller_of(request, bearer.credentials if bearer else None, account)
+
+    def caller_of(
+        self, request: HTTPConnection, secret: str | None, account: str | None = None
+    ) -> Caller:
+        """The caller of a request or a WebSocket, with this API key. Blocking.
+
+        Raises: as `authenticate`; Problem `forbidden`, `too-many-requests`.
+        """
+        caller = authenticate(secret, account)
         caller = replace(caller, address=address_of(request))
         request.state.caller = caller
         state = request.app.state
@@ -144,6 +154,20 @@ def authenticate(secret: str | None, act_for: str | None = None) -> Caller:
         caller = _caller_of(session, key, act_for)
     _note_use(key, now)
     return caller
+
+
+def caller_by_key(key_id: str, act_for: str) -> Caller:
+    """The caller who holds the API key of this id, for what outlasts its request.
+
+    Raises: as `authenticate`.
+    """
+    with database().read() as session:
+        key = session.execute(_KEYS.where(tables.ApiKey.id == key_id)).first()
+        if key is None or key.revoked_at is not None:
+            raise KeyRefused("unauthorized", "the key is unknown or revoked", key)
+        if key.expires_at is not None and key.expires_at <= datetime.now(UTC):
+            raise KeyRefused("unauthorized", f"key {key.id} has expired", key)
+        return _caller_of(session, key, act_for)
 
 
 def hash_of(secret: str) -> str:
@@ -188,6 +212,6 @@ def _note_use(key: Row[Any], now: datetime) -> None:
             row.last_used_at = now
 
 
-def address_of(request: Request) -> str | None:
+def address_of(request: HTTPConnection) -> str | None:
     """The address of the client, if the server knows it."""
     return request.client.host if request.client else None

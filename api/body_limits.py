@@ -1,11 +1,19 @@
 """The limit on the size of a request's body; uploads have their own limit."""
 
+import re
+
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from activities.settings import settings
 from api.problems import Problem, field_error, response
 
 UPLOADS = "/v1/uploads"
+_FOR_JOB = re.compile(r"/v1/jobs/[^/]+/endpoint/")
+
+
+def is_for_job(path: str) -> bool:
+    """Whether a request goes on to what a job serves, which has limits of its own."""
+    return _FOR_JOB.match(path) is not None
 
 
 class Limited:
@@ -15,7 +23,7 @@ class Limited:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] == UPLOADS:
+        if scope["type"] != "http" or scope["path"] == UPLOADS or is_for_job(scope["path"]):
             await self._app(scope, receive, send)
             return
         limit = settings().request_max_bytes

@@ -12,6 +12,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from api.body_limits import is_for_job
 from api.problems import Problem, field_error, invalid, response
 from api.schemas.base import FieldError
 
@@ -32,7 +33,7 @@ class Readable:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         asked = scope["type"] == "http" and scope["method"] in CHANGING
-        if not asked or scope["path"] == UPLOADS:
+        if not asked or scope["path"] == UPLOADS or is_for_job(scope["path"]):
             await self._app(scope, receive, send)
             return
         try:

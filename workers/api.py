@@ -10,6 +10,7 @@ from activities.outbox.workflow_starts import register
 from activities.settings import settings
 from activities.temporal.client import client, set_client
 from api.app import create_app
+from api.sessions.pages import create_pages_app
 from workers.client import lazy_client
 from workers.database import prepare_database
 from workers.process import serve_http
@@ -29,9 +30,20 @@ async def serve_api(stop: asyncio.Event) -> int:
     host, _, port = chosen.api.rpartition(":")
     app = create_app(process_dispatcher(), _check_temporal, stop)
     served: Any = app  # An ASGI application, whose own types differ from uvicorn's.
+    pages = asyncio.create_task(_serve_pages(app, stop), name="pages")
     status = await serve_http(served, host, int(port), stop)
+    stop.set()
+    await pages
     await asyncio.to_thread(database().close)
     return status
+
+
+async def _serve_pages(app: Any, stop: asyncio.Event) -> None:
+    """Serve the pages of jobs at their own address; without it the API goes on."""
+    address = settings().endpoints_address
+    if address is not None:
+        served: Any = create_pages_app(app.state)
+        await serve_http(served, *address, stop)
 
 
 async def _check_temporal() -> None:

@@ -18,6 +18,7 @@ from activities.registry.main import MAIN
 from activities.registry.notifications import NOTIFICATIONS
 from activities.settings import settings
 from activities.site.node_client import close_connections
+from activities.site.sessions.trunks import close_trunks
 from activities.temporal.singletons import ensure_singletons
 from workers.backlogs import show_backlogs
 from workers.client import ensure_search_attributes, measured
@@ -51,6 +52,7 @@ async def serve_main(stop: asyncio.Event) -> int:
             serve_workflows(stop, client, partial(main_worker, client, rows)),
             _beside(client, runtime, stop),
         )
+    await close_trunks()
     await close_connections()
     return 0
 

@@ -25,6 +25,10 @@ from activities.settings import Settings, StartRefusedError, settings
 
 SHUTDOWN_LIMIT_S = 10.0
 HTTP_DRAIN_LIMIT_S = 2
+PONG_LIMIT_S = 300
+"""Long, because a person who pauses the output of a session answers no ping meanwhile."""
+MOST_WEBSOCKET_BYTES = 64 << 20
+"""The longest message, such as the picture of a notebook; those of sessions are far shorter."""
 GRACE_S = 3
 """How long a Temporal worker that shuts down lets its activities end by themselves."""
 EXIT_OVERRUN = 70
@@ -91,6 +95,9 @@ async def serve_http(app: ASGIApplication, host: str, port: int, stop: asyncio.E
         access_log=False,
         timeout_graceful_shutdown=HTTP_DRAIN_LIMIT_S,
         timeout_keep_alive=30,
+        ws_max_size=MOST_WEBSOCKET_BYTES,
+        ws_ping_timeout=PONG_LIMIT_S,
+        ws_per_message_deflate=False,
     )
     server = _Server(config)
     log.info("serves http on %s:%d", host, listener.getsockname()[1])

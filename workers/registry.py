@@ -16,6 +16,7 @@ from workflows.reconciliation.reconcilers import (
     LifecycleReconciliation,
     OutboxRelay,
 )
+from workflows.sessions.trunk_opening import TrunkOpening
 
 
 def _lifecycle_of(noun: LifecycleNoun) -> type:
@@ -34,6 +35,7 @@ WORKFLOWS: tuple[type, ...] = (
     LifecycleReconciliation,
     PriceRefresh,
     Housekeeping,
+    TrunkOpening,
 )
 
 

@@ -10,6 +10,7 @@ from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 from activities.registry.site import SITE
 from activities.settings import settings
 from activities.site.node_client import close_connections
+from activities.site.sessions.trunks import close_trunks
 from activities.temporal.client import set_client
 from workers.client import connect_until, measured
 from workers.process import GRACE_S
@@ -47,6 +48,7 @@ async def serve_sites(stop: asyncio.Event) -> int:
     set_client(client)
     async with serving(*(site_worker(client, queue) for queue in workers)):
         await stop.wait()
+    await close_trunks()
     await close_connections()
     return 0
 

@@ -40,6 +40,8 @@ STREAMS = {
     "put_input": "files.transfer:put_input",
     "pack_state": "runs.state_snapshots:pack_state",
     "restore_state": "runs.state_snapshots:restore_state",
+    "run_command": "sessions.command:run_command",
+    "connect_port": "sessions.port:connect_port",
 }
 REFUSED = 3
 

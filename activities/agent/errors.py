@@ -4,9 +4,13 @@ from __future__ import annotations
 
 
 class RefusedError(Exception):
-    """A refusal, the answer `{"ok": false}`: a stable `code` for programs, a message for people."""
+    """A refusal, the answer `{"ok": false}`: a stable `code` for programs, a message for people.
 
-    def __init__(self, code: str, message: str) -> None:
+    output: what a program has said that the refusal is about, for the log of the run.
+    """
+
+    def __init__(self, code: str, message: str, output: str = "") -> None:
         super().__init__(message)
         self.code = code
         self.message = message
+        self.output = output

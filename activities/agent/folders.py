@@ -5,10 +5,11 @@
 <root>/packages/<key>/     one virtual environment per package set
 <root>/packages/owned/     those of the runs of the machine's owner, for their group alone
 <root>/system/<key>/       one system layer per set of Debian packages
+<root>/packages/pip-<key>/ the pip of all runs
 <root>/images/<image id>   a container image that a run had pulled; podman has the image itself
 <root>/runs/<run_id>/      owner.json spec.json devices.json command variables lock process.json
                            beat.json idle.json exit.json log
-                           work/ input/ output/ state/
+                           setup work/ input/ output/ state/ venv/
 <root>/runs/.removed-*/    runs that are being removed
 <root>/removed/<run_id>    a tombstone: that run was removed, and is not made again
 """
@@ -32,6 +33,10 @@ OWNED_GROUP = "baseload-owned"
 VARIABLES = "variables"
 COMMAND = "command"
 DEVICES = "devices.json"
+OWN_ENVIRONMENT = "venv"
+"""The virtual environment of the run itself."""
+SETUP = "setup"
+"""What the set-up step of the run has come to; the run's own account writes it."""
 
 
 def default_root() -> str:

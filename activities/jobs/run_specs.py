@@ -256,6 +256,8 @@ def _run_spec(command: SealRunSpecs, assignment: WorkerAssignment, inputs: RunIn
         image=image and full_image(image),
         python_packages=submission.environment.python_packages,
         apt_packages=submission.environment.apt_packages,
+        requirements=submission.environment.requirements,
+        setup=submission.environment.setup,
         code_sha256=inputs.code_sha256,
         input_sha256=inputs.input_sha256,
         disk_size_gb=submission.resources.disk_size_gb,
@@ -263,5 +265,6 @@ def _run_spec(command: SealRunSpecs, assignment: WorkerAssignment, inputs: RunIn
         idle_timeout_s=submission.idle_timeout_s,
         isolation=inputs.isolations[worker],
         port=inputs.ports.get(worker) or submission.port,
+        is_port_private=submission.type.is_service,
         cache=inputs.caches.get(assignment.node.node_id),
     )

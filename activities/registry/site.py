@@ -2,5 +2,8 @@
 
 from activities.registry import Activity, activities_in
 from activities.site import collection, nodes, runs, staging, state_snapshots, watch
+from activities.site.sessions import trunks
 
-SITE: tuple[Activity, ...] = activities_in(nodes, watch, staging, runs, collection, state_snapshots)
+SITE: tuple[Activity, ...] = activities_in(
+    nodes, watch, staging, runs, collection, state_snapshots, trunks
+)

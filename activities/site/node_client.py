@@ -47,7 +47,8 @@ FAILURES: dict[type[TransportError], str] = {
 
 WORK_REFUSALS = {
     "packages": "the packages cannot be installed: check the names and versions in "
-    "environment.python_packages",
+    "environment.python_packages and environment.requirements; the log has all that was said",
+    "requirements": "the packages cannot be installed: check the file that the field names",
     "apt-not-allowed": "the node can give a run no root of its own to install "
     "environment.apt_packages into: bring an image that has them, or take another region",
     "apt-needs-root": "apt packages need a node whose user is root: add it so, or leave out "
@@ -64,6 +65,9 @@ WORK_REFUSALS = {
     "hash-mismatch": "the upload arrived damaged: upload it again",
 }
 """The agent's refusals that only the job's owner can fix: what each means, and how to fix it."""
+
+REASON_FIRST = frozenset({"packages", "requirements"})
+"""The refusals whose own line tells the reason best; lists of jobs show where it begins."""
 
 PASSING = frozenset({"tree-alive", "start-failed", "not-removed", "unsettled"})
 """The agent's refusals that a retry may overcome."""
@@ -241,6 +245,8 @@ def _refused(by: Speaker, refusal: Refusal) -> ApplicationError:
     advice = WORK_REFUSALS.get(refusal.code)
     if advice is not None:
         message = f"{advice}. {by.node_id} says: {refusal.message}"
+        if refusal.code in REASON_FIRST:
+            message = f"{refusal.message}. On {by.node_id} {advice}"
         kind = errors.WORK_REFUSED
     else:
         message = f"{by.node_id}: {refusal.message}"

@@ -11,7 +11,9 @@ from temporalio.exceptions import ApplicationError
 from activities.secrets.platform_key import platform_key_fingerprint
 from activities.secrets.sealing import MasterKeyError, SealBrokenError
 from activities.settings import settings
+from activities.site.answers.reading import refusal_code
 from activities.site.answers.verbs import CodePresence, Nothing
+from activities.site.collection import bring_log
 from activities.site.node_client import NodeClient
 from activities.site.region_cache import bring_out_of_cache
 from activities.site.run_names import RunNames
@@ -55,8 +57,21 @@ async def stage_worker(command: StageWorker) -> WorkerStaged:
         if command.restores_state:
             restored = await bring_state(node, run_id, is_staged=is_staged)
         request = _request(command, run_spec, isolation, runtime)
-        await NodeClient(node).call("stage", request, Nothing, limit_s=STAGE_S)
+        try:
+            await NodeClient(node).call("stage", request, Nothing, limit_s=STAGE_S)
+        except ApplicationError as failure:
+            if refusal_code(failure) == "packages":
+                await _keep_log(node, run_id)
+            raise
     return restored
+
+
+async def _keep_log(node: NodeAddress, run_id: str) -> None:
+    """Store what pip has said, which the node keeps as the log of a run that does not start."""
+    try:
+        await bring_log(node, run_id)
+    except ApplicationError as failure:  # The refusal itself has the line that counts.
+        activity.logger.warning("%s: what pip has said is not stored: %s", run_id, failure)
 
 
 async def _open(command: StageWorker) -> RunSpec:
@@ -181,6 +196,7 @@ def _request(
     spec = {
         "owner": platform_key_fingerprint(),
         "command": run_spec.command,
+        "setup": list(run_spec.setup),
         "environment": run_spec.environment,
         "runtime": runtime,
         "image": run_spec.image,
@@ -193,11 +209,13 @@ def _request(
         "idle_timeout_s": _idle_timeout_s(command.assignment, run_spec),
         "disk_size_gb": run_spec.disk_size_gb,
         "port": run_spec.port,
+        "is_port_private": run_spec.is_port_private,
     }
     return {
         "run_id": RunNames(command.node).of(command.run_id),
         "code_sha256": run_spec.code_sha256,
         "python_packages": list(run_spec.python_packages),
+        "requirements": run_spec.requirements,
         "apt_packages": list(run_spec.apt_packages),
         "image": run_spec.image,
         "owned": isolation.owned is not False,

@@ -72,6 +72,10 @@ class RunSpec(Contract):
     image: str | None = None
     python_packages: tuple[str, ...] = ()
     apt_packages: tuple[str, ...] = ()
+    requirements: str | None = None
+    """The file of the code that names further packages."""
+    setup: tuple[str, ...] = ()
+    """What runs before the command."""
     code_sha256: str | None = None
     input_sha256: str | None = None
     """The uploaded archive that becomes the input folder."""
@@ -80,6 +84,8 @@ class RunSpec(Contract):
     idle_timeout_s: int | None = None
     """The longest idle time of the run on a leased machine; None: no limit."""
     port: int | None = None
+    is_port_private: bool = False
+    """Whether the port is reached by sessions alone, as that of a notebook or an endpoint."""
     isolation: Isolation | None = None
     """None: an earlier release has sealed the run spec."""
     cache: RegionCache | None = None

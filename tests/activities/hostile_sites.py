@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +13,7 @@ import asyncssh
 import pytest
 from temporalio.testing import ActivityEnvironment
 
+from activities.agent.sessions.frames import EXIT, OUT, OUT_EOF, STARTED, encode
 from activities.settings import settings
 from activities.site.collection import collect_log, store_output
 from activities.site.node_client import close_connections
@@ -26,6 +28,7 @@ from activities.site.nodes import (
 )
 from activities.site.run_names import RunNames
 from activities.site.runs import clean_worker, end_worker, get_run_status, start_worker
+from activities.site.sessions.node_session import NodeSession, RunDoor
 from activities.site.staging import stage_worker
 from activities.site.state_snapshots import save_snapshot
 from activities.site.watch import watch_node
@@ -130,7 +133,16 @@ class HostileSite:
             "read_log": lambda: (collect_log, CollectLog(**run)),
             "pack_output": lambda: (store_output, StoreOutput(**run)),
             "watch": lambda: (watch_node, WatchNode(node=node)),
+            "run_command": lambda: (self._hear, RunDoor(node, OWN).command(("true",), None)),
+            "connect_port": lambda: (self._hear, RunDoor(node, OWN).port(8888)),
         }
+
+    @staticmethod
+    async def _hear(opening: AbstractAsyncContextManager[NodeSession]) -> None:
+        """Hear all that is said in a session."""
+        async with opening as session:
+            async for _ in session.frames:
+                continue
 
     def _stage(self, restores_state: bool = False, **spec: Any) -> StageWorker:
         content = RunSpec(run_id=OWN, command="true", isolation=isolated(self.node), **spec)
@@ -224,6 +236,9 @@ class HostileSite:
         for verb in ("put_input", "restore_state"):
             self.machine.says[verb] = Words(takes=True)
         self.machine.says["read_log"] = Words(b"hello")
+        ended = encode(EXIT, b'{"reason": "exited", "exit_code": 0}')
+        self.machine.says["run_command"] = Words(encode(STARTED) + encode(OUT, b"hi") + ended)
+        self.machine.says["connect_port"] = Words(encode(STARTED) + encode(OUT_EOF))
         self.machine.says["watch"] = Words(frame(kind="beat"))
 
     def files(self) -> dict[Path, bytes]:

@@ -33,6 +33,7 @@ SMALL_ON_PURPOSE = {
     "workflows/nodes/preparation.py": "the node's preparation, between inspection and connection",
     "workflows/reconciliation/reconcilers.py": "workflows of their own, which the worker names",
     "workflows/providers/price_refresh.py": "a workflow of its own, which the worker names",
+    "workflows/sessions/trunk_opening.py": "a workflow of its own, which the worker names",
 }
 FOLDERS_OF_ROUTINE_SIZE = (
     "activities/db/migrations/",  # Alembic loads them.

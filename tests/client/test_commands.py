@@ -139,12 +139,27 @@ def test_every_mistake_in_a_job_file_is_shown_at_once_with_its_line(desk: Desk) 
         ("name: a\nname: b\n", "job.yaml:2: name is there twice, first on line 1"),
         ("name: a\ncode: {path: nowhere}\n", "nowhere: does not exist"),
         ("name: a\ncode: {path: 7}\n", "job.yaml:2: code.path: asked a folder, found 7"),
+        (
+            "code: {path: .}\nenvironment:\n  requirements: needs.txt\n",
+            "job.yaml:3: environment.requirements: needs.txt: there is no such file in the code",
+        ),
+        (
+            "code: {path: .}\nenvironment: {requirements: __pycache__/needs.txt}\n",
+            "job.yaml:2: environment.requirements: __pycache__/needs.txt is not sent",
+        ),
+        (
+            "code: {path: .}\nenvironment: {requirements: ../needs.txt}\n",
+            "job.yaml:2: environment.requirements: ../needs.txt is not sent",
+        ),
     ],
 )
 def test_a_job_file_that_cannot_be_read_asks_nothing_of_the_api(
     desk: Desk, text: str, said: str
 ) -> None:
     (desk.folder / "job.yaml").write_text(text)
+    (desk.folder / "__pycache__").mkdir()
+    for path in (desk.folder / "__pycache__", desk.folder.parent):
+        (path / "needs.txt").write_text("numpy\n")
     ended = desk.baseload("submit", "job.yaml")
     assert ended.code == 2
     assert said in ended.err

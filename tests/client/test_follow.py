@@ -179,6 +179,7 @@ def test_a_followed_job_that_does_not_finish_is_a_failure(
     assert ended.code == 1
     assert ended.out == "no newline at the end"
     assert f"digits: {status} (worker 0: exit code 3), charged 0.00 credits" in ended.err
+    assert ended.err.count("exit code 3") == 1
 
 
 def test_a_followed_job_as_json_is_one_document_on_stdout(desk: Desk, job_file: str) -> None:

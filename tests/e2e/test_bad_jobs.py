@@ -30,6 +30,7 @@ sys.exit(4)'"""
 ABSENT = {"environment": {"python_packages": ["labgreet", "no-such-package==1.0"]}}
 STORIES: dict[str, tuple[str, Resource]] = {
     "packages": ("echo never", ABSENT),
+    "setup": ("echo never", {"environment": {"setup": ["echo first words", "exit 6"]}}),
     "absent": ("echo first words; no-such-program --now", {}),
     "segfault": ("echo first words; kill -SEGV $$", {}),
     "killed": ("echo first words; python3 -c 'import os; os.kill(os.getpid(), 9)'", {}),
@@ -91,8 +92,25 @@ def test_packages_that_cannot_be_installed_are_named_with_what_to_check(
     job = failed["packages"]
     assert "no-such-package==1.0" in reason(job)
     assert "environment.python_packages" in reason(job)
-    assert log(platform, job) == b"", "its command never ran"
+    assert "\n" not in reason(job)
+    events = [each["message"] for each in platform.items(f"{job['path']}/events")]
+    assert sum("no-such-package" in message for message in events) == 1, "it is said once"
+    assert b"no-such-package==1.0" in log(platform, job), "pip's own words, of which one counts"
+    assert b"never" not in log(platform, job)
     assert job["charged_microcredits"] == 0
+
+
+def test_a_set_up_that_fails_is_the_reason_and_the_command_never_runs(
+    platform: Platform, failed: dict[str, Resource]
+) -> None:
+    job = failed["setup"]
+    assert "environment.setup failed: exit code 6" in reason(job)
+    assert job["workers"][0]["exit_code"] == 6
+    assert b"first words" in log(platform, job)
+    assert b"never" not in log(platform, job)
+    assert [each["type"] for each in platform.items(f"{job['path']}/events")].count(
+        "job.running"
+    ) == 1, "it is not tried again"
 
 
 def test_a_command_that_does_not_exist_is_named(

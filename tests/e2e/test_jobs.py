@@ -19,6 +19,7 @@ from tests.lab.hardware import put_gpus
 from tests.lab.machine import Machine
 from tests.lab.machines import Lab
 from tests.lab.waiting import wait_until
+from tests.lab.wheels import write_wheel
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -258,6 +259,37 @@ def test_code_and_packages_reach_the_job_and_its_output_comes_back(
     platform.until_status(first, "finished", limit_s=150)
     assert platform.log(first) == "uid True kept\n"
     assert list(platform.output(first).values()) == [b"hello from a wheel"]
+
+
+def test_a_job_has_an_environment_of_its_own_with_packages_a_setup_and_pip(
+    platform: Platform, pair: Pair
+) -> None:
+    """What its code asks for is there, what it sets up and installs is its own alone."""
+    for machine in pair.machines:
+        write_wheel(machine.disk / "opt/wheels", "labown", "1.0", "words = 'installed'\n")
+    program = "import labgreet, labown; print(labgreet.greeting(), labown.words)\n"
+    files = {
+        "main.py": program,
+        "deps/requirements.txt": "-r more.txt\n",
+        "deps/more.txt": "labgreet",
+    }
+    code = {"code": {"upload_id": platform.upload(files)}}
+    environment = {
+        "requirements": "deps/requirements.txt",
+        "setup": ["pip install -q labown", "echo set > up"],
+    }
+    job = platform.job("cat up; python main.py", pair.region_id, environment=environment, **code)
+    platform.until_status(job, "finished", limit_s=150)
+    assert platform.log(job).splitlines() == [
+        "baseload: set-up begins", "baseload: set-up ends", "set", "hello from a wheel installed",
+    ]  # fmt: skip
+    imports = "python -c 'import labown; print(labown.words)'"
+    in_command = platform.job(f"pip install -q labown && {imports}", pair.region_id)
+    platform.until_status(in_command, "finished", limit_s=150)
+    assert platform.log(in_command) == "installed\n"
+    alone = platform.job(imports, pair.region_id)
+    platform.until_status(alone, "failed", limit_s=150)
+    assert "No module named 'labown'" in platform.log(alone)
 
 
 def test_variables_reach_the_job_and_no_command_line(platform: Platform, pair: Pair) -> None:

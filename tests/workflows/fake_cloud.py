@@ -12,7 +12,7 @@ from workflows.contracts.base import Done
 from workflows.contracts.leases import LeaseEnding, MachineLost, MachineReady
 from workflows.contracts.machines import MachineObservation, Shortage
 from workflows.contracts.statuses import MachineState
-from workflows.effects import housekeeping, leases, providers
+from workflows.effects import housekeeping, leases, providers, sessions
 from workflows.effects import machines as machine
 
 PRICE_MICROCREDITS = 1_000_000
@@ -49,6 +49,8 @@ class Cloud:
     expired: set[str] = field(default_factory=set)
     """Uploads whose retention has passed."""
     removed: set[str] = field(default_factory=set)
+    trunks: set[str] = field(default_factory=set)
+    """Runs whose site has connected to an API process."""
     unknown: set[str] = field(default_factory=set)
     """Machines with a provider's mark that no lease names, by name."""
     followed: Counter[str] = field(default_factory=Counter)
@@ -84,6 +86,10 @@ class RentedMachines:
         found, self.cloud.expired = self.cloud.expired, set()
         self.cloud.removed |= found
         return housekeeping.ExpiredRemoved(uploads=len(found))
+
+    def open_trunk(self, asked: sessions.OpenTrunk) -> sessions.TrunkOpened:
+        self.cloud.trunks.add(asked.run_id)
+        return sessions.TrunkOpened()
 
     def create_machine(self, asked: machine.CreateMachine) -> MachineObservation:
         key = (asked.machine_name, asked.offer.zone)

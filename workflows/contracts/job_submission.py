@@ -147,14 +147,26 @@ class SubmittedEnvironment(Submitted):
     """Python packages by name, with versions if needed (PEP 508), at most 64. They are installed
     into a virtual environment, which is kept on the machine for the next job with the same."""
     apt_packages: tuple[str, ...] = Field((), examples=[["ffmpeg"]])
-    """Debian packages by their exact names, at most 64; not with an image. They are installed into
-    a root of the job's own, and not on the machine."""
+    """Debian packages by their exact names, at most 64; not with an image. They are of the
+    job alone, and go with it, unless the machine's region has them installed onto it."""
+    requirements: str | None = Field(None, examples=["requirements.txt"])
+    """A file of the code that says which packages the job needs: pip's requirements.txt, a
+    pyproject.toml (with its uv.lock or pylock.toml, where there is one) or conda's environment.yml.
+    """
+    setup: tuple[str, ...] = Field((), examples=["pip install -e ."])
+    """What each worker runs before its command, one after the other; a single one may be given as
+    a text. If it fails, the job fails with the reason `setup`."""
     variables: dict[str, str] = Field(default_factory=dict, examples=[{"EPOCHS": "20"}])
     """Variables of the commands' environment. Their values are stored encrypted and never shown.
     Names do not begin with BASELOAD_."""
     secrets: dict[str, str] = Field(default_factory=dict, examples=[{"HF_TOKEN": "hf_token"}])
     """Variables whose values are secrets of the job's project, each with the name of its secret
     (`baseload secret set`), or with the reference `store://projects/PROJECT/NAME`."""
+
+    @field_validator("setup", mode="before")
+    @classmethod
+    def _take_a_text_as_one_step(cls, given: Any) -> Any:
+        return (given,) if isinstance(given, str) else given
 
     @field_validator("variables", mode="before")
     @classmethod

@@ -114,9 +114,9 @@ class Teardown:
         """End all process trees of the job; the nodes confirm their end."""
         to_end = [w for w in workers if w.may_be_there and not self._outages.finished(w)]
         if to_end:
-            await self._write(
-                Event(type=JobEvent.ENDING, message=self._termination.reason or "ends"), None
-            )
+            # Why a job has failed is said by the event of its failure.
+            why = self._termination.reason if self._termination.is_asked else None
+            await self._write(Event(type=JobEvent.ENDING, message=why or "ends"), None)
             await gather_or_cancel(self._end_one(worker) for worker in to_end)
 
     async def _end_one(self, worker: Worker) -> None:

@@ -7,7 +7,7 @@ import pwd
 import subprocess
 from typing import Any
 
-from ..folders import COMMAND, VARIABLES, Run
+from ..folders import COMMAND, SETUP, VARIABLES, Run
 from . import cgroups, command_file
 
 STOP_MARGIN_S = 15.0
@@ -113,6 +113,8 @@ def _mounts(run: Run) -> list[str]:
     mounts = []
     for name, mode in (("work", "rw"), ("input", "ro"), ("output", "rw"), ("state", "rw")):
         mounts += ["--volume", "%s:%s/%s:%s" % (run.at(name), INSIDE, name, mode)]
+    if run.has(SETUP):
+        mounts += ["--volume", "%s:%s/%s:rw" % (run.at(SETUP), INSIDE, SETUP)]
     return [*mounts, "--volume", "%s:%s/%s:ro" % (run.at(COMMAND), INSIDE, COMMAND)]
 
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Generator, Iterable
 from typing import Any
 
-from ..folders import JOB_USER, Run
+from ..folders import JOB_USER, OWN_ENVIRONMENT, Run
 from . import containers, deleted_files, file_tree, own_folders
 
 LEAST_FREE_TO_RUN_BYTES = 32 << 20
@@ -19,7 +19,7 @@ RESERVED_BYTES = 1 << 20
 STEP_ENTRIES = 20_000
 GROWN_BYTES = 8 << 20
 """A run that has grown by this much while the node's disk filled up is ended for it."""
-MEASURED = ("work", "output", "state", own_folders.OWN)
+MEASURED = ("work", "output", "state", OWN_ENVIRONMENT, own_folders.OWN)
 SHARED_FOLDERS = ("/tmp", "/var/tmp")
 INPUT = "input"
 """What is put there before the start does not count; its account may write there afterwards."""

@@ -51,13 +51,14 @@ def claim(
     run_id: str,
     user: str,
     port: int | None = None,
-    job_id: str | None = None,
+    more: dict[str, Any] | None = None,
 ) -> str:
     """An account for this run alone on this machine, the same one when asked again.
 
     user: JOB_USER for one of the numbered accounts; any other is taken as it is.
     port: at which the run's command listens, and no other run may.
-    job_id: the job of the run; its workers may reach one another.
+    more: what else the note says: `job_id`, whose workers may reach one another;
+    `is_port_private`, whether others of this machine and of its network are kept off the port.
     """
     if user != JOB_USER:
         return user
@@ -68,7 +69,7 @@ def claim(
         make(JOB_USER)  # Its group is that of all of them.
         number = _number_for(run, _earlier_holders(folders))
         name = make(_name(number))
-        note = {"root": folders.root, "run_id": run_id, "port": port, "job_id": job_id}
+        note = {"root": folders.root, "run_id": run_id, "port": port, **(more or {})}
         write_json(_note(number), note)
     finally:
         os.close(lock or 0)

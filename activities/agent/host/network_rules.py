@@ -25,21 +25,36 @@ table %(table)s {
   set peers { type uid . mark; }
   set ports { type inet_service; }
   set holders { type uid . inet_service; }
+  set private { type inet_service; }
+  chain input {
+    type filter hook input priority filter; policy accept;
+    iifname "lo" accept
+    ct direction original tcp dport @private reject with tcp reset
+    ct direction original udp dport @private drop
+  }
   chain output {
     type filter hook output priority filter; policy accept;
+    oifname "lo" ct direction original meta skuid != 0 jump callers
     ct direction reply meta skgid %(gid)d meta l4proto { tcp, udp } th sport @ports jump answers
     oifname "lo" ct direction reply ct mark and 0xffff0000 == 0x%(mark)x jump replies
     meta skgid %(gid)d jump jobs
+  }
+  chain callers {
+    meta l4proto { tcp, udp } meta skuid . th dport @holders return
+    meta l4proto { tcp, udp } th dport @private reject with icmpx admin-prohibited
   }
   chain answers {
     meta skuid . th sport @holders return
     drop
   }
   chain replies {
-    meta skuid . ct mark @own accept
-    meta skuid . ct mark @peers accept
+    meta skuid . ct mark @own jump answered
+    meta skuid . ct mark @peers jump answered
     tcp flags & rst == rst accept
     drop
+  }
+  chain answered {
+    ct mark set ct mark and 0xffff accept
   }
   chain jobs {
     ct direction reply accept

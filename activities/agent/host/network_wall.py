@@ -5,11 +5,13 @@ plane's Temporal nor another job, and no address that a cloud's machines are tol
 else is closed, the control plane says when it prepares the node. Names are resolved by the
 machine's own name servers. Replies are let through, so that a job's port can be reached.
 
-At the port of a run only the run's own account answers, whoever has listened there first.
+At the port of a run only the run's own account answers, whoever has listened there first. The port
+of a notebook or an endpoint is private as well: nobody reaches it but the run itself and root, from
+this machine; people reach it by sessions, which enter the run.
 
 An account's connections on this machine carry a mark of the account, and only what is sent by the
 same account, or by another worker of its job, replies to them: a listener tells whose it is by its
-first packet, and not before.
+first packet, and not before. Then the mark goes: what a closed socket still sends is of nobody.
 
 The rules are of the whole machine, on which several control planes may have a root each. Each keeps
 what it closes in a file beside the job accounts; the rules are made anew when they are missing,
@@ -161,13 +163,16 @@ def _let_in(uid: int) -> str:
 
 def _holders() -> str:
     """What says anew whose the ports of all runs are, and which runs are of one job."""
-    text = "".join("flush set %s %s\n" % (TABLE, name) for name in ("holders", "ports", "peers"))
+    sets = ("holders", "ports", "private", "peers")
+    text = "".join("flush set %s %s\n" % (TABLE, name) for name in sets)
     jobs: dict[tuple[str, str], list[int]] = {}
     for uid, holder in job_accounts.holders():
         if holder.get("port"):
             port = int(holder["port"])
             text += "add element %s ports { %d }\n" % (TABLE, port)
             text += "add element %s holders { %d . %d }\n" % (TABLE, uid, port)
+            if holder.get("is_port_private"):
+                text += "add element %s private { %d }\n" % (TABLE, port)
         if holder.get("job_id"):
             jobs.setdefault((str(holder["root"]), str(holder["job_id"])), []).append(uid)
     for uids in jobs.values():

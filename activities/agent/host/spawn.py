@@ -9,7 +9,7 @@ import resource
 import signal
 from typing import Any
 
-from ..folders import DEVICES, Run
+from ..folders import DEVICES, OWN_ENVIRONMENT, Run
 from ..loading import load
 from . import cgroups, command_file, containers, mount_namespace, own_folders, prctl
 
@@ -32,8 +32,7 @@ def environment(run: Run, spec: dict[str, Any]) -> dict[str, str]:
     }
     variables.update({key: str(value) for key, value in (spec.get("environment") or {}).items()})
     if spec.get("packages_path"):
-        variables["PATH"] = os.path.join(spec["packages_path"], "bin") + ":" + variables["PATH"]
-        variables["VIRTUAL_ENV"] = spec["packages_path"]
+        _enter_environment(run, spec["packages_path"], variables)
     variables.update(
         BASELOAD_RUN_ID=run.run_id,
         BASELOAD_INPUT=run.at("input"),
@@ -47,6 +46,15 @@ def environment(run: Run, spec: dict[str, Any]) -> dict[str, str]:
     return variables
 
 
+def _enter_environment(run: Run, shared: str, variables: dict[str, str]) -> None:
+    """Put the environment of the job's packages in front, and before it that of the run itself."""
+    own = run.at(OWN_ENVIRONMENT)
+    found = [own, shared] if os.path.isdir(own) else [shared]  # An earlier release made none.
+    folders = [os.path.join(one, "bin") for one in found]
+    variables["PATH"] = ":".join([*folders, variables["PATH"]])
+    variables["VIRTUAL_ENV"] = found[0]
+
+
 def spawn(run: Run, spec: dict[str, Any], log: int) -> int:
     """Start the command with stdout and stderr straight into the log; its process id."""
     if spec.get("runtime") == "podman":
@@ -56,7 +64,7 @@ def spawn(run: Run, spec: dict[str, Any], log: int) -> int:
         command_file.write(run, spec, {})
         arguments, variables = command_file.ARGUMENTS, environment(run, spec)
         user, folder = spec.get("user"), run.at("work")
-    identity = _identity(user, spec, variables)
+    identity = identity_of(user, spec, variables)
     devices = run.read(DEVICES)
     groups = cgroups.make(run, spec) if spec.get("runtime") == "process" else []
     pid = os.fork()
@@ -69,7 +77,10 @@ def spawn(run: Run, spec: dict[str, Any], log: int) -> int:
             load("host.run_root:enter")(spec["system_layer"])
         if devices is not None:
             mount_namespace.enter(run.folders, devices["names"], own_folders.make(run))
-        _become(folder, log, identity, cgroups.most_tasks(spec))
+        os.setsid()
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        take_streams(nothing, log, log)
+        become(folder, identity, cgroups.most_tasks(spec))
         os.execvpe(arguments[0], arguments, variables)
     except BaseException as error:  # noqa: BLE001 - the forked child must never return
         os.write(2, ("baseload: the command could not be started: %s\n" % error).encode())
@@ -84,7 +95,7 @@ def _job_of(run_id: str) -> tuple[str, str]:
     return run_id, "0"
 
 
-def _identity(
+def identity_of(
     user: str | None, spec: dict[str, Any], variables: dict[str, str]
 ) -> tuple[list[int], int, int] | None:
     """All groups of the command, its account and its first group; None: those of this process."""
@@ -99,15 +110,15 @@ def _identity(
     return groups, entry.pw_uid, entry.pw_gid
 
 
-def _become(
-    folder: str, log: int, identity: tuple[list[int], int, int] | None, most_tasks: int
-) -> None:
-    os.setsid()
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
+def take_streams(stdin: int, stdout: int, stderr: int) -> None:
+    """Make these descriptors the standard streams of this process, and close all others."""
+    for number, given in enumerate([os.dup(one) for one in (stdin, stdout, stderr)]):
+        os.dup2(given, number)
     os.closerange(3, 256)
+
+
+def become(folder: str, identity: tuple[list[int], int, int] | None, most_tasks: int) -> None:
+    """Become a process of a run: its account, signals, limits and folder; there is no way back."""
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)

@@ -16,7 +16,7 @@ import os
 import pwd
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ..errors import RefusedError
@@ -36,6 +36,7 @@ from ..loading import load
 # Of the machine, as the accounts are, and not of one root on it.
 LOCK = "/run/baseload-build-%d.lock"
 HOME = ".home"
+FILES = "files"
 # The variables that a build gets.
 KEPT = re.compile(r"(ssl_cert_(file|dir)|(requests|curl)_ca_bundle|path)\Z", re.IGNORECASE)
 # Those by which the machine's owner reaches a package index, for the owner's own builds alone.
@@ -51,6 +52,7 @@ def building(
     owned: bool,
     group: int | None = None,
     layer: str | None = None,
+    files: Mapping[str, bytes] | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Make the folder `path`, and yield the options of Popen for the steps that build into it.
 
@@ -62,20 +64,25 @@ def building(
     settings of pip, which may hold credentials.
     group: the group that the account needs to enter the folder above `path`.
     layer: the system layer with which the steps run, as the runs will.
+    files: what the steps find below the folder `FILES` of their working folder, by its name.
     Raises: RefusedError `packages`, when a process of the build stays; `network-wall`; whatever a
     step raises.
     """
     _clear(path)
     os.makedirs(path)
     if os.geteuid() != 0 or not foreign:
-        yield {"env": _variables(path, owned)} if foreign and not owned else {}
+        options: dict[str, Any] = {}
+        if foreign and not owned:
+            options["env"] = _variables(path, owned)
+        with _own_home(path + HOME, files or {}):
+            yield dict(options, cwd=path + HOME) if files else options
         return
     account, lock = _claim()
     try:
         entry = pwd.getpwnam(account)
         end_processes(entry.pw_uid)  # The processes of an interrupted build.
         become = _becoming(folders, entry, [] if group is None else [group], layer)
-        with _home(path + HOME, entry, owned) as options:
+        with _home(path + HOME, entry, owned, files or {}) as options:
             options["preexec_fn"] = become
             os.chmod(path, 0o700)
             os.chown(path, entry.pw_uid, entry.pw_gid)
@@ -117,8 +124,33 @@ def _variables(home: str, owned: bool) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _home(home: str, entry: pwd.struct_passwd, owned: bool) -> Iterator[dict[str, Any]]:
-    """A home for the account, and the options of its processes.
+def _own_home(home: str, files: Mapping[str, bytes]) -> Iterator[None]:
+    """A working folder for steps that run as our own account, where they need one."""
+    if not files:
+        yield
+        return
+    _clear(home)
+    os.mkdir(home, 0o700)
+    try:
+        _put(home, files)
+        yield
+    finally:
+        _clear(home)
+
+
+def _put(home: str, files: Mapping[str, bytes]) -> None:
+    for name, content in files.items():
+        target = os.path.join(home, FILES, name)
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        with open(target, "xb") as file:
+            file.write(content)
+
+
+@contextlib.contextmanager
+def _home(
+    home: str, entry: pwd.struct_passwd, owned: bool, files: Mapping[str, bytes]
+) -> Iterator[dict[str, Any]]:
+    """A home for the account, with these files, and the options of its processes.
 
     owned: with our own pip's settings.
     """
@@ -134,6 +166,7 @@ def _home(home: str, entry: pwd.struct_passwd, owned: bool) -> Iterator[dict[str
                 _copy(source, target)
                 if name == "pip.conf":
                     variables["PIP_CONFIG_FILE"] = target
+        _put(home, files)
         _give(home, entry)
         yield {"env": variables, "cwd": home}
     finally:

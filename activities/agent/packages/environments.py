@@ -12,18 +12,40 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ..folders import OWNED_GROUP, Folders
 from ..host import job_accounts
 from ..host.interpreter import interpreter_for_jobs
 from ..loading import load
 
+if TYPE_CHECKING:
+    from .requirements import Requirements
+
 MARKER = "baseload-complete"
+
+
+class Wanted:
+    """What an environment has: packages by name, and what a file of the job's code asks for."""
+
+    def __init__(
+        self, packages: Sequence[str] = (), requirements: Requirements | None = None
+    ) -> None:
+        self.packages = sorted(set(packages))
+        self.requirements = requirements
+
+    def __bool__(self) -> bool:
+        return bool(self.packages or self.requirements)
+
+    def lines(self) -> list[str]:
+        """Lines that are equal for equal environments alone."""
+        return [*(self.requirements.key() if self.requirements else ()), *self.packages]
 
 
 def environment(
     folders: Folders,
-    python_packages: list[str],
+    wanted: Wanted,
     *,
     owned: bool,
     cache: str | None = None,
@@ -38,14 +60,13 @@ def environment(
     may read its index with the owner's credentials, so only the owner's packages come through it.
     layer: the run's system layer, without which neither the set-up code of its packages nor what
     that has built may work.
-    Raises: RefusedError `packages` with the end of pip's own output; `job-user`; `network-wall`.
+    Raises: RefusedError `packages` with the line in which pip says why; `job-user`; `network-wall`.
     """
     python, version = interpreter_for_jobs(folders)
-    wanted = sorted(set(python_packages))
     # An earlier release built the sets without this line with the owner's settings, for everybody.
     whose = ["others"] if wanted and not owned else []
     within = [layer] if wanted and layer else []
-    text = "\n".join([python, version, *within, *whose, *wanted])
+    text = "\n".join([python, version, *within, *whose, *wanted.lines()])
     folder, group = _owned_folder(folders) if wanted and owned else (folders.packages, None)
     path = os.path.join(folder, hashlib.sha256(text.encode()).hexdigest()[:32])
     if is_whole(path):
@@ -55,6 +76,14 @@ def environment(
     options = {"owned": owned, "group": group, "cache": cache if owned else None, "layer": layer}
     build(folders, python, path, wanted, **options)
     return path, group
+
+
+def python_of(folders: Folders, path: str) -> tuple[str, str]:
+    """The interpreter that an environment is made of, and its version."""
+    if not os.path.isdir(os.path.join(path, "conda-meta")):
+        return interpreter_for_jobs(folders)
+    version: str = load("packages.conda:version_of_python")(path)
+    return os.path.join(path, "bin", "python"), version
 
 
 def is_whole(path: str) -> bool:

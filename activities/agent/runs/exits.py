@@ -7,7 +7,7 @@ import signal
 from typing import Any
 
 from ..folders import Run
-from ..host import disk
+from ..host import command_file, disk
 
 SHELL_SIGNAL_BASE = 128
 NOT_FOUND = 127
@@ -21,6 +21,8 @@ LONGEST_LINE = 400
 def describe(run: Run, spec: dict[str, Any], status: int) -> dict[str, Any]:
     """The exit_code, signal, reason and message of a wait status; reads the run's files."""
     document = _by_status(run, spec, status)
+    if command_file.is_in_setup(run, spec):
+        document = _of_setup(document)
     full = disk.nearly_full(run) if status else None
     if full:
         document.update(reason="disk-full", message="%s; %s" % (full, document["message"]))
@@ -42,6 +44,15 @@ def _by_status(run: Run, spec: dict[str, Any], status: int) -> dict[str, Any]:
     if code == NOT_EXECUTABLE:
         return _exited(code, "exited", "the command cannot be executed: %s" % _last_line(run, spec))
     return _exited(code, "exited", "the command ended with exit code %d, see its log" % code)
+
+
+def _of_setup(document: dict[str, Any]) -> dict[str, Any]:
+    """The exit of a run whose command has not begun, because its set-up has not ended well."""
+    found = "exit code %s" % document["exit_code"]
+    if document["signal"] is not None:
+        found = document["message"].replace("the command was", "it was", 1)
+    words = "environment.setup failed: %s; the command was not started, see the log"
+    return dict(document, reason="setup", message=words % found)
 
 
 def not_run(reason: str, message: str) -> dict[str, Any]:

@@ -11,10 +11,11 @@ from typing import Any
 
 from ..errors import RefusedError
 from ..files.removal import unless_removed
-from ..folders import Folders, Run, take_lock
+from ..folders import OWN_ENVIRONMENT, Folders, Run, take_lock
 from ..host import disk, file_tree, images, job_accounts, network_wall
+from ..host.interpreter import interpreter_for_jobs
 from ..loading import load
-from ..packages import environments
+from ..packages import environments, own_environment
 
 
 def stage(request: dict[str, Any]) -> dict[str, Any]:
@@ -26,8 +27,9 @@ def stage(request: dict[str, Any]) -> dict[str, Any]:
     otherwise they are in a layer for the run's own root.
 
     spec.json is written last, so its presence says that the run is staged.
-    Raises: RefusedError `disk-full`, `no-code`, `packages`, `apt-not-allowed`, `apt-needs-root`,
-    `apt`, `image`, `job-user`, `no-user`, `network-wall`, `removed`.
+    What pip has said to a refusal of packages is the log of the run.
+    Raises: RefusedError `disk-full`, `no-code`, `packages`, `requirements`, `apt-not-allowed`,
+    `apt-needs-root`, `apt`, `image`, `job-user`, `no-user`, `network-wall`, `removed`.
     """
     folders = Folders(request.get("root", ""))
     run = folders.run(request["run_id"])
@@ -37,6 +39,11 @@ def stage(request: dict[str, Any]) -> dict[str, Any]:
         try:
             if not (run.has("spec.json") or run.has("process.json") or run.has("exit.json")):
                 _stage(folders, run, request)
+        except RefusedError as refused:
+            if refused.output and not run.has("log"):
+                with open(run.log, "x", errors="replace") as log:
+                    log.write(refused.output)
+            raise
         finally:
             os.close(lock or 0)
     return {}
@@ -51,41 +58,73 @@ def _stage(folders: Folders, run: Run, request: dict[str, Any]) -> None:
         spec["system_layer"] = provide(folders, request["apt_packages"], request)
     image = request.get("image") or spec.get("image")
     if image:
-        if request.get("python_packages"):
-            raise RefusedError(
-                "packages", ("python_packages beside an image: put them into the image %s") % image
-            )
+        for name in ("python_packages", "requirements"):
+            if request.get(name):
+                words = "%s beside an image: put them into the image %s"
+                raise RefusedError("packages", words % (name, image))
         spec["image"], spec["owned"] = image, owned
         run_step = load("host.steps:run_step")
         spec["image_id"] = images.ready(folders, image, run_step, owned=owned)
     else:
         spec["packages_path"], spec["packages_group"] = environments.environment(
             folders,
-            request.get("python_packages") or [],
+            _wanted(folders, request),
             owned=owned,
             cache=request.get("cache"),
             layer=spec.get("system_layer"),
         )
     _say("copying the code")
     if spec.get("user"):
-        job_id = (spec.get("environment") or {}).get("BASELOAD_JOB_ID")
-        spec["user"] = job_accounts.claim(
-            folders, run.run_id, spec["user"], spec.get("port"), job_id
-        )
+        more = {
+            "job_id": (spec.get("environment") or {}).get("BASELOAD_JOB_ID"),
+            "is_port_private": bool(spec.get("is_port_private")),
+        }
+        port = spec.get("port")
+        spec["user"] = job_accounts.claim(folders, run.run_id, spec["user"], port, more)
         network_wall.keep(folders, spec["user"])
     owner = _owner(spec.get("user"))
     _make_work(folders, run, request.get("code_sha256"))
+    own = ["work", "output", "state"]
+    if spec.get("packages_path"):
+        own_environment.make(folders, run, spec)
+        own.append(OWN_ENVIRONMENT)
+    _give_folders(run, owner, own)
+    run.write("spec.json", spec)
+
+
+def _give_folders(run: Run, owner: tuple[int, int] | None, own: list[str]) -> None:
+    """Make the missing folders of a run, and give them to its account."""
     for name in ("input", "output", "state"):
         os.makedirs(run.at(name), exist_ok=True)
     if owner is None:
         os.chmod(run.at("input"), 0o755)
-    else:
-        for name in ("work", "output", "state"):
-            _give(run.at(name), owner)
-            os.chmod(run.at(name), 0o700)
-        os.chown(run.at("input"), owner[0], owner[1])
-        os.chmod(run.at("input"), 0o500)
-    run.write("spec.json", spec)
+        return
+    for name in own:
+        _give(run.at(name), owner)
+        os.chmod(run.at(name), 0o700)
+    os.chown(run.at("input"), owner[0], owner[1])
+    os.chmod(run.at("input"), 0o500)
+
+
+def _wanted(folders: Folders, request: dict[str, Any]) -> environments.Wanted:
+    """What the run's environment has. Raises: RefusedError `requirements`, `no-code`."""
+    packages = request.get("python_packages") or []
+    if not request.get("requirements"):
+        return environments.Wanted(packages)
+    code = _code_of(folders, request.get("code_sha256"))
+    _, version = interpreter_for_jobs(folders)
+    has_conda = load("packages.conda:program")() is not None
+    read = load("packages.requirements:read")
+    found = read(code, request["requirements"], version.split()[0], has_conda)
+    return environments.Wanted(packages, found)
+
+
+def _code_of(folders: Folders, sha256: str | None) -> str:
+    code = folders.code_of(sha256 or "")
+    if not os.path.isdir(code):
+        raise RefusedError("no-code", "code %s: not unpacked on this node" % sha256)
+    os.utime(code)
+    return code
 
 
 def _say(words: str) -> None:
@@ -127,11 +166,7 @@ def _make_work(folders: Folders, run: Run, sha256: str | None) -> None:
     if sha256 is None:
         os.mkdir(part)
     else:
-        code = folders.code_of(sha256)
-        if not os.path.isdir(code):
-            raise RefusedError("no-code", "code %s: not unpacked on this node" % sha256)
-        os.utime(code)
-        shutil.copytree(code, part, symlinks=True)
+        shutil.copytree(_code_of(folders, sha256), part, symlinks=True)
     os.rename(part, run.at("work"))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from baseload.errors import BaseloadError
+from baseload.packing import packed_files
 
 
 class JobFileError(BaseloadError):
@@ -73,6 +74,29 @@ def read_job_file(path: Path) -> JobFile:
     if twice:
         raise JobFileError("\n".join(twice))
     return _with_code(path, job, lines)
+
+
+def check_requirements(file: JobFile, folder: Path) -> None:
+    """Check that the file of `environment.requirements` goes with the code, in this folder.
+
+    Whatever else may be wrong with the field, the API says.
+    Raises: JobFileError, with the line of the field; PackingError, as `pack`.
+    """
+    environment = file.job.get("environment")
+    asked = environment.get("requirements") if isinstance(environment, dict) else None
+    if not isinstance(asked, str):
+        return
+    field = "environment.requirements"
+    where = f"{place}: {field}" if (place := file.place_of(field)) else field
+    path = folder / asked
+    if not path.is_file():
+        what = "is a folder" if path.is_dir() else "there is no such file"
+        raise JobFileError(f"{where}: {asked}: {what} in the code folder {folder}")
+    if asked not in packed_files(folder):
+        raise JobFileError(
+            f"{where}: {asked} is not sent with the code: it is outside the folder {folder}, or an "
+            "ignore file leaves it out"
+        )
 
 
 def _with_code(path: Path, job: dict[str, Any], lines: dict[str, int]) -> JobFile:

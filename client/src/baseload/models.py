@@ -259,6 +259,20 @@ class JobAssignment(BaseModel):
     released_at: Annotated[AwareDatetime | None, Field(title="Released At")]
 
 
+class JobLink(BaseModel):
+    """
+    The link by which its holder's browser sees what a job serves at its port.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    job_id: Annotated[str, Field(title="Job Id")]
+    url: Annotated[str, Field(title="Url")]
+    ready: Annotated[bool, Field(title="Ready")]
+    expires_at: Annotated[AwareDatetime, Field(title="Expires At")]
+
+
 class JobOfArray(BaseModel):
     """
     One job of an array; its number is the end of its name.
@@ -1057,9 +1071,25 @@ class SubmittedEnvironment(BaseModel):
     apt_packages: Annotated[
         list[str],
         Field(
-            description="Debian packages by their exact names, at most 64; not with an image. They are installed into a root of the job's own, and not on the machine.",
+            description="Debian packages by their exact names, at most 64; not with an image. They are of the job alone, and go with it, unless the machine's region has them installed onto it.",
             examples=[["ffmpeg"]],
             title="Apt Packages",
+        ),
+    ] = []
+    requirements: Annotated[
+        str | None,
+        Field(
+            description="A file of the code that says which packages the job needs: pip's requirements.txt, a pyproject.toml (with its uv.lock or pylock.toml, where there is one) or conda's environment.yml.",
+            examples=["requirements.txt"],
+            title="Requirements",
+        ),
+    ] = None
+    setup: Annotated[
+        list[str],
+        Field(
+            description="What each worker runs before its command, one after the other; a single one may be given as a text. If it fails, the job fails with the reason `setup`.",
+            examples=["pip install -e ."],
+            title="Setup",
         ),
     ] = []
     variables: Annotated[

@@ -81,6 +81,12 @@ def pack(folder: Path, target: IO[bytes]) -> Packed:
     return Packed(len(sizes), sum(sizes.values()), tuple(left_out), tuple(largest))
 
 
+def packed_files(folder: Path) -> frozenset[str]:
+    """The names of the files that `pack` packs of a folder. Raises: PackingError, as `pack`."""
+    members = _members(folder.resolve(), [])
+    return frozenset(name for path, name in members if path.is_file())
+
+
 @dataclass(frozen=True)
 class PackedFile:
     """An archive on disk, which is removed when the block ends."""

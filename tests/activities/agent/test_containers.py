@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from activities.agent.sessions import frames
 from tests.activities.agent.agent_process import LocalAgent, Refused, spec
 from tests.activities.agent.podman import IMAGE, WITH_VOLUME
+from tests.activities.agent.session_client import AgentSession
 from tests.activities.archives import file, packed
 from tests.activities.waiting import wait_for
 
@@ -42,6 +44,27 @@ def test_a_command_runs_in_its_image_and_its_exit_is_told(
     assert podman_agent.path(RUN, "output/made").read_text() == "made\n"
     assert containers(podman_environment) == ""
     assert not podman_agent.path(RUN, "variables").exists()
+
+
+def test_a_container_is_set_up_where_its_command_runs(podman_agent: LocalAgent) -> None:
+    run(
+        podman_agent,
+        "cat /tmp/made; cat made; pwd",
+        setup=["echo one >/tmp/made", "echo two >made"],
+    )
+    podman_agent.exit_of(RUN)
+    log = podman_agent.path(RUN, "log").read_text().splitlines()
+    assert log == [
+        "baseload: set-up begins", "baseload: set-up ends", "one", "two", "/baseload/work",
+    ]  # fmt: skip
+    assert not podman_agent.path(RUN, "venv").exists()
+
+
+def test_a_container_whose_setup_fails_says_so(podman_agent: LocalAgent) -> None:
+    run(podman_agent, "echo never", setup=["exit 9"])
+    found = podman_agent.exit_of(RUN)
+    assert (found["reason"], found["exit_code"]) == ("setup", 9)
+    assert "never" not in podman_agent.path(RUN, "log").read_text()
 
 
 def test_ending_a_container_leaves_nothing_of_it(
@@ -183,3 +206,24 @@ def living(part: str) -> list[str]:
         if part in line:
             found.append(line)
     return found
+
+
+def test_a_session_is_inside_of_the_container_and_leaves_nothing_when_its_peer_is_lost(
+    podman_agent: LocalAgent,
+) -> None:
+    user = "baseload-job" if os.geteuid() == 0 else None
+    run(podman_agent, "touch ready; sleep 600", user=user, environment={"TOKEN": "inside"})
+    wait_for(podman_agent.path(RUN, "work/ready").exists, "the container")
+    script = 'echo "$TOKEN" $PWD; id -u; cat; exit 6'
+    session = AgentSession(podman_agent, "run_command", RUN, arguments=["sh", "-c", script])
+    session.send(frames.DATA, b"sent\n")
+    session.send(frames.EOF)
+    assert session.finish() == {"reason": "exited", "exit_code": 6}
+    own, number, sent = session.out.splitlines()
+    assert (own, sent) == ("inside /baseload/work", "sent")
+    assert user is None or number != "0"
+    lost = AgentSession(podman_agent, "run_command", RUN, arguments=["sleep", "6202"])
+    wait_for(lambda: living("sleep 6202"), "the command")
+    lost.close()
+    assert living("sleep 6202") == []
+    assert podman_agent.look(RUN)["state"] == "running"

@@ -308,9 +308,33 @@ def test_a_job_reaches_no_service_of_its_machine_without_a_connection(walled: Wa
         service.wait()
 
 
+SAY_AND_CLOSE = """
+import socket, threading
+server = socket.create_server(("127.0.0.1", 0))
+def say():
+    one = server.accept()[0]
+    one.sendall(b"x" * 3000000)
+    one.close()
+threading.Thread(target=say).start()
+heard = 0
+with socket.create_connection(server.getsockname()) as asking:
+    while chunk := asking.recv(65536):
+        heard += len(chunk)
+print("heard", heard)
+"""
+
+
+def test_all_that_a_run_says_to_itself_before_it_hangs_up_arrives(walled: Walled) -> None:
+    walled.call("prepare", peers=[], network_wall={"networks": [], "ports": []})
+    walled.run("job-own-words-0-1", python(SAY_AND_CLOSE), user="baseload-job")
+    assert walled.exit_of("job-own-words-0-1")["exit_code"] == 0
+    assert walled.path("job-own-words-0-1", "log").read_text() == "heard 3000000\n"
+
+
 @pytest.fixture
-def beyond(walled: Walled) -> Iterator[None]:
-    """Another machine behind a cable, at the addresses that a job may not or may reach."""
+def beyond(walled: Walled) -> Iterator[list[str]]:
+    """Another machine behind a cable, at the addresses that a job may not or may reach: what starts
+    a program there."""
     folder = walled.root / "beyond"
     folder.mkdir()
     ours = Path(f"/proc/{os.getpid()}/ns/net").readlink()
@@ -336,12 +360,36 @@ def beyond(walled: Walled) -> Iterator[None]:
         ports = [str(TEMPORAL), str(OTHERS)]
         service = subprocess.Popen([*there, sys.executable, "-c", LISTEN, *ports], cwd=folder)
         wait_for((folder / "ready").exists, "the services beyond")
-        yield
+        yield there
         service.kill()
         service.wait()
     finally:
         other.kill()
         other.wait()
+
+
+def test_a_private_port_is_reached_by_its_run_and_root_alone(
+    walled: Walled, beyond: list[str]
+) -> None:
+    walled.call("prepare", peers=[], network_wall={"networks": [], "ports": []})
+    run_id = "job-private-0-1"
+    ask = f"while ! [ -e ready ]; do sleep 0.02; done; {python(ASK, f'127.0.0.1:{OWN}')}"
+    both = f"({python(LISTEN, OWN, OTHERS)} &) ; {ask}; touch asked; sleep 600"
+    walled.run(run_id, both, user="baseload-job", port=OWN, is_port_private=True)
+    wait_for(walled.path(run_id, "work/asked").exists, "the port")
+    assert "hello" in walled.path(run_id, "log").read_text(), "the run itself"
+    assert hears(walled, OWN), "root on its machine"
+    as_another = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    place = f"127.0.0.1:{OWN}"
+    as_another += ["/usr/bin/python3", "-c", ASK]
+    assert "asked" in (found_by := walled.inside(*as_another, place))
+    assert "hello" not in found_by, "another user of the machine"
+    assert asked(walled, "job-beside-0-1", place) == {place: "no"}
+    found = subprocess.run(
+        [*beyond, sys.executable, "-c", ASK, f"10.98.0.1:{OWN}", f"10.98.0.1:{OTHERS}"],
+        capture_output=True, check=True, text=True,
+    ).stdout.splitlines()  # fmt: skip
+    assert found[:2] == [f"10.98.0.1:{OWN} no", f"10.98.0.1:{OTHERS} hello"]
 
 
 @pytest.mark.usefixtures("beyond")

@@ -274,6 +274,8 @@ def test_each_worker_gets_its_order_with_variables_secrets_and_hashes(
         migrated,
         project,
         python_packages=["scikit-learn"],
+        requirements="requirements.txt",
+        setup=["pip install -e .", "make data"],
         variables={"EPOCHS": VARIABLE},
         secrets={"TOKEN": f"store://projects/{project}/token"},
     )
@@ -299,6 +301,8 @@ def test_each_worker_gets_its_order_with_variables_secrets_and_hashes(
     }
     assert (first.code_sha256, first.input_sha256) == ("aa" * 32, "bb" * 32)
     assert first.python_packages == ("scikit-learn",)
+    assert first.requirements == "requirements.txt"
+    assert first.setup == ("pip install -e .", "make data")
     assert (first.disk_size_gb, first.port) == (20, 8888)
 
 

@@ -19,6 +19,7 @@ from tests.failure.stories.loops import (
     PriceRefreshStory,
     StartsStory,
     SweepStory,
+    TrunkStory,
 )
 from tests.failure.stories.node import LossStory, NodeStory, StuckRunStory
 from tests.failure.stories.regions import (
@@ -54,6 +55,7 @@ STORIES: tuple[type[Story], ...] = (
     PriceRefreshStory,
     HousekeepingStory,
     NewsStory,
+    TrunkStory,
 )
 
 

@@ -3,14 +3,18 @@
 from datetime import UTC, datetime
 from typing import ClassVar
 
+from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
+from tests.failure.fake_effects import FaultedWorld
 from tests.failure.stories.story import HARMLESS, Story
+from tests.workflows.fake_machines import node_address
 from workflows.contracts.lifecycles import JobChanges, Record
 from workflows.contracts.placement import PlacementRequest
 from workflows.contracts.providers import NotificationsRequest
 from workflows.contracts.schedules import ReconciliationRequest
 from workflows.contracts.statuses import JobStatus, ProviderKind
+from workflows.effects.sessions import OpenTrunk
 from workflows.placement.loop import PlacementLoop
 from workflows.providers.notifications import ProviderNotifications
 from workflows.providers.price_refresh import PriceRefresh
@@ -19,6 +23,7 @@ from workflows.reconciliation.reconcilers import (
     LifecycleReconciliation,
     OutboxRelay,
 )
+from workflows.sessions.trunk_opening import TrunkOpening
 
 
 class LoopStory(Story):
@@ -213,3 +218,31 @@ class PriceRefreshStory(LoopStory):
     def look(self) -> None:
         self.expect(not self.world.cloud.untold_prices, "prices that were told are not known")
         self.look_at_the_cause()
+
+
+class TrunkStory(LoopStory):
+    """Who reaches a job and gets no answer asks again, which makes another trunk."""
+
+    lifecycle = "TrunkOpening"
+    asks = 0
+
+    def __init__(self, client: Client, name: str, world: FaultedWorld) -> None:
+        super().__init__(client, name, world)
+        self._wanted: list[str] = []
+
+    async def start_it(self) -> None:
+        self.asks += 1
+        missing = [each for each in self._wanted if not self.is_served(each)]
+        command = OpenTrunk(
+            node=node_address("nod-1"),
+            trunk_id=f"trk-{self.asks}",
+            run_id=missing[0] if missing else self._wanted[-1],
+            sealed="",
+        )
+        await self.start(TrunkOpening, command, self.workflow_id)
+
+    def add(self, job_id: str) -> None:
+        self._wanted.append(job_id)
+
+    def is_served(self, job_id: str) -> bool:
+        return job_id in self.world.cloud.trunks

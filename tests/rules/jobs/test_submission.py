@@ -80,6 +80,8 @@ def test_the_documented_job_is_sound() -> None:
             "image": None,
             "python_packages": ["scikit-learn"],
             "apt_packages": [],
+            "requirements": "deps/requirements.txt",
+            "setup": ["pip install -e .", "make data"],
             "variables": {"EPOCHS": "20"},
             "secrets": {"HF_TOKEN": "store://projects/prj-01abc/hf_token"},
         },
@@ -160,6 +162,23 @@ def test_the_documented_job_is_sound() -> None:
         ({"environment": {"apt_packages": ["openssh-server-"]}}, "environment.apt_packages.0"),
         ({"environment": {"apt_packages": ["needrestart=3.6-7"]}}, "environment.apt_packages.0"),
         ({"environment": {"apt_packages": ["libc6:i386"]}}, "environment.apt_packages.0"),
+        ({"environment": {"requirements": "../requirements.txt"}}, "environment.requirements"),
+        ({"environment": {"requirements": "/etc/requirements.txt"}}, "environment.requirements"),
+        ({"environment": {"requirements": "./requirements.txt"}}, "environment.requirements"),
+        ({"environment": {"requirements": "deps\\\\needs.txt"}}, "environment.requirements"),
+        ({"environment": {"requirements": "setup.cfg"}}, "environment.requirements"),
+        ({"environment": {"requirements": "a.txt"}}, "environment.requirements"),
+        (
+            {
+                "environment": {"requirements": "a.txt", "image": "a:1"},
+                "code": {"upload_id": "upl-1"},
+            },
+            "environment.requirements",
+        ),
+        ({"environment": {"setup": ["true", " "]}}, "environment.setup.1"),
+        ({"environment": {"setup": "a\0b"}}, "environment.setup.0"),
+        ({"environment": {"setup": "x" * 8193}}, "environment.setup"),
+        ({"environment": {"setup": ["true"] * 17}}, "environment.setup"),
         ({"environment": {"image": "--privileged"}}, "environment.image"),
         ({"environment": {"variables": {"1A": "x"}}}, "environment.variables"),
         ({"environment": {"variables": {"BASELOAD_JOB_ID": "x"}}}, "environment.variables"),
@@ -342,3 +361,24 @@ def test_memory_is_reserved_by_cpus_and_gpus_unless_it_is_named(
     assert read is not None
     assert read.resources.memory_gib == gib
     assert resources_of(read).memory_bytes == int(gib * 2**30)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "requirements.txt", "deps/dev.in", "pyproject.toml", "sub/uv.lock", "pylock.toml",
+        "pylock.gpu.toml", "environment.yml", "conda/env.yaml",
+    ],
+)  # fmt: skip
+def test_packages_are_named_by_every_kind_of_file_that_a_node_reads(name: str) -> None:
+    code = {"upload_id": "upl-1"}
+    given = document(environment={"requirements": name}, code=code)
+    found = read_submission(given).submission
+    assert found is not None
+    assert found.environment.requirements == name
+
+
+def test_a_single_set_up_step_may_be_a_text() -> None:
+    found = read_submission(document(environment={"setup": "make data"})).submission
+    assert found is not None
+    assert found.environment.setup == ("make data",)

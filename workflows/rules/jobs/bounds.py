@@ -27,11 +27,14 @@ _COUNTS: dict[_Path, int] = {
     ("workers",): 256,
     ("array",): 1000,
     ("resources", "gpu_types"): 16,
+    ("environment", "setup"): 16,
 }
 _LENGTHS: dict[_Path, int] = {
     ("environment", "image"): 255,
     ("environment", "python_packages", ANY): 100,
     ("environment", "apt_packages", ANY): 100,
+    ("environment", "setup"): 8192,
+    ("environment", "setup", ANY): 8192,
     ("environment", "variables", ANY): 131_072,
     ("resources", "gpu_types", ANY): 100,
     ("workers", ANY, "command"): 65_536,

@@ -8,6 +8,10 @@ PYTHON_REQUIREMENT_RULE = (
     "is a package by name, such as scikit-learn or torch>=2.4 (PEP 508), at most 100 characters"
 )
 APT_PACKAGE_RULE = "is the exact name of a Debian package, such as ffmpeg"
+REQUIREMENTS_RULE = (
+    "is a file inside the code folder: a requirements.txt, pyproject.toml, uv.lock, pylock.toml or "
+    "environment.yml"
+)
 IMAGE_RULE = "is an image reference, such as pytorch/pytorch:latest or ghcr.io/owner/name:1"
 SECRET_RULE = "is the name of a secret of the job's project, or store://projects/<project>/<name>"  # noqa: S105 - a rule, no secret
 
@@ -25,6 +29,9 @@ _PYTHON_REQUIREMENT = re.compile(
     r"(?:;[^;\r\n]+)?"
 )
 _APT_PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]*[a-z0-9+]")
+_REQUIREMENTS = re.compile(
+    r"[^/]+\.(?:txt|in|ya?ml)|pyproject\.toml|uv\.lock|pylock\.(?:[^./]+\.)?toml"
+)
 _IMAGE = re.compile(
     r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::\d{1,5})?/)?"
     r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*"
@@ -51,6 +58,13 @@ def is_python_requirement(text: str) -> bool:
 def is_apt_package(text: str) -> bool:
     """Whether the text is a package's name, which apt cannot take for a removal or a version."""
     return len(text) <= 200 and _APT_PACKAGE.fullmatch(text) is not None
+
+
+def is_requirements_file(text: str) -> bool:
+    """Whether the text is a path inside the code folder, of a kind of file that a node can read."""
+    folders = text.split("/")
+    is_inside = text.isprintable() and not {"", ".", ".."} & set(folders) and "\\" not in text
+    return is_inside and len(text) <= 200 and _REQUIREMENTS.fullmatch(folders[-1]) is not None
 
 
 def is_image(text: str) -> bool:

@@ -208,6 +208,23 @@ def _environment(job: JobSubmission) -> Mistakes:
         yield field_error("environment.apt_packages", rule, [*environment.apt_packages])
 
 
+def _requirements(job: JobSubmission) -> Mistakes:
+    environment = job.environment
+    asked = environment.requirements
+    if asked is not None:
+        if not formats.is_requirements_file(asked):
+            yield field_error("environment.requirements", formats.REQUIREMENTS_RULE, asked)
+        elif job.code is None:
+            rule = "is a file of the code, and the job has none (code)"
+            yield field_error("environment.requirements", rule, asked)
+        if environment.image is not None:
+            rule = "is not installed into an image: bring an image that has the packages"
+            yield field_error("environment.requirements", rule, asked)
+    for index, step in enumerate(environment.setup):
+        if not step.strip() or "\0" in step:
+            yield field_error(f"environment.setup.{index}", "is a command, without NUL", None)
+
+
 def _variables(job: JobSubmission) -> Mistakes:
     environment = job.environment
     for part, names in (("variables", environment.variables), ("secrets", environment.secrets)):
@@ -263,6 +280,7 @@ _RULES: tuple[Callable[[JobSubmission], Mistakes], ...] = (
     _listening,
     _data,
     _environment,
+    _requirements,
     _variables,
     _placing,
     _safety,

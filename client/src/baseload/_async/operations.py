@@ -513,6 +513,13 @@ class AsyncOperations:
             models.JobPlacement, Call("GET", f"/v1/jobs/{segment(job_id)}/placement")
         )
 
+    async def create_job_link(self, job_id: str, *, worker: int | None = None) -> models.JobLink:
+        """A link for a browser to what a running job serves at its port; good once and soon."""
+        return await self._ask(
+            models.JobLink,
+            Call("POST", f"/v1/jobs/{segment(job_id)}/link", query={"worker": worker}),
+        )
+
     async def get_utilisation(self) -> models.Utilisation:
         """The jobs that run and the account's nodes, with what they use of CPUs, memory and
         GPUs."""

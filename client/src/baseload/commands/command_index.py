@@ -50,6 +50,10 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                 "logs", "Print what a job printed; -f follows it, --tail 20, --since 10m", "logs"
             ),
             Entry("output", "Fetch and unpack a job's output", "output"),
+            Entry("exec", "Run a command in a running job: exec JOB -- nvidia-smi", "reach"),
+            Entry("ssh", "A shell in a running job; --stdio for ssh, scp and editors", "reach"),
+            Entry("forward", "A port of a running job on 127.0.0.1: forward JOB 8888", "reach"),
+            Entry("link", "A browser's link to a notebook or endpoint", "reach"),
             Entry("placement", "Why a job waits, or where it was placed", "jobs"),
             Entry("charges", "What a job has cost so far", "jobs"),
             Entry("wait", "Wait until jobs have ended", "job_actions"),

@@ -19,6 +19,7 @@ from baseload.commands.terminal import (
     per_hour_text,
     pick,
 )
+from baseload.errors import BaseloadError
 
 app = new_app()
 FORWARD = "baseload forward "
@@ -110,6 +111,7 @@ def _show(session: Session, found: Document) -> None:
             *_reached(found),
             ("created", moment_text(found.get("created_at"))),
             ("workflow", found.get("workflow_id")),
+            *link_fields(session, found),
         ]
     )
     rows = [
@@ -164,6 +166,20 @@ def charges(session: Session, job: Reference) -> None:
             session.screen.result(f"{name}: {text}")
 
 
+def link_fields(session: Session, job: Document) -> list[tuple[str, object]]:
+    """The link to the pages of a running notebook or endpoint, and whether it answers yet; nothing
+    where the key may not have it, or the job cannot be reached now."""
+    if job["status"] != "running" or not job.get("port"):
+        return []
+    if job["type"] not in ("notebook", "endpoint"):
+        return []
+    try:
+        made = session.post(f"/v1/jobs/{job['id']}/link")
+    except BaseloadError:
+        return []
+    return [("link", made["url"]), ("ready", "yes" if made["ready"] else "not yet")]
+
+
 def job_has_ended(job: Document) -> bool:
     """Whether the job has ended or is stopped."""
     return job["status"] in {"finished", "failed", "canceled", "stopped", "archived"}
@@ -213,7 +229,7 @@ def _reached(job: Document) -> list[tuple[str, str]]:
     if not addresses:
         return []
     said = ", ".join(f"http://{address}" for address in addresses)
-    return [("address", f"{said} (from the node's network)"), ("from here", FORWARD + job["name"])]
+    return [("address", f"{said} (on its node)"), ("from here", FORWARD + job["name"])]
 
 
 def _asked(job: Document) -> str:

@@ -15,7 +15,7 @@ from baseload.commands.wait_reasons import reasons
 from baseload.commands.waiting import spinner
 from baseload.errors import ApiError, FieldError
 from baseload.ignore_rules import ALWAYS
-from baseload.job_files import JobFile
+from baseload.job_files import JobFile, JobFileError, check_requirements
 from baseload.packing import OUTPUT, Packed, PackedFile, PackingError, check_folder, pack_to_file
 
 NOT_SENT = {"upload_id": "upl-not-sent"}
@@ -42,11 +42,12 @@ def send(session: Session, file: JobFile) -> Document:
 def preview(session: Session, file: JobFile) -> Document | None:
     """Where the job would go now, as the API says; None: the API cannot say it.
 
-    Raises: ApiError, when the API would refuse the job; MistakeError, when there is no code folder.
+    Raises: ApiError, when the API would refuse the job; MistakeError, when there is
+    no code folder, or it lacks the file of the requirements.
     """
     code = {}
     if file.code_folder is not None:
-        _check_folder(file.code_folder)
+        _check_code(file, file.code_folder)
         code = {"code": NOT_SENT}
     try:
         return _posted(session, "/v1/jobs/preview", file.job | code, file)
@@ -117,10 +118,12 @@ def _placed(error: FieldError, file: JobFile) -> str:
     return f"{place}: {error.field}" if place else error.field
 
 
-def _check_folder(folder: Path) -> None:
+def _check_code(file: JobFile, folder: Path) -> None:
+    """Check what can be said of the code before the API is asked."""
     try:
         check_folder(folder)
-    except PackingError as cause:
+        check_requirements(file, folder)
+    except (JobFileError, PackingError) as cause:
         raise MistakeError(str(cause)) from cause
 
 

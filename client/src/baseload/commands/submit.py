@@ -11,7 +11,7 @@ import typer
 from baseload.commands.app import new_app
 from baseload.commands.command_index import INTERRUPTED
 from baseload.commands.follow_order import InOrder
-from baseload.commands.jobs import job_has_ended
+from baseload.commands.jobs import job_has_ended, link_fields
 from baseload.commands.logs import LogPrinter, log_piece, log_streams, say_end, workers_of
 from baseload.commands.session import Document, MistakeError, Session, command
 from baseload.commands.stream_merge import Feed, Stream
@@ -32,6 +32,7 @@ VariableFiles = Annotated[
     list[Path] | None, typer.Option("--env-file", help="a file of such lines; repeatable")
 ]
 EVENTS = "events"
+FAILED = "failed"
 BEFORE_PLACED = ("", "requested", "waiting", "restarting", "rescheduled")
 """The last events of a job that has no machine."""
 
@@ -127,10 +128,12 @@ def follow_job(session: Session, job: Document) -> Document:
     shown = sys.stderr if session.screen.as_json else sys.stdout
     printer = LogPrinter(len(workers), shown, is_own=True)
     last_event = ""
-    why = WaitReasons(session, job)
+    why, is_linked = WaitReasons(session, job), False
     for arrival in InOrder(feed, EVENTS).arrivals():
         if arrival is None and last_event in BEFORE_PLACED:
             why.look()
+        if arrival is None and last_event == "running" and not is_linked:
+            is_linked = _say_link(session, job)
         if arrival is not None and arrival.event is not None:
             if arrival.name != EVENTS:
                 piece = log_piece(arrival.event)
@@ -138,7 +141,8 @@ def follow_job(session: Session, job: Document) -> Document:
                 continue
             event = arrival.event.json()
             last_event = event_name(event)
-            session.screen.say(event_line(job, event))
+            if last_event != FAILED:  # Its reason is said at the end, once.
+                session.screen.say(event_line(job, event))
         if feed.open - {EVENTS}:
             continue
         job = session.get(f"/v1/jobs/{job['id']}")
@@ -147,6 +151,17 @@ def follow_job(session: Session, job: Document) -> Document:
             break
     printer.end()
     return job
+
+
+def _say_link(session: Session, job: Document) -> bool:
+    """Say the link to a notebook or endpoint that answers; whether there is nothing more to say."""
+    if job["type"] not in ("notebook", "endpoint"):
+        return True
+    found = dict(link_fields(session, session.get(f"/v1/jobs/{job['id']}")))
+    if found.get("ready") != "yes":
+        return False
+    session.screen.say(f"{job['name']}: ready: {found['link']}")
+    return True
 
 
 def _show_array(session: Session, array: Document, *, is_followed: bool) -> None:

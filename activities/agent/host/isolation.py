@@ -1,0 +1,147 @@
+"""The way into the isolation of a run that runs: its cgroup, mounts, account, folder, variables.
+
+What starts there is as the run's own command: it cannot do more, it counts for the run's limits,
+and it ends with the run at the latest, as everything of the run's cgroup and account does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pwd
+from collections.abc import Callable
+
+from ..errors import RefusedError
+from ..folders import DEVICES, Run
+from . import cgroups, mount_namespace, processes, spawn
+
+GROUPS = "cgroup.procs"
+ENV_OF_PODMAN = ("PATH", "HOME", "XDG_RUNTIME_DIR", "LANG", "CONTAINERS_STORAGE_CONF", "TMPDIR")
+
+
+class Isolation:
+    """The isolation of one run, as it is while the run runs.
+
+    Raises: RefusedError `not-running`; `no-account`, where the run has no account of its own
+    although the agent is root.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.spec = run.read("spec.json") or {}
+        self.process = run.read("process.json") or {}
+        if not self.is_running():
+            raise RefusedError("not-running", "run %s: does not run on this node" % run.run_id)
+        if os.geteuid() == 0 and not self.spec.get("user"):
+            raise RefusedError(
+                "no-account", "run %s: has no account of its own on this node" % run.run_id
+            )
+        self.first = self._first()
+
+    def is_running(self) -> bool:
+        """Whether the run's supervisor lives and has seen no end of the run."""
+        ticks = self.process.get("supervisor_start_ticks")
+        is_supervised = processes.is_alive(self.process.get("supervisor_pid"), ticks)
+        return is_supervised and not self.run.has("exit.json")
+
+    @property
+    def is_contained(self) -> bool:
+        """Whether the run is in a container."""
+        return self.spec.get("runtime") == "podman"
+
+    def enter_groups(self) -> None:
+        """Put this process into every cgroup of the run; needs root.
+
+        Raises: OSError, when a cgroup of the run does not take it: it would have no limits.
+        """
+        if os.geteuid() != 0:
+            return
+        for folder in _groups_of(self.first.pid):
+            with open(os.path.join(folder, GROUPS), "w") as file:
+                file.write("0")
+
+    def enter_mounts(self) -> None:
+        """See the /dev and the /proc of the run from now on; needs root. Raises: OSError."""
+        devices = self.run.read(DEVICES)
+        if os.geteuid() != 0 or devices is None:
+            return
+        descriptor = os.open("/proc/%d/ns/mnt" % self.first.pid, os.O_RDONLY)
+        is_own = os.fstat(descriptor).st_ino != os.stat("/proc/self/ns/mnt").st_ino
+        if not processes.is_alive(self.first.pid, self.first.start_ticks):
+            raise ProcessLookupError("the run's process has just ended")
+        if not is_own:  # It is about to make one, or this machine has none for runs.
+            mount_namespace.enter(self.run.folders, devices["names"])
+        elif ctypes.CDLL(None, use_errno=True).setns(descriptor, mount_namespace.CLONE_NEWNS) != 0:
+            raise OSError(ctypes.get_errno(), "setns")
+        os.close(descriptor)
+
+    def become(self, folder: str, variables: dict[str, str]) -> None:
+        """Become a process of the run's account in this folder; there is no way back."""
+        identity = spawn.identity_of(self.spec.get("user"), self.spec, variables)
+        spawn.become(folder, identity, cgroups.most_tasks(self.spec))
+
+    def variables(self) -> dict[str, str]:
+        """What the run's command has found in its environment."""
+        return spawn.environment(self.run, self.spec)
+
+    def contained(self, arguments: list[str], variables: dict[str, str], tty: bool) -> list[str]:
+        """The podman command that runs these arguments in the run's container."""
+        command = ["podman", "exec", "--interactive"]
+        if tty:
+            command.append("--tty")
+        if self.spec.get("user"):
+            entry = pwd.getpwnam(self.spec["user"])
+            command += ["--user", "%d:%d" % (entry.pw_uid, entry.pw_gid)]
+        for name, value in variables.items():
+            command += ["--env", "%s=%s" % (name, value)]
+        return [*command, "--workdir", "/baseload/work", self.run.run_id, *arguments]
+
+    def fork(self, act: Callable[[], None]) -> int:
+        """Do this in a child, which must end by itself; its process id."""
+        pid = os.fork()
+        if pid:
+            return pid
+        try:
+            act()
+        except BaseException as error:  # noqa: BLE001 - the forked child must never return
+            os.write(2, ("baseload: %s\n" % error).encode(errors="replace"))
+        finally:
+            os._exit(126)
+
+    def _first(self) -> processes.Process:
+        """The run's first process, or another one if that has ended."""
+        if processes.is_alive(self.process.get("pid"), self.process.get("start_ticks")):
+            found = processes.find(self.process["pid"])
+            if found is not None:
+                return found
+        below = processes.descendants({self.process["supervisor_pid"]}, processes.everything())
+        for one in below:
+            if not one.has_ended:
+                return one
+        raise RefusedError("not-running", "run %s: has no process now" % self.run.run_id)
+
+
+def own_variables() -> dict[str, str]:
+    """Of this process's environment, what podman needs to find the machine's containers."""
+    return {name: os.environ[name] for name in ENV_OF_PODMAN if name in os.environ}
+
+
+def _groups_of(pid: int) -> list[str]:
+    """The folders of all cgroups of a process that this machine shows."""
+    tops = {}
+    with open(cgroups.MOUNTS) as file:
+        for line in file:
+            _, path, kind, options, *_ = line.split()
+            if kind == "cgroup2":
+                tops[""] = path
+            elif kind == "cgroup":
+                for option in options.split(","):
+                    tops.setdefault(option, path)
+    found = set()
+    with open("/proc/%d/cgroup" % pid) as file:
+        for line in file:
+            _, controllers, path = line.rstrip("\n").split(":", 2)
+            for controller in controllers.split(","):
+                if controller in tops:
+                    found.add(tops[controller] + path.rstrip("/"))
+    return sorted(folder for folder in found if os.path.exists(os.path.join(folder, GROUPS)))
