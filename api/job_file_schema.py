@@ -37,6 +37,8 @@ def job_file_schema() -> str:
     code["examples"] = [{"path": "."}]
     variables = schema["$defs"]["SubmittedEnvironment"]["properties"]["variables"]
     variables["additionalProperties"] = {"type": ["string", "number", "boolean"]}
+    steps = schema["$defs"]["SubmittedEnvironment"]["properties"]["setup"]
+    steps["anyOf"] = [{"type": "string"}, {"type": steps.pop("type"), "items": steps.pop("items")}]
     titled = {"$schema": DIALECT, "title": "A job file of baseload"} | _without_titles(schema)
     return json.dumps(titled, indent=1, ensure_ascii=False) + "\n"
 

@@ -90,6 +90,8 @@ NAMED = (
     ("POST", "/v1/regions"),
     ("POST", "/v1/nodes"),
     ("POST", "/v1/jobs"),
+    ("POST", "/v1/jobs/arrays"),
+    ("POST", "/v1/jobs/preview"),
 )
 ESCAPES = ("\x1b[2Jgone", "a\rb", "a\tb", "a\x7fb", "a\x9b2Jb", "a\u202eb", "a\u2028b")
 
@@ -99,7 +101,7 @@ async def test_a_name_that_would_move_a_terminals_cursor_is_refused(
     admin: Person, method: str, path: str
 ) -> None:
     for name in ESCAPES:
-        body = (JOB if path == "/v1/jobs" else {}) | {"name": name}
+        body = (JOB if path.startswith("/v1/jobs") else {}) | {"name": name}
         refused = await admin.call(method, path, json=body)
         assert refused.status_code == 422, name
         (mistake,) = (each for each in refused.json()["errors"] if each["field"] == "name")

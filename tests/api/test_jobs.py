@@ -48,9 +48,6 @@ async def test_an_array_is_all_of_its_jobs_in_one_change_however_often_it_is_sen
     }  # fmt: skip
     assert "0.01" not in str(last.spec)
     assert [site.asked_of(job_id) for job_id in rows] == [[("start", None)]] * 2
-    again = (await ada.post(f"/v1/jobs/{last.id}/retry")).json()
-    (row,) = site.rows(tables.Job, id=again["id"])
-    assert open_variables(row.id, row.sealed_variables)["BASELOAD_ARRAY_INDEX"] == "1"
 
 
 async def test_an_array_of_a_thousand_jobs_is_made_and_a_wrong_one_makes_none(

@@ -71,9 +71,10 @@ _Array = Annotated[
     WithJsonSchema(
         {
             "anyOf": [
-                {"type": "integer"},
+                {"type": "integer", "minimum": 1, "maximum": MAX_ARRAY},
                 {
                     "type": "array",
+                    "maxItems": MAX_ARRAY,
                     "items": {
                         "type": "object",
                         "additionalProperties": {"type": ["string", "number", "boolean"]},
