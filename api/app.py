@@ -17,11 +17,10 @@ from activities.settings import settings
 from api import guide, problems
 from api.audit_notes import Reads, Refusals
 from api.body_limits import Limited
-from api.documentation import get_documentation, get_start
+from api.documentation import get_documentation, get_join_script, get_start
 from api.event_streams import Streams
 from api.job_file_schema import PATH as JOB_FILE_SCHEMA
 from api.job_file_schema import get_job_file_schema
-from api.join_script import get_join_script
 from api.json_bodies import Readable
 from api.metrics import Measured
 from api.rate_limits import Rate

@@ -1,17 +1,19 @@
-"""The pages `/` and `/docs`, without a script or anything of another site.
+"""The pages `/` and `/docs`, without a script or anything of another site, and `/join.sh`.
 
 `/` leads to the others; `/docs` has every operation of the API.
 """
 
 from collections.abc import Iterator
 from html import escape
+from pathlib import Path
 from typing import Any
 
 from fastapi import Request
-from fastapi.responses import HTMLResponse, JSONResponse, Response
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
 
 from api.job_file_schema import PATH
 
+JOIN_SCRIPT = Path(__file__).resolve().parents[1] / "deploy" / "node" / "join.sh"
 _STYLE = "body{font:16px sans-serif;max-width:60em;margin:2em auto}code{font-size:14px}"
 
 _PARTS = {
@@ -21,6 +23,11 @@ _PARTS = {
     "api": ("/v1", "where the operations are; they need a key"),
     "health": ("/healthz", "whether this process answers"),
 }
+
+
+def get_join_script() -> FileResponse:
+    """What a person runs on a machine that is to become a node; it holds no secret."""
+    return FileResponse(JOIN_SCRIPT, media_type="text/x-shellscript")
 
 
 def get_start(request: Request) -> Response:

@@ -73,10 +73,7 @@ def spawn(run: Run, spec: dict[str, Any], log: int) -> int:
     try:
         os.dup2(log, 2)
         cgroups.enter(groups)
-        if spec.get("system_layer"):
-            load("host.run_root:enter")(spec["system_layer"])
-        if devices is not None:
-            mount_namespace.enter(run.folders, devices["names"], own_folders.make(run))
+        enter_mounts(run, spec, devices)
         os.setsid()
         nothing = os.open(os.devnull, os.O_RDONLY)
         take_streams(nothing, log, log)
@@ -85,6 +82,17 @@ def spawn(run: Run, spec: dict[str, Any], log: int) -> int:
     except BaseException as error:  # noqa: BLE001 - the forked child must never return
         os.write(2, ("baseload: the command could not be started: %s\n" % error).encode())
         os._exit(126)
+
+
+def enter_mounts(run: Run, spec: dict[str, Any], devices: dict[str, Any] | None) -> None:
+    """Give this process the root, the /dev and the folders of the run; needs root.
+
+    devices: None where the run has those of the machine. Raises: OSError.
+    """
+    if spec.get("system_layer"):
+        load("host.run_root:enter")(spec["system_layer"])
+    if devices is not None:
+        mount_namespace.enter(run.folders, devices["names"], own_folders.make(run))
 
 
 def _job_of(run_id: str) -> tuple[str, str]:
