@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import pwd
+import time
 from collections.abc import Callable
 
 from ..errors import RefusedError
@@ -16,6 +17,7 @@ from ..folders import DEVICES, Run
 from . import cgroups, mount_namespace, processes, spawn
 
 GROUPS = "cgroup.procs"
+BEGUN_WITHIN_S = 5.0
 ENV_OF_PODMAN = ("PATH", "HOME", "XDG_RUNTIME_DIR", "LANG", "CONTAINERS_STORAGE_CONF", "TMPDIR")
 
 
@@ -61,17 +63,16 @@ class Isolation:
                 file.write("0")
 
     def enter_mounts(self) -> None:
-        """See the /dev and the /proc of the run from now on; needs root. Raises: OSError."""
-        devices = self.run.read(DEVICES)
-        if os.geteuid() != 0 or devices is None:
+        """See all mounts of the run from now on, such as its /dev; needs root. Raises: OSError."""
+        if os.geteuid() != 0 or self.run.read(DEVICES) is None:
             return
         descriptor = os.open("/proc/%d/ns/mnt" % self.first.pid, os.O_RDONLY)
         is_own = os.fstat(descriptor).st_ino != os.stat("/proc/self/ns/mnt").st_ino
         if not processes.is_alive(self.first.pid, self.first.start_ticks):
             raise ProcessLookupError("the run's process has just ended")
-        if not is_own:  # It is about to make one, or this machine has none for runs.
-            spawn.enter_mounts(self.run, self.spec, devices)
-        elif ctypes.CDLL(None, use_errno=True).setns(descriptor, mount_namespace.CLONE_NEWNS) != 0:
+        libc = ctypes.CDLL(None, use_errno=True)
+        # Else this machine has none for its runs, as `mount_namespace.prepare` has said.
+        if is_own and libc.setns(descriptor, mount_namespace.CLONE_NEWNS) != 0:
             raise OSError(ctypes.get_errno(), "setns")
         os.close(descriptor)
 
@@ -109,16 +110,37 @@ class Isolation:
             os._exit(126)
 
     def _first(self) -> processes.Process:
-        """The run's first process, or another one if that has ended."""
+        """The run's first process, or another one if that has ended; of the run's account, which it
+        becomes after all else of its isolation."""
+        until = time.monotonic() + BEGUN_WITHIN_S
+        while self.is_running():
+            for one in self._processes():
+                if not one.has_ended and self._is_inside(one.pid):
+                    return one
+            if time.monotonic() > until:
+                break
+            time.sleep(0.02)
+        raise RefusedError("not-running", "run %s: has no process now" % self.run.run_id)
+
+    def _processes(self) -> list[processes.Process]:
+        """The run's first process, and all others of the run."""
+        first = []
         if processes.is_alive(self.process.get("pid"), self.process.get("start_ticks")):
             found = processes.find(self.process["pid"])
-            if found is not None:
-                return found
-        below = processes.descendants({self.process["supervisor_pid"]}, processes.everything())
-        for one in below:
-            if not one.has_ended:
-                return one
-        raise RefusedError("not-running", "run %s: has no process now" % self.run.run_id)
+            first = [found] if found is not None else []
+        supervisor = {int(self.process["supervisor_pid"])}
+        return first + processes.descendants(supervisor, processes.everything())
+
+    def _is_inside(self, pid: int) -> bool:
+        if self.is_contained or os.geteuid() != 0:
+            return True
+        uid = str(pwd.getpwnam(self.spec["user"]).pw_uid)
+        try:
+            with open("/proc/%d/status" % pid) as file:
+                uids = next(line.split()[1:] for line in file if line.startswith("Uid:"))
+        except (OSError, StopIteration):
+            return False
+        return set(uids) == {uid}
 
 
 def own_variables() -> dict[str, str]:
