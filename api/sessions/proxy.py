@@ -43,7 +43,12 @@ HOP_BY_HOP = frozenset(
 )
 NOT_FOR_JOBS = frozenset({"x-baseload-account", "idempotency-key", "forwarded", "x-real-ip"})
 NOT_FOR_PEOPLE = frozenset(
-    {"strict-transport-security", "alt-svc", "clear-site-data", "public-key-pins", "server", "date"}
+    {
+        *("strict-transport-security", "alt-svc", "clear-site-data", "public-key-pins"),
+        *("server", "date"),
+        # By these a proxy in front of the API would answer with files or pages of its own.
+        *("x-accel-redirect", "x-sendfile", "x-lighttpd-send-file", "x-reproxy-url"),
+    }
 )
 _OF_HANDSHAKE = b"sec-websocket-"
 Headers = list[tuple[bytes, bytes]]
