@@ -36,7 +36,8 @@ class Browser:
         self.accepted.set()
 
     async def receive(self) -> dict[str, Any]:
-        return await asyncio.get_running_loop().create_future()
+        said: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        return await said
 
     async def close(self, code: int) -> None:
         self.code = code
