@@ -181,8 +181,8 @@ def test_a_run_whose_port_is_taken_before_its_start_says_so_and_does_not_start(
     walled: Walled,
 ) -> None:
     walled.call("prepare", peers=[], network_wall={"networks": [], "ports": []})
-    walled.run("job-came-first-0-1", python(LISTEN, OTHERS), user="baseload-job")
-    wait_for(walled.path("job-came-first-0-1", "work/ready").exists, "who has come first")
+    walled.run("job-port-squatter-0-1", python(LISTEN, OTHERS), user="baseload-job")
+    wait_for(walled.path("job-port-squatter-0-1", "work/ready").exists, "who has come first")
     walled.stage("job-taken-port-0-1", "true", user="baseload-job", port=OTHERS)
     with pytest.raises(Refused, match=str(OTHERS)) as caught:
         walled.call("start", run_id="job-taken-port-0-1")

@@ -29,12 +29,12 @@ async def test_one_run_has_so_many_sessions_on_its_node_whatever_they_come_by(
     monkeypatch.setattr(RunDoor, "_opened", opened)
     async with contextlib.AsyncExitStack() as held:
         for number in range(MOST):
-            door = RunDoor(NODE, "job-counted-0-1")
+            door = RunDoor(NODE, "job-many-sessions-0-1")
             session = door.command(("true",), None) if number % 2 else door.port(8888)
             await held.enter_async_context(session)
         with pytest.raises(ApplicationError, match="has 3 sessions open") as caught:
-            await held.enter_async_context(RunDoor(NODE, "job-counted-0-1").command((), None))
+            await held.enter_async_context(RunDoor(NODE, "job-many-sessions-0-1").command((), None))
         assert refusal_code(caught.value) == "too-many-sessions"
-        await held.enter_async_context(RunDoor(NODE, "job-counted-beside-0-1").command((), None))
-    async with RunDoor(NODE, "job-counted-0-1").port(8888):
+        await held.enter_async_context(RunDoor(NODE, "job-uncounted-beside-0-1").command((), None))
+    async with RunDoor(NODE, "job-many-sessions-0-1").port(8888):
         settings.cache_clear()
