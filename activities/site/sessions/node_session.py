@@ -6,6 +6,8 @@ import struct
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
+from temporalio.exceptions import ApplicationError
+
 from activities.site.answers.reading import violation
 from activities.site.answers.session_frames import (
     HEADER,
@@ -17,9 +19,12 @@ from activities.site.answers.session_frames import (
 from activities.site.node_client import NodeClient
 from activities.site.run_names import RunNames
 from activities.transport.stream import NodeStream
+from workflows.contracts import errors
 from workflows.contracts.nodes import NodeAddress
 from workflows.contracts.sessions import Port, Terminal
 
+BEGIN_LIMIT_S = 45.0
+"""How long the agent may take to enter a run, or to connect to a port of it."""
 BEAT_INTERVAL_S = 15.0
 """Less than the silence after which the agent ends a session whose site has gone."""
 _DATA, _EOF, _RESIZE, _SIGNAL, _BEAT = range(5)
@@ -94,7 +99,7 @@ class RunDoor:
         request, by = {"run_id": self._run_name, **asked}, self._client.speaker(verb)
         async with self._client.stream(verb, request, eof=False) as stream:
             frames = session_frames(stream, by)
-            first = await anext(frames, None)
+            first = await _first(frames, verb)
             if not isinstance(first, SessionStarted):
                 found = None if first is None else type(first).__name__
                 raise violation(by, "frame", "says first that the session has begun", found)
@@ -106,3 +111,13 @@ class RunDoor:
                 beating.cancel()
                 with contextlib.suppress(BaseException):
                     await beating
+
+
+async def _first(frames: AsyncIterator[SessionFrame], verb: str) -> SessionFrame | None:
+    """The first frame; None: there is none. Raises: ApplicationError, when none comes in time."""
+    try:
+        async with asyncio.timeout(BEGIN_LIMIT_S):
+            return await anext(frames, None)
+    except TimeoutError:
+        words = f"{verb}: no answer of the node within {BEGIN_LIMIT_S:g} s"
+        raise ApplicationError(words, type=errors.NODE_UNREACHABLE) from None
