@@ -12,7 +12,7 @@ from temporalio.exceptions import ApplicationError
 from activities.db.session import database
 from activities.db.tables import Allocation, Job, Node, Region, StoredSecret, Upload
 from activities.jobs import worker_addresses
-from activities.jobs.submissions import open_variables
+from activities.jobs.submissions import open_variables, submission_of
 from activities.nodes.addresses import inside_address
 from activities.regions.cache import caches_of
 from activities.secrets.credentials import STORED
@@ -138,7 +138,7 @@ def _gather(session: Session, command: SealRunSpecs, port: int | None) -> RunInp
     job = session.get(Job, command.job_id)
     if job is None:
         raise ApplicationError(f"{command.job_id}: there is no such job", type=NOT_FOUND)
-    submission = JobSubmission.model_validate(job.spec)
+    submission = submission_of(job.spec)
     environment = open_variables(job.id, job.sealed_variables)
     for name, reference in submission.environment.secrets.items():
         environment[name] = _secret(session, job, name, reference)
@@ -264,7 +264,8 @@ def _run_spec(command: SealRunSpecs, assignment: WorkerAssignment, inputs: RunIn
         grace_s=settings().job_end_grace_s,
         idle_timeout_s=submission.idle_timeout_s,
         isolation=inputs.isolations[worker],
-        port=inputs.ports.get(worker) or submission.port,
+        # Where it has none, its first worker may hold a port at which they meet.
+        port=submission.port and (inputs.ports.get(worker) or submission.port),
         is_port_private=submission.type.is_service,
         cache=inputs.caches.get(assignment.node.node_id),
     )

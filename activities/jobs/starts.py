@@ -7,12 +7,12 @@ from pydantic import TypeAdapter
 from sqlmodel import Session, col, select
 
 from activities.db.tables import Allocation, Job, Lease, Node, Region
+from activities.jobs.submissions import submission_of
 from activities.nodes.addresses import address_of
 from activities.outbox.workflow_starts import WorkflowStart, workflow_start
 from activities.placement.allocation_states import is_of_job
 from activities.settings import settings
 from workflows.contracts.billing import WorkerUsage
-from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.jobs import (
     EndRequest,
     JobEnding,
@@ -32,7 +32,7 @@ _USAGES = TypeAdapter(tuple[WorkerUsage, ...])
 
 def start_job(_: Session, row: Job) -> WorkflowStart[JobRequest]:
     """The start of a job's workflow."""
-    spec = JobSubmission.model_validate(row.spec)
+    spec = submission_of(row.spec)
     gpu_types = resources_of(spec).gpu_types
     chosen = settings()
     request = JobRequest(

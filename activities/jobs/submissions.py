@@ -1,10 +1,17 @@
 """Submissions in rows: the values of variables are kept apart from the submission, sealed."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from activities.secrets.sealing import secret_box
 from workflows.contracts.job_submission import JobSubmission
+
+
+def submission_of(spec: Mapping[str, Any]) -> JobSubmission:
+    """The submission that a row keeps; fields of a later release, which may have written the row,
+    mean nothing here. Raises: ValueError."""
+    return JobSubmission.model_validate(spec, extra="ignore")
 
 
 def stored_spec(submission: JobSubmission) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from sqlmodel import Session, col, select
 from activities.billing.payers import able_to_pay
 from activities.db.session import database
 from activities.db.tables import Allocation, Job, Project
-from workflows.contracts.job_submission import JobSubmission
+from activities.jobs.submissions import submission_of
 from workflows.contracts.placement import Demand, PendingDemand, PendingJob
 from workflows.contracts.statuses import JobStatus
 from workflows.rules.jobs.resources import demand_key, demand_of
@@ -201,7 +201,7 @@ def _has_demand_of(head: Any) -> ColumnElement[bool]:
 def _demand_of(row: Any, known_gpu_types: set[str], *, has_credits: bool) -> Demand | None:
     """The demand of a row; None when the row cannot be read and waits for a person."""
     try:
-        submission = JobSubmission.model_validate(row.spec)
+        submission = submission_of(row.spec)
         demand = demand_of(submission, row.account_id, known_gpu_types)
     except (ValueError, LookupError, TypeError) as cause:
         log.warning("not placed", job=row.id, why=str(cause))
@@ -251,7 +251,7 @@ def _add_some_keys() -> bool:
 def _key_of(row: Any) -> str:
     """The demand key of a row; one that cannot be read shares its demand with no other."""
     try:
-        return demand_key(JobSubmission.model_validate(row.spec), row.account_id)
+        return demand_key(submission_of(row.spec), row.account_id)
     except (ValueError, LookupError, TypeError):
         return f"{_UNREADABLE}{row.id}"
 

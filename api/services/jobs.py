@@ -13,7 +13,12 @@ from activities.billing import payers
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import database
-from activities.jobs.submissions import open_variables, sealed_variables, stored_spec
+from activities.jobs.submissions import (
+    open_variables,
+    sealed_variables,
+    stored_spec,
+    submission_of,
+)
 from activities.placement.refusals import refusals_of_jobs
 from activities.settings import settings
 from api.authorization import Caller
@@ -54,7 +59,7 @@ def job_response(session: Session, caller: Caller, row: tables.Job) -> schemas.J
 
 
 def _job_response(row: tables.Job, figures: JobFigures) -> schemas.Job:
-    spec = JobSubmission.model_validate(row.spec)
+    spec = submission_of(row.spec)
     masked = dict.fromkeys(spec.environment.variables, MASK)
     refusals, accrued = figures.refusals[row.id], figures.accrued[row.id]
     waits = row.status == JobStatus.WAITING_FOR_RESOURCES
@@ -331,7 +336,7 @@ def start_job(context: ChangeContext, job_id: str) -> schemas.Job:
     if row.status != JobStatus.STOPPED:
         raise wrong_state("job", row, "stopped to start again")
     known = known_gpu_types(context.session)
-    submission = JobSubmission.model_validate(row.spec)
+    submission = submission_of(row.spec)
     _check_balance(context.session, row.account_id, resources_of(submission, known))
     context.tell(row.id, "start_again")
     return job_response(context.session, context.caller, row)

@@ -10,11 +10,13 @@ from typing import Any
 import httpcore
 
 from api.problems import Problem
-from api.sessions.lines import PortStream, first_message, is_open
+from api.sessions.lines import LOST, PortStream, first_message, is_open
 from api.sessions.switchboard import RunPlace, Switchboard
 from workflows.contracts.sessions import Refused, SessionKind, SessionRequest
 
 PORT_CLOSED = "port-closed"
+OPEN_LIMIT_S = 60.0
+"""How long the site may take to reach a port: it connects to the node first."""
 READ_BYTES = 64 << 10
 
 
@@ -28,9 +30,16 @@ async def open_port(switchboard: Switchboard, place: RunPlace, port: int) -> Por
     Raises: PortClosedError; Problem `unavailable`, when its node is not reached.
     """
     line = await switchboard.open(place, SessionRequest(kind=SessionKind.PORT, port=port))
-    said = await first_message(line)
-    if is_open(said):
-        return PortStream(line)
+    try:
+        async with asyncio.timeout(OPEN_LIMIT_S):
+            said = await first_message(line)
+        if is_open(said):
+            return PortStream(line)
+    except TimeoutError:
+        said = LOST
+    except BaseException:  # Whoever has asked has gone.
+        line.close()
+        raise
     line.close()
     detail = said.detail if isinstance(said, Refused) else "no answer of the site"
     if isinstance(said, Refused) and said.code == PORT_CLOSED:

@@ -86,7 +86,7 @@ class PortStream:
     @property
     def is_readable(self) -> bool:
         """Whether bytes have come, or the end has."""
-        return bool(self._rest) or not self._pieces.empty() or self._pump.done()
+        return bool(self._rest) or self._has_ended or not self._pieces.empty()
 
     async def read(self, size: int) -> bytes:
         """The next bytes; none at the end."""
@@ -111,11 +111,18 @@ class PortStream:
         self._line.close()
 
     async def _read_ahead(self) -> None:
-        try:
-            while isinstance(said := await self._line.receive(), bytes):
-                if len(said) > 1:
-                    await self._pieces.put(said[1:])
-        finally:  # The end of a port, the end of its line, or nobody reads any more.
+        """Read until the line has gone, whose route ends then, whoever still holds this stream."""
+        has_ended = False
+        while (said := await self._line.receive()) is not None:
+            if has_ended:
+                continue
+            if not isinstance(said, bytes):  # The job says no more; it may still listen.
+                has_ended = True
+                await self._pieces.put(b"")
+            elif len(said) > 1:
+                await self._pieces.put(said[1:])
+        self._line.close()
+        if not has_ended:
             await self._pieces.put(b"")
 
 

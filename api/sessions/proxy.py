@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import httpcore
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, WebSocketException
@@ -76,6 +77,7 @@ class JobPages:
     def __init__(self, switchboard: Switchboard) -> None:
         self._switchboard = switchboard
         self._pools: OrderedDict[tuple[RunPlace, int], httpcore.AsyncConnectionPool] = OrderedDict()
+        self._closing: dict[httpcore.AsyncConnectionPool, asyncio.Task[None]] = {}
 
     async def is_ready(self, place: RunPlace, port: int) -> bool:
         """Whether the job answers at its port. Raises: Problem, when its node is not reached."""
@@ -90,25 +92,29 @@ class JobPages:
 
         Raises: Problem `unavailable`.
         """
-        headers = request_headers(request.headers.raw, page)
+        pool, given = self._pool(page), request_headers(request.headers.raw, page)
         target = path + (f"?{request.url.query}" if request.url.query else "")
         asked = httpcore.Request(
             request.method,
             httpcore.URL(
                 scheme=b"http", host=b"127.0.0.1", port=page.port, target=target.encode("latin-1")
             ),
-            headers=headers,
+            headers=given,
             content=request.stream() if _has_body(request) else None,
             extensions={"timeout": {"read": ANSWER_LIMIT_S, "write": ANSWER_LIMIT_S, "pool": 60.0}},
         )
         try:
-            found = await self._pool(page).handle_async_request(asked)
+            found = await pool.handle_async_request(asked)
         except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as error:
             job = page.place.job_id
             raise Problem("unavailable", f"job {job}: its port does not answer: {error}") from error
-        response = StreamingResponse(_body(found, check), found.status)
-        response.raw_headers = response_headers(found.headers, page)
-        return response
+        try:
+            headers = response_headers(found.headers, page)
+            return _Answer(found, headers, check, lambda: self._close_idle(pool))
+        except Problem:  # Else it keeps its connection, and soon there is none for others.
+            await found.aclose()
+            self._close_idle(pool)
+            raise
 
     async def splice(self, socket: WebSocket, page: Page, path: str, check: Check) -> None:
         """Connect a WebSocket with one of the job, until either closes or `check` fails.
@@ -162,6 +168,12 @@ class JobPages:
         while len(self._pools) > MOST_POOLS:
             self._pools.popitem(last=False)
         return pool
+
+    def _close_idle(self, pool: httpcore.AsyncConnectionPool) -> None:
+        """Close later what nobody uses then, which a pool does at its next request alone."""
+        if pool not in self._closing:
+            self._closing[pool] = asyncio.create_task(_close_expired(pool), name="idle-ports")
+            self._closing[pool].add_done_callback(lambda _: self._closing.pop(pool))
 
 
 def request_headers(given: Iterable[tuple[bytes, bytes]], page: Page) -> Headers:
@@ -272,14 +284,42 @@ def _has_body(request: Request) -> bool:
 
 async def _body(found: httpcore.Response, check: Check) -> AsyncIterator[bytes]:
     checked_at = time.monotonic()
-    try:
-        async for chunk in found.aiter_stream():
-            if time.monotonic() - checked_at >= CHECK_INTERVAL_S:
-                await check()
-                checked_at = time.monotonic()
-            yield chunk
-    finally:
-        await found.aclose()
+    async for chunk in found.aiter_stream():
+        if time.monotonic() - checked_at >= CHECK_INTERVAL_S:
+            await check()
+            checked_at = time.monotonic()
+        yield chunk
+
+
+class _Answer(StreamingResponse):
+    """A job's answer as it comes. Its connection is given back also where nobody has waited."""
+
+    def __init__(
+        self,
+        found: httpcore.Response,
+        headers: Headers,
+        check: Check,
+        on_end: Callable[[], None],
+    ) -> None:
+        super().__init__(_body(found, check), found.status)
+        self.raw_headers = headers
+        self._found = found
+        self._on_end = on_end
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._found.aclose()
+            self._on_end()
+
+
+async def _close_expired(pool: httpcore.AsyncConnectionPool) -> None:
+    while left := [one for one in pool.connections if not one.is_closed()]:
+        for connection in left:
+            if connection.has_expired():
+                await connection.aclose()
+        await asyncio.sleep(KEEP_S)
 
 
 async def _while_allowed(socket: WebSocket, check: Check) -> None:

@@ -184,18 +184,23 @@ class Switchboard:
         dialed = _Dialed(hash_of_token(token), asyncio.get_running_loop().create_future())
         trunk.dialed[session_id] = dialed
         dial = Dial(session_id=session_id, token=token, request=request)
+        line = None
         try:
             await (await asyncio.shield(trunk.connected)).send_text(dial.model_dump_json())
             async with asyncio.timeout(DIAL_LIMIT_S):
-                return await dialed.line
+                line = await dialed.line
         except TimeoutError:
             raise _unreached(trunk, "it opens no session") from None
         except (WebSocketDisconnect, RuntimeError, asyncio.CancelledError) as error:
             if trunk.closed.is_set():
                 raise TrunkLostError(trunk.id) from error
             raise
+        else:
+            return line
         finally:
             trunk.dialed.pop(session_id, None)
+            if line is None and dialed.line.done() and not dialed.line.cancelled():
+                dialed.line.result().close()  # It came just when nobody waited any more.
 
     def _begin(self, trunk: Trunk) -> None:
         trunk.sessions += 1

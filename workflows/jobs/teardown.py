@@ -201,7 +201,7 @@ class Teardown:
     def _uploading_message(self) -> str:
         if self._termination.discards:
             return "the log is being stored; the output is discarded, as asked"
-        if self._termination.is_retried:
+        if self._is_tried_again:
             return "the log is being stored; the output of an attempt that is tried again is not"
         message = f"{'log and output are' if self._stores_output() else 'the log is'} being stored"
         if self._termination.is_asked:
@@ -246,8 +246,13 @@ class Teardown:
 
         A next attempt has an output of its own.
         """
-        is_wanted = not (self._termination.discards or self._termination.is_retried)
+        is_wanted = not (self._termination.discards or self._is_tried_again)
         return self._request.keeps_output and is_wanted
+
+    @property
+    def _is_tried_again(self) -> bool:
+        """Whether it is: a retry may have been refused, or replaced by a request, meanwhile."""
+        return self._termination.is_retried and self._termination.will_restart
 
     async def _store_one(self, worker: Worker) -> None:
         with_output = self._stores_output()

@@ -119,16 +119,22 @@ class Peer:
             self._hear(kind, payload)
 
 
-def ready(readers: list[int], writers: list[int], limit_s: float) -> tuple[set[int], set[int]]:
-    """The descriptors that can be read or written, or have ended, within the time."""
+def ready(
+    readers: list[int], writers: list[int], limit_s: float, unread: tuple[int, ...] = ()
+) -> tuple[set[int], set[int]]:
+    """The descriptors that can be read or written, or have ended, within the time.
+
+    unread: those of the readers that count only once they have ended.
+    """
     poll = select.poll()
     events: dict[int, int] = {}
     for descriptor in readers:
-        events[descriptor] = events.get(descriptor, 0) | select.POLLIN
+        wanted = 0 if descriptor in unread else select.POLLIN
+        events[descriptor] = events.get(descriptor, 0) | wanted
     for descriptor in writers:
         events[descriptor] = events.get(descriptor, 0) | select.POLLOUT
-    for descriptor, wanted in events.items():
-        poll.register(descriptor, wanted)
+    for descriptor, event in events.items():
+        poll.register(descriptor, event)
     found = poll.poll(max(0.0, limit_s) * 1000)
     over = select.POLLHUP | select.POLLERR | select.POLLNVAL
     can_read = {one for one, event in found if event & (select.POLLIN | over) and one in readers}

@@ -50,15 +50,17 @@ class Session:
         can_say = self.peer.out.has_room
         if not can_say:
             self.carried_at = time.monotonic()
-        readers = [*others, *(self.sources if can_say else ())]
+        readers = [0, *others, *(self.sources if can_say else ())]
         writers = [self.peer.out.descriptor] if self.peer.out.waiting else []
         inlet = self.inlet
-        if not self.peer.is_gone and (inlet is None or inlet.has_room or not inlet.is_open):
-            readers.append(0)
+        listens = inlet is None or inlet.has_room or not inlet.is_open
         if inlet is not None and inlet.waiting:
             writers.append(inlet.descriptor)
-        can_read, can_write = frames.ready(readers, writers, limit_s)
-        if 0 in can_read:
+        can_read, can_write = frames.ready(readers, writers, limit_s, () if listens else (0,))
+        if not listens:  # Whoever is not listened to is not silent, but may have gone.
+            self.heard_at = time.monotonic()
+            self.peer.is_gone = self.peer.is_gone or 0 in can_read
+        elif 0 in can_read:
             self.heard_at = time.monotonic()
             self.peer.read()
         for descriptor in list(self.sources):

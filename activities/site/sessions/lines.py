@@ -73,6 +73,10 @@ class Line:
         except ValueError as error:
             raise LineClosedError("no message of ours") from error
 
+    async def wait_closed(self) -> None:
+        """Wait until the line has closed, also where nobody receives."""
+        await self._socket.wait_closed()
+
     async def _receive(self) -> str | bytes:
         try:
             return await self._socket.recv()

@@ -24,6 +24,8 @@ from workflows.contracts import errors
 from workflows.contracts.nodes import NodeAddress
 from workflows.contracts.sessions import Port, Terminal
 
+BEGIN_LIMIT_S = 45.0
+"""How long the agent may take to enter a run, or to connect to a port of it."""
 BEAT_INTERVAL_S = 15.0
 """Less than the silence after which the agent ends a session whose site has gone."""
 MOST_OF_RUN = 128
@@ -112,7 +114,7 @@ class RunDoor:
     ) -> AsyncGenerator[NodeSession]:
         async with self._client.stream(verb, request, eof=False) as stream:
             frames = session_frames(stream, by)
-            first = await anext(frames, None)
+            first = await _first(frames, verb)
             if not isinstance(first, SessionStarted):
                 found = None if first is None else type(first).__name__
                 raise violation(by, "frame", "says first that the session has begun", found)
@@ -139,3 +141,13 @@ def _counting(run: tuple[str, str]) -> Generator[None]:
         _open[run] -= 1
         if not _open[run]:
             del _open[run]
+
+
+async def _first(frames: AsyncIterator[SessionFrame], verb: str) -> SessionFrame | None:
+    """The first frame; None: there is none. Raises: ApplicationError, when none comes in time."""
+    try:
+        async with asyncio.timeout(BEGIN_LIMIT_S):
+            return await anext(frames, None)
+    except TimeoutError:
+        words = f"{verb}: no answer of the node within {BEGIN_LIMIT_S:g} s"
+        raise ApplicationError(words, type=errors.NODE_UNREACHABLE) from None

@@ -34,6 +34,8 @@ from workflows.contracts.sessions import (
 )
 
 NODE_LOST = "node-lost"
+REST_S = 10.0
+"""How long what was said before the line has closed is passed on, to a job that may not read."""
 
 
 async def serve_session(
@@ -66,7 +68,13 @@ def _refused(failure: ApplicationError) -> Refused:
 
 async def _carry(line: Line, session: NodeSession) -> None:
     await line.say(Opened())
-    await first_of(_to_node(line, session), _from_node(line, session))
+    await first_of(_to_node(line, session), _from_node(line, session), _until_left(line))
+
+
+async def _until_left(line: Line) -> None:
+    """Until the person has gone, of whom `_to_node` learns nothing while the job does not read."""
+    await line.wait_closed()
+    await asyncio.sleep(REST_S)
 
 
 async def _to_node(line: Line, session: NodeSession) -> None:

@@ -376,7 +376,7 @@ async def test_reasons_refusals_and_progress_are_plain(hostile: HostileSite) -> 
     with pytest.raises(ApplicationError) as caught:
         await hostile.do("stage")
     assert caught.value.type == errors.WORK_REFUSED
-    assert caught.value.message.endswith(PLAIN)
+    assert caught.value.message.startswith(f"{PLAIN}. On ")
     assert all(detail.isprintable() for detail in hostile.heard)
     assert max(map(len, hostile.heard)) <= 1000
 

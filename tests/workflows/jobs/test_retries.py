@@ -2,7 +2,7 @@
 
 from tests.waiting import eventually
 from tests.workflows.conftest import Stage
-from tests.workflows.fake_world import Run
+from tests.workflows.fake_world import Machine, Run
 from tests.workflows.jobs.test_job_lifecycle import (
     CANCEL,
     Handle,
@@ -11,10 +11,11 @@ from tests.workflows.jobs.test_job_lifecycle import (
     exits,
     job_id_of,
     placed,
+    reaches,
 )
 from tests.workflows.jobs.test_races import Gate, latest
 from tests.workflows.jobs.test_restarts import placed_again, waits_again
-from workflows.contracts.jobs import Exit, WorkerExit
+from workflows.contracts.jobs import Exit, NodeUnreachable, WorkerExit
 from workflows.contracts.lifecycles import JobChanges
 from workflows.contracts.statuses import JobStatus, JobType, RunState
 from workflows.jobs.job_lifecycle import JobLifecycle
@@ -124,3 +125,18 @@ async def test_a_notebook_that_has_run_for_as_long_as_it_may_is_stopped(stage: S
     await eventually(lambda: latest(stage, handle) == JobStatus.STOPPED, "it is stopped")
     assert "safety.max_duration_s" in str(stage.world.rows[job_id_of(handle)].status_reason)
     assert_nothing_left(stage, handle)
+
+
+async def test_a_job_that_is_not_tried_again_after_all_keeps_its_output(stage: Stage) -> None:
+    stage.world.machines["nod-2"] = Machine()
+    handle = await stage.job(worker_count=2, max_retries=5, unreachable_limit_s=2)
+    await placed(stage, handle, "nod-1", "nod-2")
+    await reaches(stage, handle, JobStatus.RUNNING)
+    stage.world.machines["nod-2"].reachable = False
+    away = NodeUnreachable(node_id="nod-2", reason="no route")
+    await handle.signal(JobLifecycle.node_unreachable, away)
+    await exits(stage, handle, 0, code=3, elapsed_s=4)
+    report = await handle.result()
+    assert report.status is JobStatus.FAILED
+    assert "is not tried again" in str(report.status_reason)
+    assert f"{job_id_of(handle)}-0-1" in stage.world.outputs
