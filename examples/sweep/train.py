@@ -2,12 +2,10 @@
 
 import json
 import os
-import random
 from pathlib import Path
 
 rate = float(os.environ["LEARNING_RATE"])
-chance = random.Random(0)  # The same points in each job.
-points = [(x / 50, 3 * x / 50 + 1 + chance.gauss(0, 0.1)) for x in range(-50, 50)]
+points = [(x / 50, 3 * x / 50 + 1 + (0.1 if x % 2 else -0.1)) for x in range(-50, 50)]
 
 slope = shift = 0.0
 for _ in range(500):

@@ -126,7 +126,7 @@ class Browser:
             proxy=None,
         )
 
-    def closes(self) -> None:
+    def close(self) -> None:
         self._http.close()
 
 
