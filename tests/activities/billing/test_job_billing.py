@@ -195,15 +195,10 @@ def test_a_run_whose_bill_begins_late_is_billed_by_the_rates_of_its_own_attempt(
 ) -> None:
     with migrated.write() as session:
         row = session.get_one(tables.Job, job.id)
-        add_node(session, row.account_id)
-        own = (row.rates or {})["0"]
-        session.add(
-            tables.Allocation(
-                id="alc-own", job_id=job.id, worker=0, attempt=1, node_id="nod-1", cpu_count=2,
-                memory_bytes=0, gpu_indices=[0], rates=own, created_at=NOW,
-            )
-        )  # fmt: skip
-        row.rates = {"0": own | {"microcredits_per_hour": 9 * A100_HOUR}}  # It is placed again.
+        account = session.get_one(tables.Account, row.account_id)
+        held = allocate(session, row, add_node(session, add_region(session, account)), 0)
+        held.rates = dict((row.rates or {})["0"])
+        row.rates = {"0": held.rates | {"microcredits_per_hour": 9 * A100_HOUR}}  # Placed again.
     assert bill(job, 3600).posted_microcredits == A100_HOUR
 
 
