@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 import httpx
 from websockets.sync.client import ClientConnection, connect
@@ -73,6 +74,18 @@ class Reader:
         """What one command answers as JSON."""
         answer: dict[str, Any] = json.loads(self.baseload(*words, "--json"))
         return answer
+
+    def asks(self, method: str, path: str, body: object = None) -> httpx.Response:
+        """What the API answers a program with the administrator's key."""
+        key = (self.home / "admin.key").read_text().strip()
+        return httpx.request(
+            method,
+            f"http://127.0.0.1:{self.api_port}{path}",
+            headers={"Authorization": f"Bearer {key}", "Idempotency-Key": uuid4().hex},
+            json=body,
+            trust_env=False,
+            timeout=60,
+        )
 
     def has_another(self, example: str, **files: str) -> str:
         """A copy of an example with these files in it. The path of its job file."""

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import closing
 from uuid import uuid4
 
-import httpx
 import pytest
 
 from tests.docs.reader import LIMIT_S, Browser, Reader
@@ -119,25 +118,15 @@ def services(stack: Reader) -> Iterator[Reader]:
 def answers(reader: Reader, job: str) -> str:
     """Wait until a service answers. A link to its pages."""
     reader.baseload("wait", job, "--for", "running")
-    return str(
-        wait_until(
-            lambda: (made := reader.shows("link", job))["ready"] and made["url"],
-            f"{job} answers",
-            LIMIT_S,
-        )
-    )
+    path = f"/v1/jobs/{reader.shows('show', job)['id']}/link"
+    wait_until(lambda: reader.asks("POST", path).json().get("ready"), f"{job} answers", LIMIT_S)
+    return reader.baseload("link", job).strip()
 
 
 def test_the_endpoint_tells_a_digit(services: Reader) -> None:
     answers(services, "endpoint")
-    job = services.shows("show", "endpoint")["id"]
-    answer = httpx.post(
-        f"http://127.0.0.1:{services.api_port}/v1/jobs/{job}/endpoint/predict",
-        headers={"Authorization": f"Bearer {(services.home / 'admin.key').read_text().strip()}"},
-        json={"pixels": [int(pixel) for pixel in FOUR.split()]},
-        trust_env=False,
-        timeout=60,
-    )
+    path = f"/v1/jobs/{services.shows('show', 'endpoint')['id']}/endpoint/predict"
+    answer = services.asks("POST", path, {"pixels": [int(pixel) for pixel in FOUR.split()]})
     assert (answer.status_code, answer.json()) == (200, {"digit": 4})
 
 
