@@ -12,8 +12,8 @@ from api.problems import Problem
 from api.schemas.sessions import JobLink
 from api.services import sessions
 from api.sessions import links
-from api.sessions.entrance import bearer_of, enter, refuse
-from api.sessions.proxy import METHODS, Page
+from api.sessions.entrance import bearer_of, check, enter, refuse
+from api.sessions.proxy import METHODS, Check, Page
 from workflows.contracts.sessions import SessionKind
 
 router = APIRouter(tags=["jobs"])
@@ -70,13 +70,18 @@ async def _page(caller: Caller, request: Request | WebSocket, job_id: str, worke
     return Page(place, sessions.port_of(place), None, base)
 
 
+def _checking(caller: Caller, job_id: str) -> Check:
+    return lambda: check(caller, sessions.Target(job_id))
+
+
 @router.api_route(
     "/v1/jobs/{job_id}/endpoint/{path:path}", methods=METHODS, include_in_schema=False
 )
 async def ask_job(request: Request, job_id: str, path: str, caller: Writer) -> Response:
     """What a job answers at its port, for programs, which send their API key."""
     page = await _page(caller, request, job_id, 0)
-    answer: Response = await request.app.state.pages.answer(request, page, f"/{path}")
+    pages = request.app.state.pages
+    answer: Response = await pages.answer(request, page, f"/{path}", _checking(caller, job_id))
     return answer
 
 
@@ -85,9 +90,11 @@ async def ask_job_socket(socket: WebSocket, job_id: str, path: str) -> None:
     """A WebSocket of a job at its port, for programs, which send their API key."""
     try:
         needs: Any = Needs("jobs:write").caller_of
-        caller = await run_in_threadpool(needs, socket, bearer_of(socket))
+        account = socket.headers.get("x-baseload-account")
+        caller = await run_in_threadpool(needs, socket, bearer_of(socket), account)
         page = await _page(caller, socket, job_id, 0)
         with socket.app.state.session_counts.counted(caller.key_id, job_id, caller.account_id):
-            await socket.app.state.pages.splice(socket, page, f"/{path}")
+            checking = _checking(caller, job_id)
+            await socket.app.state.pages.splice(socket, page, f"/{path}", checking)
     except Problem as problem:
         await refuse(socket, problem)

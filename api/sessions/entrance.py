@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import Generator
-from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
@@ -59,7 +58,7 @@ async def enter(socket: WebSocket, target: sessions.Target) -> None:
             request = await _request(socket)
             await run_in_threadpool(sessions.note, state.reads, caller, place, request.kind)
             line = await state.switchboard.open(place, request)
-            splice = Splice(socket, line, lambda: _check(caller, target))
+            splice = Splice(socket, line, lambda: check(caller, target))
             await splice.run(settings().session_idle_limit_s, state.stop)
     except Problem as problem:
         await refuse(socket, problem)
@@ -97,7 +96,9 @@ async def _request(socket: WebSocket) -> SessionRequest:
     return asked
 
 
-async def _check(caller: Caller, target: sessions.Target) -> Any:
+async def check(caller: Caller, target: sessions.Target) -> None:
+    """Whether a session may go on: who holds the key now still reaches the job. Raises: Problem."""
+
     def look() -> None:
         sessions.place_of(caller_by_key(caller.key_id, caller.account_id), target)
 

@@ -24,7 +24,7 @@ from api.problems import Problem
 from api.services import sessions
 from api.sessions import links
 from api.sessions.entrance import refuse
-from api.sessions.proxy import COOKIES, METHODS, Page
+from api.sessions.proxy import COOKIES, METHODS, Check, Page
 from api.sessions.switchboard import RunPlace
 from workflows.contracts.sessions import SessionKind
 
@@ -90,10 +90,10 @@ async def _answer(request: Request) -> Response:
         job_id, origin = _origin_of(request)
         if request.url.path == ENTRANCE:
             return await _enter(request, job_id, origin)
-        page, _ = await _page(request, job_id, origin)
+        page, _, check = await _page(request, job_id, origin)
         _check_source(request, origin)
         path = request.scope["raw_path"].decode("latin-1").partition("?")[0]
-        answer: Response = await request.app.state.pages.answer(request, page, path)
+        answer: Response = await request.app.state.pages.answer(request, page, path, check)
     except Problem as problem:
         status = problem.status_code
         return PlainTextResponse(f"{problem.detail}\n\n{HOW}\n", status, headers=HEADERS)
@@ -103,12 +103,12 @@ async def _answer(request: Request) -> Response:
 async def _connect(socket: WebSocket) -> None:
     try:
         job_id, origin = _origin_of(socket)
-        page, caller = await _page(socket, job_id, origin)
+        page, caller, check = await _page(socket, job_id, origin)
         _check_opener(socket, origin)
         path = socket.scope["raw_path"].decode("latin-1").partition("?")[0]
         state = socket.app.state
         with state.session_counts.counted(caller.key_id, job_id, page.place.account_id):
-            await state.pages.splice(socket, page, path)
+            await state.pages.splice(socket, page, path, check)
     except Problem as problem:
         await refuse(socket, problem)
 
@@ -128,14 +128,21 @@ def _cookie_name(origin: str) -> str:
     return COOKIES[1] if origin.startswith("https:") else COOKIES[0]
 
 
-async def _page(asked: HTTPConnection, job_id: str, origin: str) -> tuple[Page, Caller]:
-    """The page of a request with our cookie. Raises: Problem."""
+async def _page(asked: HTTPConnection, job_id: str, origin: str) -> tuple[Page, Caller, Check]:
+    """The page of a request with our cookie, and whether it may go on. Raises: Problem."""
     cookie = asked.cookies.get(_cookie_name(origin), "")
     found = links.opened(cookie, "cookie", job_id) if cookie else None
     if found is None:
         raise Problem("unauthorized", f"job {job_id}: you have not entered by a link")
-    place, caller = await asked.app.state.known_pages.of(asked.app.state, found)
-    return Page(place, sessions.port_of(place), origin), caller
+    state = asked.app.state
+
+    async def check() -> None:
+        if found.expires_s <= time.time():
+            raise Problem("unauthorized", f"job {job_id}: you have entered too long ago")
+        await state.known_pages.of(state, found)
+
+    place, caller = await state.known_pages.of(state, found)
+    return Page(place, sessions.port_of(place), origin), caller, check
 
 
 def _check_source(request: Request, origin: str) -> None:

@@ -6,8 +6,9 @@ says holds for its own origin alone: no CORS, no wider cookie, no redirect to el
 
 import asyncio
 import contextlib
+import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Coroutine, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,6 +23,7 @@ from websockets.typing import Origin
 
 from api.problems import Problem
 from api.sessions.connections import JobNetwork, PortClosedError, as_socket, open_port
+from api.sessions.splice import CHECK_INTERVAL_S
 from api.sessions.switchboard import RunPlace, Switchboard
 
 COOKIES = ("baseload-page", "__Host-baseload-page")
@@ -32,6 +34,7 @@ KEEP_S = 30.0
 ANSWER_LIMIT_S = 600.0
 MOST_POOLS = 200
 MOST_WEBSOCKET_MESSAGE = 64 << 20
+NOT_ALLOWED_ANY_MORE = 1008
 HOP_BY_HOP = frozenset(
     {
         *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization"),
@@ -40,10 +43,17 @@ HOP_BY_HOP = frozenset(
 )
 NOT_FOR_JOBS = frozenset({"x-baseload-account", "idempotency-key", "forwarded", "x-real-ip"})
 NOT_FOR_PEOPLE = frozenset(
-    {"strict-transport-security", "alt-svc", "clear-site-data", "public-key-pins", "server", "date"}
+    {
+        *("strict-transport-security", "alt-svc", "clear-site-data", "public-key-pins"),
+        *("server", "date"),
+        # By these a proxy in front of the API would answer with files or pages of its own.
+        *("x-accel-redirect", "x-sendfile", "x-lighttpd-send-file", "x-reproxy-url"),
+    }
 )
 _OF_HANDSHAKE = b"sec-websocket-"
 Headers = list[tuple[bytes, bytes]]
+Check = Callable[[], Awaitable[object]]
+"""Raises Problem when who asked may not reach the job any more, such as when a key is revoked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +85,11 @@ class JobPages:
             return True
         return False
 
-    async def answer(self, request: Request, page: Page, path: str) -> Response:
-        """What the job answers. Raises: Problem `unavailable`."""
+    async def answer(self, request: Request, page: Page, path: str, check: Check) -> Response:
+        """What the job answers; a long answer breaks off when `check` fails.
+
+        Raises: Problem `unavailable`.
+        """
         headers = request_headers(request.headers.raw, page)
         target = path + (f"?{request.url.query}" if request.url.query else "")
         asked = httpcore.Request(
@@ -93,12 +106,12 @@ class JobPages:
         except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as error:
             job = page.place.job_id
             raise Problem("unavailable", f"job {job}: its port does not answer: {error}") from error
-        response = StreamingResponse(_body(found), found.status)
+        response = StreamingResponse(_body(found, check), found.status)
         response.raw_headers = response_headers(found.headers, page)
         return response
 
-    async def splice(self, socket: WebSocket, page: Page, path: str) -> None:
-        """Connect a WebSocket with one of the job, until either closes.
+    async def splice(self, socket: WebSocket, page: Page, path: str, check: Check) -> None:
+        """Connect a WebSocket with one of the job, until either closes or `check` fails.
 
         Raises: Problem `unavailable`, before it was accepted.
         """
@@ -130,7 +143,11 @@ class JobPages:
                 raise Problem("unavailable", f"job {job}: no WebSocket: {error}") from error
             async with upstream:
                 await socket.accept(upstream.subprotocol)
-                await _first_of(_to_job(socket, upstream), _to_person(upstream, socket))
+                await _first_of(
+                    _to_job(socket, upstream),
+                    _to_person(upstream, socket),
+                    _while_allowed(socket, check),
+                )
 
     def _pool(self, page: Page) -> httpcore.AsyncConnectionPool:
         key = (page.place, page.port)
@@ -253,12 +270,27 @@ def _has_body(request: Request) -> bool:
     return "content-length" in request.headers or "transfer-encoding" in request.headers
 
 
-async def _body(found: httpcore.Response) -> AsyncIterator[bytes]:
+async def _body(found: httpcore.Response, check: Check) -> AsyncIterator[bytes]:
+    checked_at = time.monotonic()
     try:
         async for chunk in found.aiter_stream():
+            if time.monotonic() - checked_at >= CHECK_INTERVAL_S:
+                await check()
+                checked_at = time.monotonic()
             yield chunk
     finally:
         await found.aclose()
+
+
+async def _while_allowed(socket: WebSocket, check: Check) -> None:
+    while True:
+        await asyncio.sleep(CHECK_INTERVAL_S)
+        try:
+            await check()
+        except Problem:
+            with contextlib.suppress(WebSocketDisconnect, RuntimeError):
+                await socket.close(NOT_ALLOWED_ANY_MORE)
+            return
 
 
 async def _to_job(socket: WebSocket, upstream: ClientConnection) -> None:

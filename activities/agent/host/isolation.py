@@ -7,10 +7,13 @@ and it ends with the run at the latest, as everything of the run's cgroup and ac
 from __future__ import annotations
 
 import ctypes
+import errno
+import fcntl
 import os
 import pwd
 import time
 from collections.abc import Callable
+from typing import List, Tuple
 
 from ..errors import RefusedError
 from ..folders import DEVICES, Run
@@ -18,7 +21,12 @@ from . import cgroups, mount_namespace, processes, spawn
 
 GROUPS = "cgroup.procs"
 BEGUN_WITHIN_S = 5.0
+NS_GET_USERNS = 0xB701
+USER_NAMESPACE = "/proc/%s/ns/user"
 ENV_OF_PODMAN = ("PATH", "HOME", "XDG_RUNTIME_DIR", "LANG", "CONTAINERS_STORAGE_CONF", "TMPDIR")
+
+
+Identity = Tuple[List[int], int, int]
 
 
 class Isolation:
@@ -63,22 +71,33 @@ class Isolation:
                 file.write("0")
 
     def enter_mounts(self) -> None:
-        """See all mounts of the run from now on, such as its /dev; needs root. Raises: OSError."""
+        """See all mounts of the run from now on, such as its /dev; needs root.
+
+        Whatever must not be read of what the run says has been read before, such as accounts.
+
+        Raises: OSError; PermissionError, where the run itself has made these mounts: there it is
+        root and has put what it likes at every path.
+        """
         if os.geteuid() != 0 or self.run.read(DEVICES) is None:
             return
         descriptor = os.open("/proc/%d/ns/mnt" % self.first.pid, os.O_RDONLY)
         is_own = os.fstat(descriptor).st_ino != os.stat("/proc/self/ns/mnt").st_ino
         if not processes.is_alive(self.first.pid, self.first.start_ticks):
             raise ProcessLookupError("the run's process has just ended")
+        if is_own and not is_of_this_machine(descriptor):
+            raise PermissionError(errno.EPERM, "the run's process has mounts that it has made")
         libc = ctypes.CDLL(None, use_errno=True)
         # Else this machine has none for its runs, as `mount_namespace.prepare` has said.
         if is_own and libc.setns(descriptor, mount_namespace.CLONE_NEWNS) != 0:
             raise OSError(ctypes.get_errno(), "setns")
         os.close(descriptor)
 
-    def become(self, folder: str, variables: dict[str, str]) -> None:
+    def identity(self, variables: dict[str, str]) -> Identity | None:
+        """The run's account, as `become` takes it; to be asked before the run's mounts are seen."""
+        return spawn.identity_of(self.spec.get("user"), self.spec, variables)
+
+    def become(self, folder: str, identity: Identity | None) -> None:
         """Become a process of the run's account in this folder; there is no way back."""
-        identity = spawn.identity_of(self.spec.get("user"), self.spec, variables)
         spawn.become(folder, identity, cgroups.most_tasks(self.spec))
 
     def variables(self) -> dict[str, str]:
@@ -120,7 +139,10 @@ class Isolation:
             if time.monotonic() > until:
                 break
             time.sleep(0.02)
-        raise RefusedError("not-running", "run %s: has no process now" % self.run.run_id)
+        raise RefusedError(
+            "not-running",
+            "run %s: has no process now in the mounts that it was given" % self.run.run_id,
+        )
 
     def _processes(self) -> list[processes.Process]:
         """The run's first process, and all others of the run."""
@@ -138,9 +160,19 @@ class Isolation:
         try:
             with open("/proc/%d/status" % pid) as file:
                 uids = next(line.split()[1:] for line in file if line.startswith("Uid:"))
+            own, theirs = (os.stat(USER_NAMESPACE % one).st_ino for one in ("self", pid))
         except (OSError, StopIteration):
             return False
-        return set(uids) == {uid}
+        return set(uids) == {uid} and theirs == own
+
+
+def is_of_this_machine(mounts: int) -> bool:
+    """Whether root of this machine has made a namespace of mounts, and no root of a run's own."""
+    owner = fcntl.ioctl(mounts, NS_GET_USERNS)
+    try:
+        return os.fstat(owner).st_ino == os.stat(USER_NAMESPACE % "self").st_ino
+    finally:
+        os.close(owner)
 
 
 def own_variables() -> dict[str, str]:

@@ -87,6 +87,11 @@ def holders() -> list[tuple[int, dict[str, Any]]]:
     return found
 
 
+def numbers() -> set[int]:
+    """The numbers of all job accounts of this machine, by which its kernel knows them."""
+    return {each.pw_uid for each in pwd.getpwall() if each.pw_name.startswith(JOB_USER + "-")}
+
+
 def end_processes(run: Run, user: str | None) -> list[int]:
     """KILL every process on this machine of the run's account; return those that stay.
 

@@ -123,6 +123,8 @@ class _Reader:
     def __init__(self, code: str) -> None:
         self.code = os.path.realpath(code)
         self.files: dict[str, bytes] = {}
+        self.bytes = 0
+        """Of all files together."""
 
     def has(self, name: str) -> bool:
         return os.path.isfile(os.path.join(self.code, name))
@@ -141,12 +143,14 @@ class _Reader:
             with open(path, "rb") as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     raise refused("%s: is no file of the code" % name)
-                content = file.read(MOST_FILE_BYTES + 1)
+                content = file.read(MOST_FILE_BYTES - self.bytes + 1)
         except OSError as error:
             words = "%s: there is no such file in the code (%s)"
             raise refused(words % (name, error.strerror)) from error
-        if len(content) > MOST_FILE_BYTES:
-            raise refused("%s: has more than %d MiB" % (name, MOST_FILE_BYTES >> 20))
+        self.bytes += len(content)
+        if self.bytes > MOST_FILE_BYTES:
+            words = "%s: has more than %d MiB, with all files that are read before it"
+            raise refused(words % (name, MOST_FILE_BYTES >> 20))
         self.files[name] = content
         return content
 

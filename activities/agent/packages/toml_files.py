@@ -11,6 +11,8 @@ from ..errors import RefusedError
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\Z")
 VERSION = re.compile(r"[A-Za-z0-9.!+_-]+\Z")
 HASH = re.compile(r"[0-9a-f]{32,128}\Z")
+MOST_DOTS = 200
+"""Of what may be one key; the time to read a key grows by the square of its parts."""
 GROUPS = re.compile(r"\b(extras|dependency_groups)\b")
 
 
@@ -21,6 +23,8 @@ def parse(name: str, text: str) -> dict[str, Any]:
     except ImportError as error:
         words = "needs Python 3.11 on the node; a requirements.txt does not"
         raise _refused(name, words) from error
+    if any(part.count(".") > MOST_DOTS for line in text.split("\n") for part in line.split("=")):
+        raise _refused(name, "has a line with more than %d dots" % MOST_DOTS)
     try:
         document: dict[str, Any] = module.loads(text)
     except (ValueError, RecursionError) as error:

@@ -12,7 +12,7 @@ from typing import Any
 from ..errors import RefusedError
 from ..files.removal import unless_removed
 from ..folders import OWN_ENVIRONMENT, Folders, Run, take_lock
-from ..host import disk, file_tree, images, job_accounts, network_wall
+from ..host import disk, file_tree, images, job_accounts, network_wall, ports
 from ..host.interpreter import interpreter_for_jobs
 from ..loading import load
 from ..packages import environments, own_environment
@@ -29,7 +29,8 @@ def stage(request: dict[str, Any]) -> dict[str, Any]:
     spec.json is written last, so its presence says that the run is staged.
     What pip has said to a refusal of packages is the log of the run.
     Raises: RefusedError `disk-full`, `no-code`, `packages`, `requirements`, `apt-not-allowed`,
-    `apt-needs-root`, `apt`, `image`, `job-user`, `no-user`, `network-wall`, `removed`.
+    `apt-needs-root`, `apt`, `image`, `job-user`, `no-user`, `network-wall`, `removed`;
+    `port-taken`, where a service of this machine listens at the run's port.
     """
     folders = Folders(request.get("root", ""))
     run = folders.run(request["run_id"])
@@ -80,6 +81,8 @@ def _stage(folders: Folders, run: Run, request: dict[str, Any]) -> None:
             "is_port_private": bool(spec.get("is_port_private")),
         }
         port = spec.get("port")
+        # Before the wall keeps others off the port: a service of this machine would lose its own.
+        ports.check(run, port, job_accounts.numbers())
         spec["user"] = job_accounts.claim(folders, run.run_id, spec["user"], port, more)
         network_wall.keep(folders, spec["user"])
     owner = _owner(spec.get("user"))

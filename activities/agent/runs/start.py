@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from typing import Any
 
 from ..errors import RefusedError
 from ..folders import Folders, Run
-from ..host import launch
+from ..host import launch, ports
 from ..loading import load
 from . import status
 
 STARTED_WITHIN_S = 10.0
 POLL_S = 0.01
-LISTENS = "0A"
 
 
 def start(request: dict[str, Any]) -> dict[str, Any]:
@@ -30,7 +28,7 @@ def start(request: dict[str, Any]) -> dict[str, Any]:
         raise RefusedError("not-staged", "run %s: it was not staged on this node" % run.run_id)
     if state["state"] == "staged":
         spec = run.read("spec.json") or {}
-        _check_port(run, spec.get("port"))
+        ports.check(run, spec.get("port"))
         launch.launch(run, spec, lambda: _supervise(run))
     deadline = time.monotonic() + STARTED_WITHIN_S
     while time.monotonic() < deadline:
@@ -47,25 +45,6 @@ def start(request: dict[str, Any]) -> dict[str, Any]:
 
 def _supervise(run: Run) -> None:
     load("runs.supervisor:supervise")(run.folders.root, run.run_id)
-
-
-def _check_port(run: Run, port: int | None) -> None:
-    """Who comes to the run's port must find the run there. Raises: RefusedError `port-taken`."""
-    owner = _listener(port) if port else None
-    if owner is not None:
-        words = "run %s: port %d is taken on this node, by a process of the account %s"
-        raise RefusedError("port-taken", words % (run.run_id, port, owner))
-
-
-def _listener(port: int) -> str | None:
-    """The account that listens at a TCP port of this machine, by its number; None: nobody does."""
-    for path in ("/proc/net/tcp", "/proc/net/tcp6"):
-        with contextlib.suppress(OSError), open(path) as file:
-            for line in file:
-                fields = line.split()
-                if fields[3] == LISTENS and int(fields[1].rpartition(":")[2], 16) == port:
-                    return fields[7]
-    return None
 
 
 def _notes(path: str) -> str:

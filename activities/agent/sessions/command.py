@@ -148,10 +148,11 @@ class Command(Session):
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.chdir("/")
             os.execvpe(arguments[0], arguments, own_variables())
+        variables = {**isolation.variables(), **more, "SHELL": "/bin/bash"}
+        identity = isolation.identity(variables)
         isolation.enter_groups()
         isolation.enter_mounts()
-        variables = {**isolation.variables(), **more, "SHELL": "/bin/bash"}
-        isolation.become(isolation.run.at("work"), variables)
+        isolation.become(isolation.run.at("work"), identity)
         try:
             os.execvpe(self.arguments[0], self.arguments, variables)
         except FileNotFoundError:

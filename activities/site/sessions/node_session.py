@@ -3,10 +3,13 @@
 import asyncio
 import contextlib
 import struct
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from typing import Any
 
-from activities.site.answers.reading import violation
+from temporalio.exceptions import ApplicationError
+
+from activities.site.answers.reading import Speaker, violation
 from activities.site.answers.session_frames import (
     HEADER,
     MOST_FRAME_BYTES,
@@ -17,11 +20,17 @@ from activities.site.answers.session_frames import (
 from activities.site.node_client import NodeClient
 from activities.site.run_names import RunNames
 from activities.transport.stream import NodeStream
+from workflows.contracts import errors
 from workflows.contracts.nodes import NodeAddress
 from workflows.contracts.sessions import Port, Terminal
 
 BEAT_INTERVAL_S = 15.0
 """Less than the silence after which the agent ends a session whose site has gone."""
+MOST_OF_RUN = 128
+"""How many sessions one run has on its node at once, whatever lines and channels they come by: each
+is a process of root's there, which counts for no limit of the run."""
+TOO_MANY = "too-many-sessions"
+_open: Counter[tuple[str, str]] = Counter()
 _DATA, _EOF, _RESIZE, _SIGNAL, _BEAT = range(5)
 
 
@@ -63,6 +72,7 @@ class RunDoor:
 
     def __init__(self, node: NodeAddress, run_id: str) -> None:
         self._client = NodeClient(node)
+        self._counted = (node.node_id, run_id)
         self._run_name = RunNames(node).of(run_id)
 
     @contextlib.asynccontextmanager
@@ -92,6 +102,14 @@ class RunDoor:
     @contextlib.asynccontextmanager
     async def _session(self, verb: str, asked: dict[str, Any]) -> AsyncGenerator[NodeSession]:
         request, by = {"run_id": self._run_name, **asked}, self._client.speaker(verb)
+        with _counting(self._counted):
+            async with self._opened(verb, request, by) as session:
+                yield session
+
+    @contextlib.asynccontextmanager
+    async def _opened(
+        self, verb: str, request: dict[str, Any], by: Speaker
+    ) -> AsyncGenerator[NodeSession]:
         async with self._client.stream(verb, request, eof=False) as stream:
             frames = session_frames(stream, by)
             first = await anext(frames, None)
@@ -106,3 +124,18 @@ class RunDoor:
                 beating.cancel()
                 with contextlib.suppress(BaseException):
                     await beating
+
+
+@contextlib.contextmanager
+def _counting(run: tuple[str, str]) -> Generator[None]:
+    """Count a session while the block runs. Raises: ApplicationError, `too-many-sessions`."""
+    if _open[run] >= MOST_OF_RUN:
+        words = f"{run[1]}: has {MOST_OF_RUN} sessions open, which is the limit"
+        raise ApplicationError(words, {"code": TOO_MANY}, type=errors.REFUSED)
+    _open[run] += 1
+    try:
+        yield
+    finally:
+        _open[run] -= 1
+        if not _open[run]:
+            del _open[run]

@@ -163,10 +163,28 @@ def test_at_the_port_of_a_run_nobody_else_answers(walled: Walled) -> None:
     assert hears(walled, OWN)
 
 
-def test_a_run_whose_port_is_taken_says_so_and_does_not_start(walled: Walled) -> None:
+def test_a_run_at_the_port_of_a_service_says_so_and_keeps_nobody_off_the_service(
+    walled: Walled,
+) -> None:
     walled.call("prepare", peers=[], network_wall={"networks": [], "ports": []})
-    walled.stage("job-taken-port-0-1", "true", user="baseload-job", port=TEMPORAL)
+    taken = spec("true", user="baseload-job", port=TEMPORAL, is_port_private=True)
     with pytest.raises(Refused, match=str(TEMPORAL)) as caught:
+        walled.call("stage", run_id="job-taken-port-0-1", spec=taken)
+    assert caught.value.code == "port-taken"
+    assert walled.look("job-taken-port-0-1")["state"] == "unknown"
+    as_another = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    as_another += ["/usr/bin/python3", "-c", ASK, f"127.0.0.1:{TEMPORAL}"]
+    assert "hello" in walled.inside(*as_another)
+
+
+def test_a_run_whose_port_is_taken_before_its_start_says_so_and_does_not_start(
+    walled: Walled,
+) -> None:
+    walled.call("prepare", peers=[], network_wall={"networks": [], "ports": []})
+    walled.run("job-port-squatter-0-1", python(LISTEN, OTHERS), user="baseload-job")
+    wait_for(walled.path("job-port-squatter-0-1", "work/ready").exists, "who has come first")
+    walled.stage("job-taken-port-0-1", "true", user="baseload-job", port=OTHERS)
+    with pytest.raises(Refused, match=str(OTHERS)) as caught:
         walled.call("start", run_id="job-taken-port-0-1")
     assert caught.value.code == "port-taken"
     assert walled.look("job-taken-port-0-1")["state"] == "staged"

@@ -361,3 +361,20 @@ def test_packages_of_conda_are_installed_by_a_program_of_the_node_as_a_build_acc
     refused = refusal(agent, wrong, "environment.yml", run_id="job-w-1-1")
     assert "Could not solve for environment specs" in str(refused)
     shutil.rmtree(folder)
+
+
+def test_files_that_take_long_to_read_are_refused_before_they_are_read(
+    agent: LocalAgent, tmp_path: Path
+) -> None:
+    key = ".".join("a" * 100_000)
+    for number, text in enumerate((f"{key} = 1\n", f"x = {{ {key} = 1 }}\n")):
+        code = unpack(agent, tmp_path / str(number), {"pyproject.toml": text})
+        refused = refusal(agent, code, "pyproject.toml")
+        assert "pyproject.toml: has a line with more than 200 dots" in str(refused)
+
+
+def test_all_files_together_have_a_bound(agent: LocalAgent, tmp_path: Path) -> None:
+    padding = "# is said\n" * 900_000
+    files = {"requirements.txt": f"-r more.txt\n{padding}", "more.txt": padding}
+    refused = refusal(agent, unpack(agent, tmp_path / "code", files), "requirements.txt")
+    assert "more.txt: has more than 16 MiB" in str(refused)

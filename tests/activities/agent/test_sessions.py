@@ -2,11 +2,13 @@
 
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
+from activities.agent.host import isolation
 from activities.agent.sessions import frames
 from tests.activities.agent.agent_process import LocalAgent, processes_of
 from tests.activities.agent.session_client import AgentSession
@@ -56,6 +58,38 @@ def test_a_command_is_of_the_account_cgroup_and_mounts_of_its_run_and_gains_no_r
     assert session.out.startswith("baseload-job-")
     assert "NoNewPrivs:\t1" in session.out
     assert f"/{RUN}-" in session.out
+
+
+@needs_root
+def test_a_run_that_makes_itself_root_of_other_mounts_makes_no_session_root(
+    agent: LocalAgent,
+) -> None:
+    """In mounts of its own a run writes its own /etc/passwd and its own /proc."""
+    forged = (
+        'sed "s/^$(id -un):x:[0-9]*:[0-9]*:/$(id -un):x:0:0:/" /etc/passwd > passwd; '
+        "exec unshare --user --map-root-user --mount sh -c '"
+        "mount --bind passwd /etc/passwd; touch ready; exec sleep 600'"
+    )
+    agent.run(RUN, forged, user="baseload-job")
+    wait_for(agent.path(RUN, "work/ready").exists, "the run with other mounts")
+    refused = shell(agent, "sh", "-c", "id -u").refusal()
+    assert refused["code"] == "not-running", refused
+
+
+@needs_root
+def test_mounts_that_a_run_has_made_are_known_as_such() -> None:
+    made = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", "echo made; sleep 600"]
+    with subprocess.Popen(made, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"made\n"
+        known = [_is_of_this_machine(pid) for pid in ("self", process.pid)]
+        process.kill()
+    assert known == [True, False]
+
+
+def _is_of_this_machine(pid: int | str) -> bool:
+    with Path(f"/proc/{pid}/ns/mnt").open() as mounts:
+        return isolation.is_of_this_machine(mounts.fileno())
 
 
 @needs_root

@@ -61,6 +61,14 @@ def test_an_answer_has_no_cors_and_no_cookie_of_ours_or_for_a_wider_domain() -> 
     assert "set-cookie" not in shown(BROWSER, ("set-cookie", "baseload-page=evil; Path=/"))
 
 
+@pytest.mark.parametrize("page", [BROWSER, PROGRAM])
+def test_an_answer_sends_a_proxy_before_the_api_to_no_file_or_page_of_its_own(page: Page) -> None:
+    names = ("X-Accel-Redirect", "X-Sendfile", "X-LIGHTTPD-send-file", "X-Reproxy-URL")
+    found = shown(page, *((name, "/metrics") for name in names), ("x-own", "1"))
+    assert "/metrics" not in found.values()
+    assert found["x-own"] == "1"
+
+
 def test_an_answer_on_the_apis_own_origin_is_sandboxed_and_sets_no_cookie() -> None:
     given = (("set-cookie", "own=1"), ("content-security-policy", "default-src *"))
     found = shown(PROGRAM, *given)
