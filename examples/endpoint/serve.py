@@ -22,4 +22,4 @@ class Digits(litserve.LitAPI):
 
 if __name__ == "__main__":
     server = litserve.LitServer(Digits(), accelerator="cpu")
-    server.run(port=int(os.environ["BASELOAD_PORT"]), generate_client_file=False)
+    server.run(host="127.0.0.1", port=int(os.environ["BASELOAD_PORT"]), generate_client_file=False)

@@ -9,6 +9,7 @@ from baseload.commands.init import look, text_of
 
 from activities.db import tables
 from tests.client.conftest import Desk
+from workers.runner.settings import CHECKOUT
 from workflows.rules.jobs.submission import read_submission
 
 
@@ -63,6 +64,8 @@ def test_a_notebook_gets_jupyter_unless_its_requirements_have_it(tmp_path: Path)
     assert job["environment"] == {"python_packages": ["jupyterlab"]}
     job = _job(tmp_path, requirements__txt="jupyterlab")
     assert job["environment"] == {"requirements": "requirements.txt"}
+    example = yaml.safe_load((CHECKOUT / "examples/notebook/job.yaml").read_text())
+    assert (job["workers"], job["port"]) == (example["workers"], example["port"])
 
 
 def test_the_file_is_written_once_works_and_is_never_overwritten(desk: Desk) -> None:

@@ -1,52 +1,40 @@
-"""The commands of the documents that people follow, run from top to bottom against a real stack."""
+"""What people follow works on a real stack: the commands of the documents, and the examples.
 
-import os
-import subprocess
+All of it in one module, because a second one would start a second stack.
+"""
+
+import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
+from contextlib import closing
+from uuid import uuid4
 
 import pytest
 
+from tests.docs.reader import LIMIT_S, Browser, Reader
 from tests.docs.snippets import SHELL, blocks, documents
+from tests.lab.waiting import wait_until
 from workers.runner.lifecycle import bring_down
-from workers.runner.probes import free_port
 from workers.runner.settings import CHECKOUT
 
-LIMIT_S = 240
+pytestmark = pytest.mark.timeout(LIMIT_S + 60)
 FOLLOWED = ("README.md", *(path for path in documents() if path.startswith("docs/")))
-
-
-@dataclass(frozen=True)
-class Reader:
-    """Somebody in a checkout, with a home and ports that no other stack has."""
-
-    folder: Path
-    api_port: int = field(default_factory=free_port)
-
-    @property
-    def home(self) -> Path:
-        return self.folder / ".baseload"
-
-    def types(self, script: str) -> "subprocess.CompletedProcess[str]":
-        """Run the blocks of one document in one shell that ends at the first error."""
-        environment = {
-            **os.environ,
-            "BASELOAD_HOME": str(self.home),
-            "BASELOAD_API": f"127.0.0.1:{self.api_port}",
-            "BASELOAD_TEMPORAL_PORT": str(free_port()),
-            "BASELOAD_UI_PORT": str(free_port()),
-        }
-        return subprocess.run(
-            ["sh", "-eux", "-c", script.replace(":8700", f":{self.api_port}")],
-            cwd=self.folder,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-            timeout=LIMIT_S,
-        )
+PACKAGES = "PYTHONPATH=.:/usr/lib/python3/dist-packages"
+"""Debian's PyTorch, so that none is fetched."""
+OLD_TORCHRUN = """
+from torch.distributed.elastic.multiprocessing.api import Std
+Std.from_str = classmethod(lambda cls, text: Std.NONE)
+"""
+"""The torchrun of PyTorch 1.13, Debian's own, does not read its options with Python 3.11."""
+FOUR = """
+ 0 0 0 2 13 0 0 0
+ 0 0 0 8 15 0 0 0
+ 0 0 5 16 5 2 0 0
+ 0 0 15 12 1 16 4 0
+ 0 4 16 2 9 16 8 0
+ 0 0 10 14 16 16 4 0
+ 0 0 0 0 13 8 0 0
+ 0 0 0 0 13 6 0 0
+"""
 
 
 @pytest.fixture(scope="module")
@@ -67,10 +55,111 @@ def script_of(document: str) -> str:
     )
 
 
-@pytest.mark.timeout(LIMIT_S + 60)
 @pytest.mark.parametrize("document", FOLLOWED)
 def test_what_a_document_says_to_type_works(reader: Reader, document: str) -> None:
     script = script_of(document)
     begin = "" if "make up" in script else "make up\n"
-    done = reader.types(begin + 'PATH="$PWD/.venv/bin:$PATH"\n' + script)
+    done = reader.types(begin + script)
     assert done.returncode == 0, done.stdout
+
+
+@pytest.fixture(scope="module")
+def stack(reader: Reader) -> Reader:
+    """A reader whose stack is up."""
+    done = reader.types("make up")
+    assert done.returncode == 0, done.stdout
+    return reader
+
+
+def outputs(reader: Reader, job: str) -> dict[str, bytes]:
+    """The files of a job's output, by their names."""
+    to = reader.folder / f"output-{job}-{uuid4().hex}"
+    files = reader.shows("output", job, "--to", str(to))["files"]
+    return {name: (to / name).read_bytes() for name in files}
+
+
+def runs(reader: Reader, example: str, **files: str) -> dict[str, bytes]:
+    """Run a training example with Debian's PyTorch to its end. Its output."""
+    job_file = reader.has_another(example, requirements__txt="# Debian's\n", **files)
+    reader.baseload("submit", job_file, "--env", PACKAGES, "--follow")
+    return outputs(reader, example)
+
+
+def test_pytorch_trains_and_its_model_is_kept(stack: Reader) -> None:
+    assert len(runs(stack, "pytorch")["model.pt"]) > 1000
+    assert "epoch 200 on cpu" in stack.baseload("logs", "pytorch")
+
+
+def test_two_workers_of_torchrun_learn_one_model(stack: Reader) -> None:
+    found = runs(stack, "torchrun", sitecustomize__py=OLD_TORCHRUN)
+    slopes = {name.rpartition("/")[2]: text for name, text in found.items()}
+    assert slopes == {"slope-0": b"3.000\n", "slope-1": b"3.000\n"}
+
+
+def test_each_job_of_a_sweep_keeps_its_own_result(stack: Reader) -> None:
+    stack.baseload("submit", "examples/sweep/job.yaml")
+    stack.baseload("wait", "sweep-*")
+    found = [json.loads(outputs(stack, f"sweep-{n}")["result.json"]) for n in range(4)]
+    assert [one["learning_rate"] for one in found] == [0.3, 0.03, 0.003, 0.0003]
+    assert found[0]["loss"] < 0.02 < found[3]["loss"]
+
+
+@pytest.fixture(scope="module")
+def services(stack: Reader) -> Iterator[Reader]:
+    """The endpoint and the notebook, begun together: pip takes its time for each."""
+    names = ("endpoint", "notebook")
+    for name in names:
+        stack.baseload("submit", f"examples/{name}/job.yaml")
+    yield stack
+    for name in names:
+        stack.baseload("cancel", name, "--discard")
+
+
+def answers(reader: Reader, job: str) -> str:
+    """Wait until a service answers. A link to its pages."""
+    reader.baseload("wait", job, "--for", "running")
+    path = f"/v1/jobs/{reader.shows('show', job)['id']}/link"
+    wait_until(lambda: reader.asks("POST", path).json().get("ready"), f"{job} answers", LIMIT_S)
+    return reader.baseload("link", job).strip()
+
+
+def test_the_endpoint_tells_a_digit(services: Reader) -> None:
+    answers(services, "endpoint")
+    path = f"/v1/jobs/{services.shows('show', 'endpoint')['id']}/endpoint/predict"
+    answer = services.asks("POST", path, {"pixels": [int(pixel) for pixel in FOUR.split()]})
+    assert (answer.status_code, answer.json()) == (200, {"digit": 4})
+
+
+def test_a_notebook_runs_cells_and_has_its_files_after_a_stop(services: Reader) -> None:
+    with closing(Browser(answers(services, "notebook"))) as browser:
+        assert "JupyterLab" in browser.asks("GET", "/lab").text
+        assert run_cell(browser, "open('made', 'w').write('by a cell'); print(6 * 7)") == "42\n"
+        body = {"type": "file", "format": "text", "content": "by the page"}
+        made = browser.asks("PUT", "/api/contents/notes.txt", body)
+        assert made.status_code == 201, made.text
+    services.baseload("stop", "notebook", "--wait")
+    services.baseload("start", "notebook")
+    with closing(Browser(answers(services, "notebook"))) as browser:
+        found = {
+            name: browser.asks("GET", f"/api/contents/{name}").json()["content"]
+            for name in ("notes.txt", "made")
+        }
+    assert found == {"notes.txt": "by the page", "made": "by a cell"}
+
+
+def run_cell(browser: Browser, code: str) -> str:
+    """What a cell prints in a new kernel."""
+    kernel = browser.asks("POST", "/api/kernels", {}).json()["id"]
+    content = {"code": code, "silent": False, "allow_stdin": False, "stop_on_error": True}
+    asked = {
+        "header": {"msg_id": uuid4().hex, "msg_type": "execute_request", "username": "",
+                   "session": uuid4().hex, "version": "5.3"},
+        "parent_header": {}, "metadata": {}, "content": content, "channel": "shell", "buffers": [],
+    }  # fmt: skip
+    with browser.connects(f"/api/kernels/{kernel}/channels") as channels:
+        channels.send(json.dumps(asked))
+        while True:
+            told = json.loads(channels.recv(60))
+            assert told["msg_type"] != "error", told["content"]
+            if told["msg_type"] == "stream":
+                return str(told["content"]["text"])

@@ -1,6 +1,6 @@
 """The way to a node, or the node, is lost in the middle: unreachable is not dead.
 
-Being sure that a node is away takes half a minute, so one story loses six machines at once; each
+Being sure that a node is away takes half a minute, so one story loses seven machines at once; each
 test then looks at one of them.
 """
 
@@ -31,8 +31,14 @@ COMMANDS = {
     "stays-away": "sleep 5061",
     "no-power": "echo before; sleep 5071",
     "canceled": "sleep 5081",
+    "notebook": (
+        "cat mine $BASELOAD_STATE/mine $BASELOAD_OUTPUT/mine; "
+        "for folder in . $BASELOAD_STATE $BASELOAD_OUTPUT; do echo kept > $folder/mine; done; "
+        "echo begun; sleep 5101"
+    ),
 }
-KINDS: dict[str, Kind] = {"no-power": "systemd"}
+KINDS: dict[str, Kind] = {"no-power": "systemd", "notebook": "systemd"}
+CHANGES: dict[str, Resource] = {"notebook": {"type": "notebook", "port": 8888}}
 
 
 @dataclass
@@ -53,7 +59,7 @@ class Lost:
 def story(
     lab: Lab, platform: Platform, make_site: Callable[..., Site]
 ) -> Iterator[dict[str, Lost]]:
-    """Six machines are at work, are lost, and all but one come back."""
+    """Seven machines are at work, are lost, and all but one come back."""
     sites = {name: make_site() for name in COMMANDS}
     nodes = {name: hand_over(lab.add(name, KINDS.get(name, "sshd")), sites[name]) for name in sites}
     for name, node in nodes.items():
@@ -64,7 +70,7 @@ def story(
             lab.machines[name],
             sites[name],
             nodes[name],
-            platform.job(command, sites[name].region_id),
+            platform.job(command, sites[name].region_id, **CHANGES.get(name, {})),
             lab.machines[name].key,
         )
         for name, command in COMMANDS.items()
@@ -73,12 +79,15 @@ def story(
         platform.until_status(lost.job, "running")
     no_power = told["no-power"].job
     wait_until(lambda: platform.log(no_power) == "before\n", "the line is stored")
+    notebook = told["notebook"].job
+    wait_until(lambda: "begun" in platform.log(notebook), "it has written its files")
     lose(told)
     see(platform, told)
     platform.post(f"{told['canceled'].job}/cancel")
     for name in ("cut-long", "cut-short", "canceled"):
         told[name].machine.heal_network()
-    told["no-power"].machine.boot()
+    for name in KINDS:
+        told[name].machine.boot()
     yield told
     for name in told:
         lab.remove(name)
@@ -92,7 +101,8 @@ def hand_over(machine: Machine, site: Site) -> str:
 def lose(story: dict[str, Lost]) -> None:
     for name in ("cut-long", "cut-short", "stays-away", "canceled"):
         story[name].machine.cut_network()
-    story["no-power"].machine.power_cut()
+    for name in KINDS:
+        story[name].machine.power_cut()
     story["false-key"].machine.change_host_key()
     story["false-key"].machine.restart_sshd(drop_sessions=True)
 
@@ -141,6 +151,23 @@ def test_a_node_that_lost_power_comes_back_by_itself_and_its_job_says_what_happe
     platform.until_status(lost.node, "active", limit_s=150)
     failed = platform.until_status(lost.job, "failed", limit_s=150)
     assert "restarted" in failed["status_reason"]
+
+
+def test_a_notebook_whose_machine_lost_power_goes_on_by_itself_with_its_files(
+    platform: Platform, story: dict[str, Lost]
+) -> None:
+    lost = story["notebook"]
+    platform.until(
+        lost.job,
+        lambda found: found["status"] == "running" and found["attempt"] == 2,
+        "it runs again",
+    )
+    wait_until(lambda: platform.log(lost.job).count("begun") == 2, "its command has begun again")
+    assert platform.log(lost.job).count("kept\n") == 3, "all its files were there again"
+    assert platform.events(lost.job).count("job.running") == 2
+    platform.post(f"{lost.job}/cancel")
+    platform.until_status(lost.job, "canceled")
+    assert platform.output(lost.job) == {"mine": b"kept\n"}
 
 
 def test_a_job_whose_node_stays_away_fails_after_its_limit_and_leaves_what_it_held_to_the_node(
