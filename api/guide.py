@@ -23,14 +23,24 @@ NOT_BUILT = (
     "<code>BASELOAD_GUIDE</code> names the folder of a guide that was built elsewhere.</html>"
 )
 
+NOT_THERE = (
+    "<!doctype html><html lang=en><meta charset=utf-8><title>baseload</title>"
+    f"<p>The guide has no such page. <a href={PATH}/>Its first page</a> lists them all.</html>"
+)
+
 
 class Guide(StaticFiles):
     """The files of the guide; it never runs a script that is not its own."""
+
+    async def check_config(self) -> None:
+        """Do not refuse a folder that is not there: `get_response` says what to do about it."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         if not await anyio.Path(str(self.directory)).is_dir():
             return HTMLResponse(NOT_BUILT, status_code=404)
         response = await super().get_response(path, scope)
+        if response.status_code == 404:  # The guide's own page for it needs a fixed site address.
+            response = HTMLResponse(NOT_THERE, status_code=404)
         response.headers["Content-Security-Policy"] = POLICY
         return response
 

@@ -23,6 +23,11 @@ async def test_a_browser_gets_the_guide_whole_without_a_key_or_another_site(ada:
     assert "baseload" in (await ada.get("/guide/")).text
 
 
+async def test_an_address_without_a_page_leads_to_the_first_page(ada: Person) -> None:
+    answer = await ada.get("/guide/jobs")
+    assert (answer.status_code, "<a href=/guide/>" in answer.text) == (404, True)
+
+
 async def test_the_guide_leads_to_no_file_outside_of_it(ada: Person) -> None:
     for path in (
         "/guide/../settings.py",

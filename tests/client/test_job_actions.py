@@ -116,6 +116,7 @@ def test_a_wait_has_a_timeout_that_leaves_the_job(desk: Desk) -> None:
     with running(desk, "wait", "a", "--timeout", "0s") as command:
         ended = command.end()
     assert (ended.code, "a: not ended after 0s" in ended.err) == (1, True)
+    assert "a: not ended after 0 s" in desk.baseload("wait", "a", "--timeout", "0").err
     assert _verbs(desk, jobs["a"]) == []
     assert desk.baseload("wait", "a", "--timeout", "soon").code == 2
 

@@ -45,7 +45,8 @@ def _up(settings: RunnerSettings) -> int:
         node = join_home(settings, Commands(settings, tell, shown=False), tell)
     for line in trust_lines(node):
         tell(line)
-    addresses = f"API {settings.api_url}/docs, Temporal UI {settings.ui_url}"
+    api, ui = settings.api_url, settings.ui_url
+    addresses = f"Guide {api}/guide, API {api}/docs, Temporal UI {ui}"
     tell(f"up: node {node['name']} is {node['status']}. {addresses}")
     return 0
 

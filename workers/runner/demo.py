@@ -72,6 +72,7 @@ def _show_addresses(settings: RunnerSettings, node: Resource, job: Resource, tel
         f"  Temporal UI   {settings.ui_url}\n"
         f"    this job    {namespace}/{_quoted(job['workflow_id'])}\n"
         f"    this node   {namespace}/{_quoted(node['workflow_id'])}\n"
+        f"  guide         {settings.api_url}/guide (begin with: Your first own job)\n"
         f"  API           {settings.api_url}/docs\n"
         f"  command       .venv/bin/baseload --help\n"
         f"\n`make down` ends all processes."

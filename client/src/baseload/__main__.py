@@ -41,7 +41,10 @@ def _help_job(field: str) -> int:
         hint = f"did you mean {near}?" if near else "see: baseload help job"
         print(f"baseload: a job file has no field {field!r}; {hint}", file=sys.stderr)
         return USAGE
-    print(text)
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:  # its reader has exited; the interpreter's own flush would fail as well
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return OK
 
 

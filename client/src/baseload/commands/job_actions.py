@@ -137,7 +137,8 @@ def wait_(
         _print(session, ended)
     open_ = [each for each in ended if not _is_over(each, for_)]
     if open_:
-        raise NegativeError(f"{_names(open_)}: not {_goal(for_)} after {timeout}")
+        limit = f"{timeout} s" if timeout and timeout.isdecimal() else timeout
+        raise NegativeError(f"{_names(open_)}: not {_goal(for_)} after {limit}")
     missed = [each for each in ended if each["status"] != for_]
     if missed:
         what = "did not finish" if for_ == "finished" else f"ended without being {for_}"

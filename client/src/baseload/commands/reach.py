@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 import sys
@@ -75,7 +76,10 @@ def forward(
 
 @command(app)
 def link(session: Session, job: Reference, worker: Worker = 0) -> None:
-    """Print a link for a browser to what a job serves at its port; it is good once, and soon."""
+    """Print a link for a browser to what a job serves at its port.
+
+    It is good once, and for two minutes.
+    """
     found = find_open_job(session, job)
     made = session.post(f"/v1/jobs/{found['id']}/link", worker=worker)
     if session.screen.as_json:
@@ -259,6 +263,9 @@ async def _forward(session: Session, job_id: str, worker: int, ports: tuple[int,
     try:
         server = await asyncio.start_server(connected, "127.0.0.1", local)
     except OSError as cause:
+        if cause.errno == errno.EADDRINUSE:
+            text = f"127.0.0.1:{local} is taken here; choose another: {port}:0 takes a free one"
+            raise MistakeError(text) from cause
         raise MistakeError(f"127.0.0.1:{local}: {cause.strerror or cause}") from cause
     at = server.sockets[0].getsockname()[1]
     session.screen.say(f"127.0.0.1:{at} is port {port} of {job_id}; Ctrl-C ends it")

@@ -10,7 +10,7 @@ from typing import Any
 from baseload.commands.jobs import refusals_table
 from baseload.commands.offers import offers_table
 from baseload.commands.session import Document, MistakeError, NegativeError, Session
-from baseload.commands.terminal import bytes_text, credits_text
+from baseload.commands.terminal import bytes_text, credits_text, files_text
 from baseload.commands.wait_reasons import reasons
 from baseload.commands.waiting import spinner
 from baseload.errors import ApiError, FieldError
@@ -153,7 +153,7 @@ def _uploaded(session: Session, folder: Path) -> str:
 
 def _code_text(folder: Path, archive: PackedFile) -> str:
     count, size = archive.packed.file_count, bytes_text(archive.size_bytes)
-    return f"code: {count} files of {folder}, {size} packed"
+    return f"code: {files_text(count)} of {folder}, {size} packed"
 
 
 def _ignored(packed: Packed) -> str:
@@ -174,6 +174,8 @@ def _show_plan(
     session.screen.result(f"{file.job.get('name')}: nothing is sent, this is a dry run")
     if archive is not None:
         session.screen.result(_code_text(Path(str(file.code_folder)), archive))
+        if len(archive.packed.largest) < archive.packed.file_count:
+            session.screen.result("  the largest of them:")
         for name, size in archive.packed.largest:
             session.screen.result(f"  {bytes_text(size):>10}  {name}")
         for each in archive.packed.left_out:

@@ -113,6 +113,11 @@ def bytes_text(count: int | None) -> str:
     return f"{size:.1f} TiB"
 
 
+def files_text(count: int) -> str:
+    """A number of files: `1 file`, `3 files`."""
+    return f"{count} {'file' if count == 1 else 'files'}"
+
+
 def moment_text(instant: str | None) -> str:
     """An instant of the API to the second: `2026-11-21 10:56:06`, UTC."""
     return instant[:19].replace("T", " ") if instant else "-"
