@@ -60,13 +60,8 @@ def job(migrated: Database, payer: tables.Account) -> tables.Job:
 
 
 def bill(job: tables.Job, through_s: int, **more: Any) -> BalanceForecast:
-    used = WorkerUsage(
-        job_id=job.id,
-        worker=more.get("worker", 0),
-        attempt=more.get("attempt", 1),
-        started_at=more.get("started_at", NOW),
-        through_s=through_s,
-    )
+    run: dict[str, Any] = {"worker": 0, "attempt": 1, "started_at": NOW, **more}
+    used = WorkerUsage(job_id=job.id, through_s=through_s, **run)
     return post_usage(PostUsage(usages=(used,)))
 
 
@@ -191,14 +186,12 @@ def test_the_rates_of_a_run_stay_when_the_job_is_placed_again_elsewhere(
 
 
 def test_a_run_whose_bill_begins_late_is_billed_by_the_rates_of_its_own_attempt(
-    migrated: Database, job: tables.Job
+    migrated: Database, payer: tables.Account, job: tables.Job
 ) -> None:
     with migrated.write() as session:
         row = session.get_one(tables.Job, job.id)
-        account = session.get_one(tables.Account, row.account_id)
-        held = allocate(session, row, add_node(session, add_region(session, account)), 0)
-        held.rates = dict((row.rates or {})["0"])
-        row.rates = {"0": held.rates | {"microcredits_per_hour": 9 * A100_HOUR}}  # Placed again.
+        held = allocate(session, row, add_node(session, add_region(session, payer)), 0)
+        held.rates, row.rates = (row.rates or {})["0"], {"0": {"gpu_count": 0}}  # Placed again.
     assert bill(job, 3600).posted_microcredits == A100_HOUR
 
 
