@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 import subprocess
 import sys
 import tempfile
@@ -59,6 +61,15 @@ def run_step(
             raise RefusedError("disk-full", "%s: %s" % (words, full))
         output.seek(0)
         return process.returncode, output.read().decode(errors="replace")
+
+
+def sync(folder: str) -> None:
+    """Wait until all that was written to the file system of a folder is on its disk."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        ctypes.CDLL(None).syncfs(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def lock_with_progress(path: str) -> int:

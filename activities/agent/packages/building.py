@@ -16,7 +16,7 @@ from ..cache.location import answers
 from ..errors import RefusedError
 from ..folders import Folders
 from ..host import file_tree
-from ..host.steps import lock_with_progress, run_step
+from ..host.steps import lock_with_progress, run_step, sync
 from . import build_accounts, conda
 from .environments import MARKER, Wanted, environment, is_whole
 from .requirements import CONDA, PIP, UV
@@ -160,6 +160,7 @@ def _write_marker(marker: str, lines: list[str]) -> None:
         file_tree.remove(marker)
     elif os.path.lexists(marker):
         os.unlink(marker)
+    sync(os.path.dirname(marker))  # Else a power cut may leave the marker and empty files.
     with open(marker, "x") as file:
         file.write("\n".join(lines))
 

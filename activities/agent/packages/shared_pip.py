@@ -16,6 +16,7 @@ import zipfile
 from ..folders import Folders, take_lock
 from ..host import file_tree
 from ..host.interpreter import interpreter_for_jobs
+from ..loading import load
 
 ASK_AGAIN_S = 3600.0
 """After this time a machine without a pip is looked at again."""
@@ -79,6 +80,7 @@ def _make(python: str, path: str) -> None:
         with open(os.path.join(part, NONE), "x"):
             pass
     os.chmod(part, 0o755)
+    load("host.steps:sync")(part)
     file_tree.remove(path)
     os.rename(part, path)
 

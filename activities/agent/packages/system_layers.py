@@ -12,7 +12,6 @@ and the accounts; the accounts that packages add are kept apart, for the roots o
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import hashlib
 import os
 import shutil
@@ -26,7 +25,7 @@ from ..folders import Folders, take_lock
 from ..host import file_tree, install_root, launch, prctl, run_root
 from ..host.run_root import UPPER
 from ..host.spawn import DEFAULT_PATH
-from ..host.steps import lock_with_progress, run_step
+from ..host.steps import lock_with_progress, run_step, sync
 from . import system_packages
 from .environments import MARKER, is_whole
 
@@ -91,12 +90,14 @@ def prune(folders: Folders, oldest: float) -> list[str]:
         if path in in_use or not os.path.isdir(path) or _used_at(path) >= oldest:
             continue
         lock = take_lock(path + ".lock", wait=False)
-        if lock is not None:
+        if lock is None:
+            continue
+        if _used_at(path) < oldest:  # Nobody has taken it meanwhile.
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(os.path.join(path, MARKER))  # First the marker, then the rest.
             file_tree.remove(path)
             removed.append(os.path.relpath(path, folders.root))
-            os.close(lock)
+        os.close(lock)
     return removed
 
 
@@ -206,11 +207,7 @@ def _finish(path: str, names: list[str]) -> None:
         file_tree.remove(os.path.join(upper, name))
     for name in ("work", "tmp"):
         file_tree.remove(os.path.join(path, name))
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        ctypes.CDLL(None).syncfs(descriptor)
-    finally:
-        os.close(descriptor)
+    sync(path)
     with open(os.path.join(path, MARKER), "x") as file:
         file.write("\n".join(names))
 
