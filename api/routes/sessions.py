@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, WebSocket
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from api.authorization import Caller, Needs
@@ -77,16 +78,18 @@ def _checking(caller: Caller, job_id: str) -> Check:
 @router.api_route(
     "/v1/jobs/{job_id}/endpoint/{path:path}", methods=METHODS, include_in_schema=False
 )
-async def ask_job(request: Request, job_id: str, path: str, caller: Writer) -> Response:
+async def ask_job(request: Request, job_id: str, caller: Writer) -> Response:
     """What a job answers at its port, for programs, which send their API key."""
     page = await _page(caller, request, job_id, 0)
     pages = request.app.state.pages
-    answer: Response = await pages.answer(request, page, f"/{path}", _checking(caller, job_id))
+    answer: Response = await pages.answer(
+        request, page, _path_of(request), _checking(caller, job_id)
+    )
     return answer
 
 
 @router.websocket("/v1/jobs/{job_id}/endpoint/{path:path}", name="ask_job_socket")
-async def ask_job_socket(socket: WebSocket, job_id: str, path: str) -> None:
+async def ask_job_socket(socket: WebSocket, job_id: str) -> None:
     """A WebSocket of a job at its port, for programs, which send their API key."""
     try:
         needs: Any = Needs("jobs:write").caller_of
@@ -95,6 +98,12 @@ async def ask_job_socket(socket: WebSocket, job_id: str, path: str) -> None:
         page = await _page(caller, socket, job_id, 0)
         with socket.app.state.session_counts.counted(caller.key_id, job_id, caller.account_id):
             checking = _checking(caller, job_id)
-            await socket.app.state.pages.splice(socket, page, f"/{path}", checking)
+            await socket.app.state.pages.splice(socket, page, _path_of(socket), checking)
     except Problem as problem:
         await refuse(socket, problem)
+
+
+def _path_of(asked: HTTPConnection) -> str:
+    """The path at the job, as it was sent: what is encoded in it stays so."""
+    sent = asked.scope["raw_path"].decode("latin-1").partition("?")[0]
+    return "/" + "/".join(sent.split("/")[5:])

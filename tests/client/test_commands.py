@@ -194,6 +194,9 @@ def test_a_name_means_the_newest_job_where_it_is_only_read(desk: Desk) -> None:
     assert desk.json("placement", "digits")["job_id"] == second["id"]
     desk.site.set(tables.Job, second["id"], status="removing")
     assert desk.json("show", "digits")["id"] == first["id"]
+    told = desk.baseload("events", "digits")
+    assert told.code == 0, told.err
+
 
 
 def test_a_name_means_the_only_job_that_has_not_ended_where_it_is_changed(desk: Desk) -> None:

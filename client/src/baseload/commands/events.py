@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from baseload.commands.app import new_app
-from baseload.commands.lookup import PREFIXES, UnknownNameError, find_id
+from baseload.commands.lookup import PREFIXES, UnknownNameError, find_id, find_newest_job
 from baseload.commands.session import Document, MistakeError, Session, command
 from baseload.commands.stream_merge import Feed, Stream
 from baseload.commands.terminal import moment_text
@@ -51,14 +51,18 @@ def _show(session: Session, found: list[Document], *, names_resource: bool) -> N
 
 
 def _path_of(session: Session, reference: str) -> str:
-    """The path of the resource with this id, or of the only resource with this name."""
+    """The path of the resource with this id, or of the only resource with this name: of several
+    jobs the newest."""
     for noun in NOUNS:
         if reference.startswith(f"{PREFIXES[noun]}-"):
             return f"/v1/{noun}/{find_id(session, noun, reference)}"
     found = []
     for noun in NOUNS:
         with suppress(UnknownNameError):
-            found.append(f"/v1/{noun}/{find_id(session, noun, reference)}")
+            if noun == "jobs":
+                found.append(f"/v1/jobs/{find_newest_job(session, reference)['id']}")
+            else:
+                found.append(f"/v1/{noun}/{find_id(session, noun, reference)}")
     if len(found) != 1:
         raise MistakeError(f"{len(found)} resources have the name {reference!r}: give an id")
     return found[0]
