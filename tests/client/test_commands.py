@@ -198,7 +198,6 @@ def test_a_name_means_the_newest_job_where_it_is_only_read(desk: Desk) -> None:
     assert told.code == 0, told.err
 
 
-
 def test_a_name_means_the_only_job_that_has_not_ended_where_it_is_changed(desk: Desk) -> None:
     first, second = _job(desk), _job(desk)
     refused = desk.baseload("cancel", "digits")
