@@ -154,7 +154,8 @@ def test_no_file_of_the_platform_shows_a_value(stack: RunningStack, guarded: Gua
 
 
 def logs_of(job: str, files: dict[str, bytes]) -> list[str]:
-    return [name for name in files if f"/logs/{job.rsplit('/', 1)[1]}/" in name]
+    folder = f"/logs/{job.rsplit('/', 1)[1]}/"
+    return [name for name in files if folder in name and name.endswith(".log")]
 
 
 def test_no_command_line_shows_a_value(guarded: Guarded) -> None:

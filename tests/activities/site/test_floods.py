@@ -24,7 +24,7 @@ from workflows.effects.nodes import WatchNode
 
 QUIET = f"job-quiet{os.getpid()}-0-1"
 ECHO = 'mkfifo in; exec 3<>in; while read line <&3; do echo "$line"; done'
-FLOODING = 6
+FLOODING = 3
 
 
 def _address(index: int, port: int = 0, minion_id: str = "") -> NodeAddress:
@@ -67,19 +67,16 @@ async def _flooding(site: Site) -> AsyncIterator[None]:
                 await wait_until(partial(_longer, site, 1 << 20, run), "the flood")
             yield
     finally:
+        process.kill()
         await process.communicate()
 
 
-async def _latencies_s(site: Site, count: int) -> list[float]:
-    """How long each of so many lines of the quiet run takes to be stored, sorted."""
-    found = []
+async def _stored(site: Site, count: int) -> None:
+    """Wait until so many lines of the quiet run are stored, one after the other."""
     for number in range(count):
         length = site.logs.length(QUIET)
-        began_s = time.monotonic()
         site.agent.path(QUIET, "work/in").write_text(f"line {number}\n")
         await wait_until(partial(_longer, site, length), "the line")
-        found.append(time.monotonic() - began_s)
-    return sorted(found)
 
 
 def _longer(site: Site, length: int, run_id: str = QUIET) -> bool:
@@ -111,8 +108,7 @@ async def test_a_quiet_node_is_followed_while_others_flood(
     async with _watched(site, site.node):
         began_s = time.monotonic()
         async with _flooding(site):
-            latencies = await _latencies_s(site, 40)
+            await _stored(site, 8)
             elapsed_s = time.monotonic() - began_s
-            most = FLOODING * ((5 << 20) + (1 << 20) * elapsed_s) + 40 * 100
+            most = FLOODING * ((5 << 20) + (1 << 20) * elapsed_s) + 8 * 100
             assert sum(heard) <= most
-    assert latencies[-1] < 2.0
