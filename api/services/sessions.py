@@ -43,7 +43,8 @@ def _place(session: Session, caller: Caller, target: Target) -> RunPlace:
         raise missing("worker", f"{target.worker} of job {job.name}")
     worker = next((each for each in job.workers if each["index"] == target.worker), None)
     assignment = (worker or {}).get("assignment") or {}
-    node = session.get(tables.Node, (assignment.get("node") or {}).get("node_id"))
+    node_id = (assignment.get("node") or {}).get("node_id")
+    node = session.get(tables.Node, node_id) if node_id is not None else None
     region = session.get(tables.Region, node.region_id) if node is not None else None
     runs = job.status == JobStatus.RUNNING and (worker or {}).get("status") == WorkerStatus.RUNNING
     if not runs or node is None or region is None or node.host is None:

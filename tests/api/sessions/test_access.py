@@ -1,0 +1,107 @@
+"""Who may open the connections to jobs, which no document of the API lists: all of them."""
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from starlette.routing import WebSocketRoute
+
+from api.app import ROUTERS
+from api.authorization import SCOPES
+from tests.api.http_server import Person, Site
+
+OF_PEOPLE = {
+    "open_job_session": "/v1/jobs/{job}/sessions",
+    "ask_job_socket": "/v1/jobs/{job}/endpoint/lab",
+}
+OF_SITES = {
+    "serve_trunk": "/v1/trunks/trk-1",
+    "serve_session": "/v1/trunks/trk-1/sessions/ses-1",
+}
+
+
+async def socket_status(site: Site, path: str, secret: str, **headers: str) -> int:
+    """The status with which a WebSocket is refused; 101 where it is accepted."""
+    pairs = {"authorization": f"Bearer {secret}", **headers}
+    scope = {
+        "type": "websocket", "asgi": {"version": "3.0"}, "scheme": "ws", "path": path,
+        "raw_path": path.encode(), "query_string": b"", "subprotocols": [],
+        "headers": [(name.encode(), value.encode()) for name, value in pairs.items()],
+        "server": ("api", 80), "client": ("192.0.2.7", 999),
+        "extensions": {"websocket.http.response": {}},
+    }  # fmt: skip
+    answers: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    asked = [{"type": "websocket.connect"}]
+
+    async def receive() -> dict[str, Any]:
+        return asked.pop() if asked else {"type": "websocket.disconnect", "code": 1001}
+
+    async def send(message: Any) -> None:
+        await answers.put(dict(message))
+
+    await asyncio.wait_for(site.app(scope, receive, send), 20)
+    first = answers.get_nowait()
+    return int(first["status"]) if first["type"] == "websocket.http.response.start" else 101
+
+
+async def http_status(person: Person, path: str, **headers: str) -> int:
+    return (await person.call("POST", path, headers=headers)).status_code
+
+
+async def statuses(person: Person, job_id: str, **headers: str) -> set[int]:
+    """How every connection to the job is answered."""
+    found = {
+        await socket_status(person.site, path.format(job=job_id), person.secret, **headers)
+        for path in OF_PEOPLE.values()
+    }
+    return found | {await http_status(person, f"/v1/jobs/{job_id}/endpoint/lab", **headers)}
+
+
+@pytest.fixture
+async def job_id(ada: Person) -> str:
+    return await ada.job()
+
+
+def test_no_websocket_is_without_a_rule() -> None:
+    routes = (route for module in ROUTERS for route in module.router.routes)
+    names = {route.name for route in routes if isinstance(route, WebSocketRoute)}
+    assert names == OF_PEOPLE.keys() | OF_SITES.keys()
+
+
+async def test_no_connection_is_opened_without_a_good_key(ada: Person, job_id: str) -> None:
+    past = datetime.now(UTC) - timedelta(seconds=1)
+    for key in (
+        replace(ada, secret="bl_unknown"),
+        ada.with_key(expires_at=past),
+        ada.with_key(revoked_at=past),
+    ):
+        assert await statuses(key, job_id) == {401}
+
+
+async def test_all_scopes_but_that_of_changing_jobs_open_nothing(ada: Person, job_id: str) -> None:
+    scopes = sorted(SCOPES - {"*", "jobs:write"})
+    assert await statuses(ada.with_key(scopes), job_id) == {403}
+
+
+async def test_the_job_of_another_account_is_not_there(bob: Person, job_id: str) -> None:
+    assert await statuses(bob, job_id) == {404}
+
+
+async def test_only_an_administrator_opens_them_for_another_account(
+    ada: Person, bob: Person, job_id: str
+) -> None:
+    acting = {"x-baseload-account": ada.account_id}
+    assert await statuses(bob, job_id, **acting) == {403}
+
+
+async def test_a_job_that_does_not_run_is_refused_to_its_own_account(
+    ada: Person, job_id: str
+) -> None:
+    assert await statuses(ada, job_id) == {409}
+
+
+async def test_no_key_of_a_person_serves_the_sessions_of_a_site(ada: Person) -> None:
+    for path in OF_SITES.values():
+        assert await socket_status(ada.site, path, ada.secret) == 401
