@@ -30,8 +30,8 @@ FRAMES_AT_ONCE = 6000
 LOG_BYTES_PER_S = 8 << 20
 """The lasting rate of the log bytes of one node. What is above waits on the node, so that one node
 takes a small share of what the process can read and store for all of them."""
-LOG_BYTES_AT_ONCE = 64 << 20
-"""How many log bytes may come at once after a quiet time."""
+LOG_BYTES_AT_ONCE = 1 << 30
+"""How many log bytes may come at once after a quiet time: as many as are stored of one run."""
 _WINDOW_S = 60.0
 
 
