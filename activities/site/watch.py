@@ -9,9 +9,8 @@ starts where the store ends, and repeats the exits.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
@@ -45,6 +44,7 @@ from activities.storage.log_times import log_times
 from activities.storage.logs import LogGapError, LogStore, log_store
 from activities.temporal.heartbeats import heartbeating
 from activities.transport.stream import NodeStream
+from activities.transport.tasks import first_of
 from workflows.contracts import errors
 from workflows.contracts.jobs import Exit
 from workflows.contracts.nodes import WatchEnded
@@ -286,16 +286,3 @@ class Watch:
                 self._tails.pop(piece.run_id, None)  # It may have been stored all the same.
                 activity.logger.warning("log of %s cannot be stored: %s", piece.run_id, error)
         return behind
-
-
-async def first_of(*works: Coroutine[Any, Any, None]) -> None:
-    """Run the coroutines until one ends, cancel the others, and raise the failure of the first."""
-    tasks = [asyncio.create_task(work) for work in works]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

@@ -8,9 +8,8 @@ import asyncio
 import contextlib
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import urlsplit
 
 import httpcore
@@ -22,6 +21,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, WebSocketException
 from websockets.typing import Origin
 
+from activities.transport.tasks import first_of
 from api.problems import Problem
 from api.sessions.connections import JobNetwork, PortClosedError, as_socket, open_port
 from api.sessions.splice import CHECK_INTERVAL_S
@@ -149,11 +149,12 @@ class JobPages:
                 raise Problem("unavailable", f"job {job}: no WebSocket: {error}") from error
             async with upstream:
                 await socket.accept(upstream.subprotocol)
-                await _first_of(
-                    _to_job(socket, upstream),
-                    _to_person(upstream, socket),
-                    _while_allowed(socket, check),
-                )
+                with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # The person has left.
+                    await first_of(
+                        _to_job(socket, upstream),
+                        _to_person(upstream, socket),
+                        _while_allowed(socket, check),
+                    )
 
     def _pool(self, page: Page) -> httpcore.AsyncConnectionPool:
         key = (page.place, page.port)
@@ -355,13 +356,3 @@ async def _to_person(upstream: ClientConnection, socket: WebSocket) -> None:
     allowed = code is not None and (code in (1000, 1001, 1003, 1011) or 3000 <= code < 5000)
     with contextlib.suppress(WebSocketDisconnect, RuntimeError):
         await socket.close(code if allowed and code is not None else 1011)
-
-
-async def _first_of(*works: Coroutine[Any, Any, None]) -> None:
-    tasks = [asyncio.create_task(work) for work in works]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

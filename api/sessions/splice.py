@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
+from activities.transport.tasks import first_of
 from api.problems import Problem
 from api.sessions.lines import LOST, SiteLine
 from workflows.contracts.sessions import (
@@ -45,22 +46,16 @@ class Splice:
 
     async def run(self, idle_limit_s: float, stop: asyncio.Event) -> None:
         """Carry bytes until the session has ended; the person's connection is closed then."""
-        works = (
-            self._from_person(),
-            self._from_site(),
-            self._watch(idle_limit_s),
-            self._until(stop),
-        )
-        tasks = [asyncio.create_task(work) for work in works]
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            last = await first_of(
+                self._from_person(),
+                self._from_site(),
+                self._watch(idle_limit_s),
+                self._until(stop),
+            )
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
             self._line.close()
-        said = next((task.result() for task in tasks if task in done), None)
-        await self._close(said)
+        await self._close(last)
 
     async def _close(self, last: Message | None) -> None:
         if self._person.client_state is not WebSocketState.CONNECTED:

@@ -161,7 +161,7 @@ class Switchboard:
                 reason = await self._asked(trunk, token)
         except TimeoutError:
             reason = f"no answer within {OPEN_LIMIT_S:g} s"
-        except BaseException:
+        except BaseException:  # Also when it is cancelled, else it stays among those on their way.
             self._forget(trunk)
             raise
         if reason is not None:

@@ -2,8 +2,6 @@
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine
-from typing import Any
 
 from temporalio.exceptions import ApplicationError
 
@@ -18,6 +16,7 @@ from activities.site.answers.session_frames import (
 from activities.site.sessions.lines import Line, LineClosedError
 from activities.site.sessions.node_session import NodeSession, RunDoor
 from activities.site.sessions.ssh import serve_ssh
+from activities.transport.tasks import first_of
 from workflows.contracts.jobs import parse_run_id
 from workflows.contracts.nodes import NodeAddress
 from workflows.contracts.sessions import (
@@ -109,16 +108,3 @@ async def _tell(line: Line, frame: SessionFrame) -> None:
             await line.say(Exited(exit_code=code, signal=number, reason=reason))
         case _:
             return
-
-
-async def first_of(*works: Coroutine[Any, Any, None]) -> None:
-    """Run these until the first of them ends, and raise what it raises."""
-    tasks = [asyncio.create_task(work) for work in works]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-    for task in done:
-        task.result()

@@ -20,6 +20,7 @@ from activities.transport.ssh_server import (
     serve_on,
     stream_pair,
 )
+from activities.transport.tasks import first_of
 from workflows.contracts.sessions import STDOUT, Eof, Terminal
 
 READ_BYTES = 64 << 10
@@ -40,18 +41,14 @@ async def serve_ssh(line: Line, door: RunDoor, host_key: bytes) -> None:
     """Speak SSH on the line until it closes. Raises: LineClosedError."""
     ours, theirs = stream_pair()
     reader, writer = await asyncio.open_connection(sock=ours)
-    works = (
-        _to_server(line, writer),
-        _from_server(line, reader),
-        serve_on(theirs, _RunHost(door), host_key),
-    )
-    tasks = [asyncio.create_task(work) for work in works]
     try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        with contextlib.suppress(*ENDED):
+            await first_of(
+                _to_server(line, writer),
+                _from_server(line, reader),
+                serve_on(theirs, _RunHost(door), host_key),
+            )
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
         writer.close()
 
 
