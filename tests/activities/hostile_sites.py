@@ -74,6 +74,38 @@ SHA256 = hashlib.sha256(UPLOAD).hexdigest()
 """The upload that the runs of the site have as code and as input."""
 
 
+_GPU = {
+    "index": 0,
+    "name": "NVIDIA H100",
+    "uuid": "GPU-1",
+    "memory_mib": 81559,
+    "pcie_generation": 5,
+    "pcie_lanes": 16,
+    "driver_version": "550.1",
+}
+HARDWARE = {
+    "hostname": "h",
+    "os_name": "Debian",
+    "kernel": "6.1",
+    "python_version": "3.11",
+    "cpu_count": 8,
+    "core_count": 4,
+    "cpu_model": "EPYC",
+    "memory_bytes": 1 << 36,
+    "free_disk_bytes": 1 << 40,
+    "disks": [{"name": "sda", "size_bytes": 1 << 40, "rotational": False, "transport": "sas"}],
+    "gpus": [_GPU],
+    "network_mbps": 1000,
+    "tpm": True,
+    "is_root": True,
+    "runtimes": ["process"],
+    "addresses": ["10.0.0.2"],
+    "reboot_required": False,
+    "boot_id": BOOT,
+}
+"""What our agent finds on a machine."""
+
+
 @dataclass
 class HostileSite:
     """One hostile machine, and what a site's worker process has beside it."""
@@ -175,41 +207,10 @@ class HostileSite:
             "exit": {**ended, "log_bytes": 5},
             "log_bytes": 5,
         }
-        gpu = {
-            "index": 0,
-            "name": "NVIDIA H100",
-            "uuid": "GPU-1",
-            "memory_mib": 81559,
-            "pcie_generation": 5,
-            "pcie_lanes": 16,
-            "driver_version": "550.1",
-        }
-        hardware = {
-            "hostname": "h",
-            "os_name": "Debian",
-            "kernel": "6.1",
-            "python_version": "3.11",
-            "cpu_count": 8,
-            "core_count": 4,
-            "cpu_model": "EPYC",
-            "memory_bytes": 1 << 36,
-            "free_disk_bytes": 1 << 40,
-            "disks": [
-                {"name": "sda", "size_bytes": 1 << 40, "rotational": False, "transport": "sas"}
-            ],
-            "gpus": [gpu],
-            "network_mbps": 1000,
-            "tpm": True,
-            "is_root": True,
-            "runtimes": ["process"],
-            "addresses": ["10.0.0.2"],
-            "reboot_required": False,
-            "boot_id": BOOT,
-        }
         return {
             # Not staged yet, so that the input and the state are brought as well.
             "status": {"runs": {self.name: {**state, "state": "unknown"}}, "boot_id": BOOT},
-            "inspect": {"hardware": hardware},
+            "inspect": {"hardware": HARDWARE},
             "prepare": {
                 "job_user": "baseload-job",
                 "closed_logins": True,

@@ -1,18 +1,16 @@
 """Runs that do nothing, as their node's watcher sees and tells them."""
 
 import json
-import subprocess
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from activities.agent.runs.idleness import UNOBSERVED_S
 from tests.activities.agent.agent_process import LocalAgent
 from tests.activities.agent.test_inspection import put_smi
+from tests.activities.agent.watcher import frames_of
 from tests.activities.waiting import wait_for
 
 pytestmark = pytest.mark.usefixtures("staged_before")
@@ -24,36 +22,15 @@ CHATTY = "while true; do echo on; sleep 0.05; done"
 
 @contextmanager
 def watched(agent: LocalAgent) -> Iterator[Idle]:
-    """A watcher on the agent's machine; the runs that it has told to be idle, and since when."""
-    process = subprocess.Popen(
-        agent.command("watch"),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=agent.environment,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(json.dumps({"root": str(agent.root)}).encode() + b"\n")
-    process.stdin.flush()
-    told: dict[str, float] = {}
-    reading = threading.Thread(target=_read, args=(process.stdout, told))
-    reading.start()
-    try:
-        yield lambda: told
-    finally:
-        process.stdin.close()
-        assert process.wait(timeout=20) == 0
-        reading.join(timeout=20)
-        process.stdout.close()
+    """The runs that a watcher says are idle, each once, and since when."""
+    with frames_of(agent, "idle") as frames:
 
+        def idle() -> dict[str, float]:
+            found = {frame["run_id"]: frame["idle_s"] for frame in frames()}
+            assert len(found) == len(frames()), "said twice"
+            return found
 
-def _read(stream: Any, told: dict[str, float]) -> None:
-    for line in stream:
-        frame = json.loads(line)
-        stream.read(frame.get("length", 0))
-        if frame["kind"] == "idle":
-            assert frame["run_id"] not in told, "told twice"
-            told[frame["run_id"]] = frame["idle_s"]
+        yield idle
 
 
 def limited(agent: LocalAgent, name: str, command: str, *gpus: str, limit_s: float = 1.0) -> None:

@@ -1,11 +1,8 @@
 """What runs use of their machine, as the node's watcher measures and tells it."""
 
-import json
-import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +10,7 @@ import pytest
 
 from tests.activities.agent.agent_process import LocalAgent
 from tests.activities.agent.test_inspection import put_smi
+from tests.activities.agent.watcher import frames_of
 from tests.activities.waiting import wait_for
 
 pytestmark = pytest.mark.usefixtures("staged_before")
@@ -24,38 +22,9 @@ HOLDS = f"exec {sys.executable} -c 'import time; held = bytearray(1 << 27); time
 """A command with 128 MiB."""
 
 
-@contextmanager
-def measured(agent: LocalAgent, every_s: float = 0.2) -> Iterator[Said]:
-    """A watcher on the agent's machine, and what it has told of utilisation."""
-    process = subprocess.Popen(
-        agent.command("watch"),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=agent.environment,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    request = {"root": str(agent.root), "utilisation_s": every_s}
-    process.stdin.write(json.dumps(request).encode() + b"\n")
-    process.stdin.flush()
-    told: list[dict[str, Any]] = []
-    reading = threading.Thread(target=_read, args=(process.stdout, told))
-    reading.start()
-    try:
-        yield lambda: told
-    finally:
-        process.stdin.close()
-        assert process.wait(timeout=20) == 0
-        reading.join(timeout=20)
-        process.stdout.close()
-
-
-def _read(stream: Any, told: list[dict[str, Any]]) -> None:
-    for line in stream:
-        frame = json.loads(line)
-        stream.read(frame.get("length", 0))
-        if frame["kind"] == "utilisation":
-            told.append(frame)
+def measured(agent: LocalAgent, every_s: float = 0.2) -> AbstractContextManager[Said]:
+    """What a watcher says of utilisation."""
+    return frames_of(agent, "utilisation", utilisation_s=every_s)
 
 
 def last(said: Said) -> dict[str, dict[str, Any]]:
