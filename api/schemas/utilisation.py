@@ -6,7 +6,7 @@ from api.schemas.base import ResponseBody
 
 
 class Gpu(ResponseBody):
-    """A GPU in use; what its driver has not told lately is null."""
+    """A GPU in use; what its driver has not reported lately is null."""
 
     index: int | None
     uuid: str | None

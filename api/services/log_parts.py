@@ -17,7 +17,7 @@ from api.services.job_logs import WorkerLog
 
 MOST_LINES = 100_000
 MOST_TAIL_BYTES = 16 << 20
-"""How far from its end the last lines of a log are looked for."""
+"""How far from its end the search for the last lines of a log goes."""
 BLOCK_BYTES = 64 << 10
 UNKNOWN = b"-"
 
@@ -64,7 +64,7 @@ def start_of(log: WorkerLog, asked: PartQuery) -> int:
 
 
 def _start_of_lines(log: WorkerLog, lines: int) -> int:
-    """The offset of the last lines; within a line, if they are longer than what is looked at."""
+    """The offset of the last lines; within a line, if they are longer than what is read."""
     length = position = log.length()
     wanted = lines + 1  # The end of the last line begins no line.
     while position > 0 and lines:

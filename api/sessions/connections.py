@@ -93,7 +93,7 @@ class _Stream(httpcore.AsyncNetworkStream):
         timeout: float | None = None,  # noqa: ASYNC109 - the name of its base
     ) -> httpcore.AsyncNetworkStream:
         del ssl_context, server_hostname, timeout
-        raise httpcore.UnsupportedProtocol("jobs are spoken to in plain HTTP, inside of the line")
+        raise httpcore.UnsupportedProtocol("jobs are asked in plain HTTP, inside of the line")
 
     def get_extra_info(self, info: str) -> Any:
         return self._port.is_readable if info == "is_readable" else None

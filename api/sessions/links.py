@@ -1,6 +1,6 @@
 """The links to the pages of jobs, and the cookies that they become: sealed, short, of one job each.
 
-Neither is an API key: it says for which key and job it holds, and that key is looked up again.
+Neither is an API key: it says for which key and job it holds, and that key is read again.
 """
 
 import base64

@@ -58,7 +58,7 @@ def create_pages_app(state: Any) -> Starlette:
 
 
 class KnownPages:
-    """What was looked up a moment ago: a page of a hundred files asks the database once."""
+    """What was read a moment ago: a page of a hundred files asks the database once."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[links.Pass, tuple[float, RunPlace, Caller]] = OrderedDict()
@@ -78,11 +78,11 @@ class KnownPages:
             sessions.note(state.reads, caller, place, SessionKind.PORT)
             return place, caller
 
-        looked = await run_in_threadpool(look)
-        self._known[found] = (time.monotonic(), *looked)
+        read = await run_in_threadpool(look)
+        self._known[found] = (time.monotonic(), *read)
         while len(self._known) > MOST_KNOWN:
             self._known.popitem(last=False)
-        return looked
+        return read
 
 
 async def _answer(request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""The proxy of what jobs serve at their ports: HTTP and WebSockets, spoken to inside of sessions.
+"""The proxy of what jobs serve at their ports: HTTP and WebSockets, carried by sessions.
 
 What is ours never reaches a job: our key, our cookie, and where a request came from. What a job
 says holds for its own origin alone: no CORS, no wider cookie, no redirect to elsewhere.

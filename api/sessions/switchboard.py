@@ -60,7 +60,7 @@ class _Dialed:
 
 @dataclass
 class Trunk:
-    """One trunk, from the wish for it to the loss of its site."""
+    """One trunk, from its first request to the loss of its site."""
 
     id: str
     place: RunPlace

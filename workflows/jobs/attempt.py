@@ -55,7 +55,7 @@ class Attempt:
         return {one.node.node_id for one in assignments if one is not None}
 
     def running_on(self, node_id: str) -> Iterable[Worker]:
-        """The workers on a node whose commands have not ended, each looked at in its turn."""
+        """The workers on a node whose commands have not ended, each read in its turn."""
         return (w for w in self.workers if w.node.node_id == node_id and not w.has_ended)
 
     def take_exit(self, message: WorkerExit) -> Worker | None:

@@ -156,7 +156,7 @@ def _hide(folders: Folders, top: str, owned: bool) -> None:
 
 
 def _name_servers(top: str) -> None:
-    """Show how names are found, which is often told in files of the machine's own /run."""
+    """Show how names are found, which files of the machine's own /run often say."""
     for path in NAMES:
         source = os.path.realpath(path)
         if not os.path.isfile(source):

@@ -75,7 +75,7 @@ def why_not(folders: Folders) -> str | None:
         return "the node's account is not root"
     os.makedirs(folders.system_layers, mode=0o700, exist_ok=True)
     trial = os.path.join(folders.system_layers, ".trial-" + os.urandom(8).hex())
-    told, tell = os.pipe()
+    reader, writer = os.pipe()
     pid = os.fork()
     if not pid:
         try:
@@ -86,11 +86,11 @@ def why_not(folders: Folders) -> str | None:
                 error.strerror,
                 os.strerror(error.errno or 0),
             )
-            os.write(tell, (words + _HINTS.get(error.errno or 0, "")).encode())
+            os.write(writer, (words + _HINTS.get(error.errno or 0, "")).encode())
         finally:
             os._exit(0)
-    os.close(tell)
-    with open(told, "rb") as file:
+    os.close(writer)
+    with open(reader, "rb") as file:
         reason = file.read().decode(errors="replace")
     os.waitpid(pid, 0)
     file_tree.remove(trial)

@@ -219,8 +219,8 @@ def _step(
 ) -> None:
     code, output = run_step(words, arguments, PIP_S, options, fills)
     if code != 0:
-        told = "%s (%s: exit %d)" % (reason_in(output), words, code)
-        raise RefusedError("packages", told, "%s: exit %d\n%s" % (words, code, output))
+        reason = "%s (%s: exit %d)" % (reason_in(output), words, code)
+        raise RefusedError("packages", reason, "%s: exit %d\n%s" % (words, code, output))
 
 
 def reason_in(output: str) -> str:

@@ -19,7 +19,7 @@ from ..host.interpreter import interpreter_for_jobs
 from ..loading import load
 
 ASK_AGAIN_S = 3600.0
-"""After this time a machine without a pip is looked at again."""
+"""After this time a machine without a pip is inspected again."""
 NONE = "none"
 FIND = """
 import os

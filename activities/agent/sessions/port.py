@@ -65,7 +65,7 @@ class PortSession(Session):
 
 
 class SocketOutlet(frames.Outlet):
-    """The way into a socket: its end is told to the other side, which may still answer."""
+    """The way into a socket: the other side learns of its end, and may still answer."""
 
     def __init__(self, connection: socket.socket, descriptor: int) -> None:
         super().__init__(descriptor)

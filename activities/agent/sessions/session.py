@@ -9,7 +9,7 @@ from ..host.isolation import Isolation
 from . import frames
 
 LOOK_S = 1.0
-"""How often it is looked whether the run goes on."""
+"""How often it checks whether the run goes on."""
 SILENCE_S = 60.0
 """How long the site may be silent, which sends a beat every 15 s: else the site has gone."""
 

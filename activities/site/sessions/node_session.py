@@ -119,13 +119,13 @@ class RunDoor:
                 found = None if first is None else type(first).__name__
                 raise violation(by, "frame", "says first that the session has begun", found)
             session = NodeSession(stream, frames)
-            beating = asyncio.create_task(session.beat(), name="session-beat")
+            heartbeats = asyncio.create_task(session.beat(), name="session-beat")
             try:
                 yield session
             finally:
-                beating.cancel()
+                heartbeats.cancel()
                 with contextlib.suppress(BaseException):
-                    await beating
+                    await heartbeats
 
 
 @contextlib.contextmanager

@@ -220,7 +220,7 @@ class DataSource(BaseModel):
 
 class Gpu(BaseModel):
     """
-    A GPU in use; what its driver has not told lately is null.
+    A GPU in use; what its driver has not reported lately is null.
     """
 
     model_config = ConfigDict(

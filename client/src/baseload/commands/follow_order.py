@@ -16,7 +16,7 @@ from baseload.commands.waiting import event_name
 LIMIT_S = 2.0
 """How long anything waits for the slower stream, at most."""
 QUIET_S = 0.5
-"""An exit is told once the logs have been silent for so long."""
+"""An exit is shown once the logs have been silent for so long."""
 BEGINS = "running"
 ENDS = "worker exited"
 FINAL = ("finished", "failed", "canceled", "stopped")

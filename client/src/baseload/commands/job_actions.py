@@ -175,8 +175,8 @@ def _wait_for(
 ) -> list[Document]:
     """The jobs once all have this status or have ended, or the limit has passed.
 
-    Each is said on stderr. The events of the first ten jobs wake it at once; all jobs are looked
-    at every five seconds.
+    Each is said on stderr. The events of the first ten jobs wake it at once; all jobs are read
+    again every five seconds.
     """
     known = {each["id"]: each for each in jobs}
     waited = [each for each in jobs if not _is_over(each, status)]

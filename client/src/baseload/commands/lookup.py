@@ -19,7 +19,7 @@ PREFIXES = {
     "projects": "prj",
 }
 NEWEST = 1000
-"""Among how many resources a name or a pattern is looked for."""
+"""Among how many resources a name or a pattern is searched."""
 GONE = frozenset({"archived", "removing"})
 ENDED = frozenset({"finished", "failed", "canceled"})
 """The statuses of a job that nothing changes any more but its removal."""

@@ -1,4 +1,4 @@
-"""How a job is sent: looked at before anything is, then its code, then the job itself."""
+"""How a job is sent: previewed before anything is, then its code, then the job itself."""
 
 from __future__ import annotations
 
