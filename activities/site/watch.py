@@ -42,9 +42,9 @@ from activities.site.signal_rates import (
 from activities.site.utilisation import UtilisationNote
 from activities.storage.log_times import log_times
 from activities.storage.logs import LogGapError, LogStore, log_store
+from activities.temporal.first_of import first_of
 from activities.temporal.heartbeats import heartbeating
 from activities.transport.stream import NodeStream
-from activities.transport.tasks import first_of
 from workflows.contracts import errors
 from workflows.contracts.jobs import Exit
 from workflows.contracts.nodes import WatchEnded

@@ -21,7 +21,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, WebSocketException
 from websockets.typing import Origin
 
-from activities.transport.tasks import first_of
+from activities.temporal.first_of import first_of
 from api.problems import Problem
 from api.sessions.connections import JobNetwork, PortClosedError, as_socket, open_port
 from api.sessions.splice import CHECK_INTERVAL_S

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from activities.transport.tasks import first_of
+from activities.temporal.first_of import first_of
 from api.problems import Problem
 from api.sessions.lines import LOST, SiteLine
 from workflows.contracts.sessions import (

@@ -16,7 +16,7 @@ from activities.site.answers.session_frames import (
 from activities.site.sessions.lines import Line, LineClosedError
 from activities.site.sessions.node_session import NodeSession, RunDoor
 from activities.site.sessions.ssh import serve_ssh
-from activities.transport.tasks import first_of
+from activities.temporal.first_of import first_of
 from workflows.contracts.jobs import parse_run_id
 from workflows.contracts.nodes import NodeAddress
 from workflows.contracts.sessions import (

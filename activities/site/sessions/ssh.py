@@ -9,6 +9,7 @@ from temporalio.exceptions import ApplicationError
 from activities.site.answers.session_frames import SessionBytes, SessionEof, SessionExit
 from activities.site.sessions.lines import Line, LineClosedError
 from activities.site.sessions.node_session import NodeSession, RunDoor
+from activities.temporal.first_of import first_of
 from activities.transport.ssh_server import (
     ENDED,
     AskedTerminal,
@@ -20,7 +21,6 @@ from activities.transport.ssh_server import (
     serve_on,
     stream_pair,
 )
-from activities.transport.tasks import first_of
 from workflows.contracts.sessions import STDOUT, Eof, Terminal
 
 READ_BYTES = 64 << 10
