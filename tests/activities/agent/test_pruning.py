@@ -109,4 +109,4 @@ def test_code_that_was_found_stays_for_its_run(agent: LocalAgent, tmp_path: Path
     os.utime(agent.root / "code" / sha256, (0, 0))
     assert agent.call("has_code", sha256=sha256)["present"]
     assert agent.call("prune", max_age_s=3600)["removed"] == []
-    agent.call("stage", run_id="job-kept-0-1", code_sha256=sha256, spec=spec("true"))
+    agent.call("stage", run_id="job-taken-0-1", code_sha256=sha256, spec=spec("true"))
