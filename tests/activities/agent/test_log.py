@@ -1,12 +1,15 @@
 """The log of a run: everything that its command prints, by whatever name it opens its output."""
 
+import contextlib
 import os
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from activities.agent.sessions import frames
-from tests.activities.agent.agent_process import LocalAgent
+from tests.activities.agent.agent_process import LocalAgent, processes_of
 from tests.activities.agent.session_client import AgentSession
 from tests.activities.waiting import wait_for
 
@@ -66,6 +69,51 @@ def test_an_end_of_the_pipe_in_other_hands_does_not_keep_a_run_from_ending(
         held.write(b"of another\n")
         assert agent.exit_of(RUN)["exit_code"] == 0
     assert agent.path(RUN, "log").read_text() == "first\nof another\n"
+
+
+@needs_root
+def test_a_command_that_prints_on_a_full_disk_waits_for_room(agent: LocalAgent) -> None:
+    runs = agent.root / "runs"
+    runs.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=80m", "tmpfs", str(runs)], check=True)
+    try:
+        command = (
+            "touch w; while [ -e w ]; do sleep 0.05; done; head -c 3000000 /dev/zero; echo over"
+        )
+        agent.run(RUN, command)
+        waits = agent.path(RUN, "work/w")
+        wait_for(waits.exists, "the command")
+        with (runs / "filler").open("wb", buffering=0) as filler, contextlib.suppress(OSError):
+            while filler.write(bytes(65536)):
+                pass
+        waits.unlink()
+        wait_for(lambda: b"head" in commands_of(RUN), "what prints")
+        assert agent.look(RUN)["state"] == "running"
+        (runs / "filler").unlink()
+        assert agent.exit_of(RUN)["exit_code"] == 0
+        assert agent.path(RUN, "log").read_bytes() == bytes(3_000_000) + b"over\n"
+    finally:
+        agent.end_all()
+        subprocess.run(["umount", str(runs)], check=True)
+
+
+def commands_of(run_id: str) -> list[bytes]:
+    """The programs of a run's living processes."""
+    found = []
+    for pid in processes_of(run_id):
+        with contextlib.suppress(OSError):
+            found.append(Path(f"/proc/{pid}/cmdline").read_bytes().partition(b"\0")[0])
+    return found
+
+
+def test_a_command_that_prints_ends_soon_after_its_supervisor(
+    agent: LocalAgent, user: str | None
+) -> None:
+    agent.run(RUN, "while :; do echo line; sleep 0.05; done", user=user)
+    wait_for(lambda: processes_of(RUN), "the command")
+    os.kill(agent.document(RUN, "process.json")["supervisor_pid"], signal.SIGKILL)
+    wait_for(lambda: not processes_of(RUN), "its end")
+    assert agent.call("end", run_id=RUN, grace_s=0)["tree_gone"]
 
 
 @pytest.mark.parametrize("name", NAMES)
