@@ -55,8 +55,8 @@ def named_files(name: str, content: bytes, shown: str | None = None) -> Iterator
     for number, text in _lines(content):
         place = "%s, line %d" % (name, number) if shown is None else shown
         for named in _files_of(place, text) if text else ():
-            if "://" in named:
-                raise refused("%s: -r %s: only files of the code can be named" % (place, named))
+            if "://" in named:  # It is not shown, because it may be secret.
+                raise refused("%s: only files of the code can be named" % place)
             path = posixpath.normpath(posixpath.join(posixpath.dirname(name), named))
             if path.startswith(("/", "../")):
                 raise refused("%s: %s is not inside the code" % (place, named))
