@@ -1,7 +1,7 @@
 """Jobs over HTTP: what is submitted, what is refused and why, what is asked of the workflow."""
 
 import sqlite3
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -345,35 +345,6 @@ async def test_a_job_says_when_it_waits_for_gpus(
     assert (job["status"], job["status_label"]) == ("waiting_for_resources", label)
     site.set(tables.Job, job_id, status="running")
     assert (await ada.get(f"/v1/jobs/{job_id}")).json()["status_label"] == "running"
-
-
-async def test_a_job_says_which_retry_it_is_in_and_may_be_started_in_the_pause_before_one(
-    site: Site, ada: Person
-) -> None:
-    job_id = await ada.job(safety={"max_retries": 3})
-    path = f"/v1/jobs/{job_id}"
-
-    async def says(status: str, **changes: Any) -> tuple[str, int, str | None]:
-        site.set(tables.Job, job_id, status=status, **changes)
-        job = (await ada.get(path)).json()
-        return job["status_label"], job["retries"], job["retry_at"]
-
-    assert await says("running") == ("running", 0, None)
-    assert (await ada.post(f"{path}/start")).status_code == 409
-    until = datetime.now(UTC) + timedelta(minutes=1)
-    label, retries, retry_at = await says("waiting_for_resources", retry_at=until, retries=1)
-    assert (label, retries) == ("pausing before retry 1 of 3", 1)
-    assert retry_at is not None
-    assert datetime.fromisoformat(retry_at) == until
-    assert (await ada.post(f"{path}/start")).status_code == 202
-    assert (await ada.post(f"{path}/cancel")).status_code == 202
-    assert [verb for verb, _ in site.asked_of(job_id)] == ["start", "start_again", "cancel"]
-    again = {"retry_at": None, "attempt": 2}
-    assert (await says("waiting_for_resources", **again))[
-        0
-    ] == "waiting for resources: retry 1 of 3"
-    assert (await says("running"))[0] == "running: retry 1 of 3"
-    assert (await says("finished"))[0] == "finished"
 
 
 async def test_a_member_of_a_project_sees_its_jobs_and_creates_only_when_allowed(
