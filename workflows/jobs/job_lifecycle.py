@@ -126,7 +126,8 @@ class JobLifecycle:
                 await self._rest()
             if self._remove_asked:
                 return await self._remove()
-            if not self._start_again and not self._termination.will_restart:
+            goes_on = self._termination.will_restart or self._start_again
+            if not goes_on or self._status.is_final:
                 return self._report()
             self._start_next_attempt()
 
@@ -422,7 +423,8 @@ class JobLifecycle:
     @workflow.signal(description="Start a stopped notebook or endpoint again, or a retry now.")
     def start_again(self) -> None:
         self._termination.skip_pause()
-        self._start_again = self._start_again or self._status is JobStatus.STOPPED
+        stops = self._termination.stops and self._termination.retry_at is not None
+        self._start_again = self._start_again or stops or self._status is JobStatus.STOPPED
 
     @workflow.signal(description="Remove the job, even if it was just started again.")
     def remove(self) -> None:

@@ -24,7 +24,7 @@ from tests.workflows.jobs.test_job_lifecycle import (
     exits,
     job_id_of,
 )
-from tests.workflows.jobs.test_races import STOP, latest
+from tests.workflows.jobs.test_races import STOP, Gate, latest
 from tests.workflows.jobs.test_restarts import TAKEN, attempt_of, placed_again, takes, waits_again
 from tests.workflows.jobs.test_retries import FAILS, ends_again, recorded
 from workers.client import ensure_search_attributes
@@ -141,6 +141,26 @@ async def test_a_notebook_is_stopped_in_its_pause_and_started_again_without_one(
 
 
 @pytest.mark.usefixtures("long_pauses")
+@pytest.mark.parametrize("is_canceled", [False, True])
+async def test_the_last_request_holds_where_a_notebook_is_stopped_and_started_in_its_pause(
+    stage: Stage, *, is_canceled: bool
+) -> None:
+    handle = await pausing(stage, JobType.NOTEBOOK)
+    gate = Gate(stage, "discard_run_specs")
+    await handle.signal(JobLifecycle.stop, STOP)
+    await gate.entered()
+    await handle.signal(JobLifecycle.start_again)
+    if is_canceled:
+        await handle.signal(JobLifecycle.cancel, CANCEL)
+    gate.open()
+    if is_canceled:
+        assert (await handle.result()).status is JobStatus.CANCELED
+    else:
+        await waits_again(stage, handle, 3)
+    assert retry_at(stage, handle) is None
+
+
+@pytest.mark.usefixtures("long_pauses")
 async def test_a_person_may_end_the_pause(stage: Stage) -> None:
     handle = await pausing(stage)
     await handle.signal(JobLifecycle.start_again)
@@ -164,7 +184,7 @@ async def test_a_pause_goes_on_when_the_workflow_continues_as_new(
     await exits(stage, handle, 0, code=3, elapsed_s=4)
     await pauses(stage, handle)
     ends_at = retry_at(stage, handle)
-    newest = stage.client.get_workflow_handle_for(JobLifecycle.run, handle.id)
+    newest: Handle = stage.client.get_workflow_handle(handle.id)
 
     async def continued() -> bool:
         return (await newest.describe()).run_id != handle.first_execution_run_id
