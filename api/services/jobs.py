@@ -75,6 +75,8 @@ def _job_response(row: tables.Job, figures: JobFigures) -> schemas.Job:
         creator_account_id=row.creator_account_id,
         priority=row.priority,
         attempt=row.attempt,
+        retries=row.retries,
+        retry_at=row.retry_at,
         resources=spec.resources,
         environment=spec.environment.model_copy(update={"variables": masked}),
         code=spec.code,
@@ -96,13 +98,18 @@ def _job_response(row: tables.Job, figures: JobFigures) -> schemas.Job:
 
 
 def _status_label(row: tables.Job, spec: JobSubmission, refusals: list[dict[str, Any]]) -> str:
-    """The status in the words of its code, with what the job waits for."""
+    """The status in the words of its code, with what the job waits for, and in which retry."""
     waits = row.status == JobStatus.WAITING_FOR_RESOURCES
     refused = {refusal["code"] for refusal in refusals}
     words = row.status.replace("_", " ")
-    if waits and refused & GPUS_MISSING and resources_of(spec).gpu_count:
-        return f"{words}: GPUs"
-    return words
+    retry = f"retry {row.retries} of {spec.safety.max_retries}" if row.retries else ""
+    if row.retry_at is not None:
+        return f"pausing before {retry}"
+    if row.status in (*ENDED, *GONE, JobStatus.STOPPED):
+        return words
+    missing = waits and refused & GPUS_MISSING and resources_of(spec).gpu_count
+    more = ", ".join(filter(None, ("GPUs" if missing else "", retry)))
+    return f"{words}: {more}" if more else words
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,12 +335,12 @@ def stop_job(context: ChangeContext, job_id: str) -> schemas.Job:
 
 
 def start_job(context: ChangeContext, job_id: str) -> schemas.Job:
-    """Start a stopped notebook or endpoint again.
+    """Start a stopped notebook or endpoint again, or end the pause before a retry of any job.
 
-    Raises: Problem `conflict`, when the job is not stopped.
+    Raises: Problem `conflict`, when the job neither is stopped nor pauses.
     """
     row = _changed_job(context, job_id)
-    if row.status != JobStatus.STOPPED:
+    if row.status != JobStatus.STOPPED and row.retry_at is None:
         raise wrong_state("job", row, "stopped to start again")
     known = known_gpu_types(context.session)
     submission = submission_of(row.spec)

@@ -266,8 +266,9 @@ class SubmittedSafety(Submitted):
     100."""
     max_retries: int = Field(0, examples=[2])
     """How often the job is tried again after a command has failed by itself (exit code other than
-    0), 0 to 100. Each attempt keeps its log and finds the resume state of the one before; the
-    output is that of the last attempt alone."""
+    0), 0 to 100. Before each retry the job waits and costs nothing: 10 s at first, then twice as
+    long each time, at most 5 min. Each attempt keeps its log and finds the resume state of the one
+    before; the output is that of the last attempt alone."""
     max_duration_s: int | None = Field(None, examples=[86_400])
     """Ends the job when its commands have run for this many seconds, 60 to 31536000, in all
     attempts together; waiting does not count. Its output is stored as after a cancel. Notebooks and

@@ -68,8 +68,8 @@ def stop(session: Session, jobs: References, wait: Wait = False, yes: Yes = Fals
 
 @command(app)
 def start(session: Session, jobs: References, yes: Yes = False) -> None:
-    """Start stopped notebooks or endpoints again."""
-    found = find_jobs(session, jobs, find_open_job, lambda job: job["status"] == "stopped")
+    """Start stopped notebooks or endpoints again, and jobs that pause before a retry at once."""
+    found = find_jobs(session, jobs, find_open_job, _can_start)
     _confirm(jobs, found, "Start {}?", yes=yes)
     _signal(session, jobs, found, "start")
 
@@ -213,6 +213,10 @@ def _only_job(session: Session, reference: str) -> Document:
 
 def _can_stop(job: Document) -> bool:
     return job["type"] in SERVICES and job["status"] not in {*ENDED, "stopped"}
+
+
+def _can_start(job: Document) -> bool:
+    return job["status"] == "stopped" or bool(job.get("retry_at"))
 
 
 def _each(

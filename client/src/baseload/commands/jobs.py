@@ -99,7 +99,7 @@ def _show(session: Session, found: Document) -> None:
             ("reason", found.get("status_reason")),
             ("project", found.get("project_id")),
             ("priority", found.get("priority")),
-            ("attempt", found.get("attempt")),
+            ("attempt", _attempt_text(found)),
             ("gpus", found["resources"].get("gpus") or _asked(found)),
             ("gpu seconds", found.get("gpu_seconds")),
             ("elapsed", duration_text(found.get("elapsed_s"))),
@@ -215,6 +215,17 @@ def _unposted_text(found: Document) -> str | None:
     """What is not yet posted; None: nothing."""
     unposted = found.get("unposted_microcredits")
     return f"about {credits_text(unposted)} credits since the last posting" if unposted else None
+
+
+def _attempt_text(found: Document) -> str:
+    """The number of the attempt: `2`; `2 (retry 1 of 3)`; before a retry with when it begins."""
+    retries, attempt = found.get("retries"), str(found.get("attempt"))
+    if not retries:
+        return attempt
+    retry = f"retry {retries} of {found['safety']['max_retries']}"
+    if found.get("retry_at"):
+        return f"{attempt} ({retry} begins {moment_text(found['retry_at'])})"
+    return f"{attempt} ({retry})"
 
 
 def _rate_text(found: Document) -> str | None:
