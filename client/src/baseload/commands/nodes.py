@@ -181,14 +181,14 @@ def _add_action(action: NodeAction) -> None:
     function: Callable[..., None] = act_with_force if action.takes_force else act
     function = switch if action.status else function
     function.__doc__ = action.help
-    command(app, action.name)(function)
+    command(app, action.name, takes_yes=action.takes_force)(function)
 
 
 for _action in NODE_ACTIONS:
     _add_action(_action)
 
 
-@command(app)
+@command(app, takes_yes=True)
 def rm(
     session: Session,
     node: Reference,

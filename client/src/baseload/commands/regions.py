@@ -182,7 +182,7 @@ def change(
             session.screen.result(f"{region}: {name.replace('_', ' ')}: {changed[name]}")
 
 
-@command(app)
+@command(app, takes_yes=True)
 def rm(
     session: Session,
     region: Annotated[str, typer.Argument(help="id or name")],
@@ -206,5 +206,9 @@ def _provider_id(session: Session, provider: str | None, *, in_a_cloud: bool = F
         if each["status"] == "ready" and (each["kind"] != "physical") == in_a_cloud
     ]
     if len(ready) != 1:
-        raise MistakeError(f"{len(ready)} providers are ready: say which with --provider")
+        if ready:
+            raise MistakeError(f"{len(ready)} providers are ready: say which with --provider")
+        raise MistakeError(
+            "no provider is ready: baseload provider enable, then baseload provider ls"
+        )
     return str(ready[0]["id"])
