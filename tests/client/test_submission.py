@@ -161,3 +161,11 @@ def test_a_command_without_words_or_in_the_home_folder_is_a_mistake(
     whole = desk.baseload("run", "-d", "--", "true")
     assert (whole.code, "as a whole would be sent" in whole.err) == (2, True)
     assert desk.site.rows(tables.Job) == []
+
+
+def test_the_highest_price_of_offers_is_asked_in_credits(desk: Desk) -> None:
+    assert desk.baseload("credits", "add", "25").code == 0
+    _ready_node(desk)
+    assert desk.baseload("offers", "--max-price", "2.5").code == 0
+    refused = desk.baseload("offers", "--max-price", "much")
+    assert (refused.code, "asked credits, found 'much'" in refused.err) == (2, True)

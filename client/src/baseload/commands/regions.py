@@ -59,12 +59,18 @@ def create(
     ] = False,
     relax: Annotated[
         list[str] | None,
-        typer.Option(help="a requirement that machines here may fail; all: every one"),
+        typer.Option(
+            metavar="NAME",
+            help="take machines that fail this requirement, such as tpm-2 (all names: baseload "
+            "node show); all: whatever they fail",
+        ),
     ] = None,
     shared: Annotated[
         bool,
         typer.Option(
-            "--shared", help="leave other logins of its nodes open, which are closed otherwise"
+            "--shared",
+            help="let other people and keys still log in to its machines; without it the "
+            "platform closes every SSH login but its own until a machine is removed",
         ),
     ] = False,
     node_root: Annotated[
