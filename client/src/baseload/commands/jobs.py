@@ -9,7 +9,7 @@ import typer
 from baseload.commands.app import new_app
 from baseload.commands.job_names import job_names
 from baseload.commands.lookup import NEWEST, find_jobs, find_newest_job, is_like, is_pattern
-from baseload.commands.reason_lines import with_short_reasons, without_spare_columns
+from baseload.commands.reason_lines import print_list
 from baseload.commands.session import Document, Session, command
 from baseload.commands.terminal import (
     bytes_text,
@@ -60,10 +60,7 @@ def ps(
         "id", "name", "type", "status", "node", "elapsed", "gpus", "credits", "rate", "created",
         "reason",
     )  # fmt: skip
-    shown, rows = without_spare_columns(session.screen, columns, rows, SPARE)
-    is_reasoned = shown[-1] == columns[-1]
-    rows = with_short_reasons(session.screen, shown, rows) if is_reasoned else rows
-    session.screen.table(shown, rows)
+    print_list(session.screen, columns, rows, SPARE)
 
 
 def _listed(job: Document) -> list[object]:

@@ -52,7 +52,8 @@ def leases(
         for lease in found
     ]
     columns = ("id", "status", "provider", "type", "zone", "for", "an hour", "since", "cost")
-    session.screen.table((*columns, "reason"), rows)
+    spare = ("since", "zone", "type", "provider", "for", "reason")
+    print_list(session.screen, (*columns, "reason"), rows, spare)
 
 
 @command(app)

@@ -13,6 +13,7 @@ from baseload.commands.app import new_app
 from baseload.commands.lookup import find, find_id
 from baseload.commands.node_actions import NODE_ACTIONS, NodeAction
 from baseload.commands.reachability import answers, reachable_url
+from baseload.commands.reason_lines import print_list
 from baseload.commands.session import Document, Session, command
 from baseload.commands.terminal import bytes_text, moment_text, pick
 from baseload.commands.waiting import WAIT_LIMIT_S, Goal, newest_event, wait_for
@@ -120,7 +121,7 @@ def ls(
         for node in nodes
     ]
     columns = ("id", "name", "status", "gpus", "cpus", "memory", "address", "reason")
-    session.screen.table(columns, rows)
+    print_list(session.screen, columns, rows, ("memory", "cpus", "address", "gpus", "reason"))
 
 
 @command(app)

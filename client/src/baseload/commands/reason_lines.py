@@ -6,9 +6,18 @@ import shutil
 from collections.abc import Sequence
 from typing import Any
 
-from baseload.commands.terminal import Screen, shown_text
+from baseload.commands.terminal import Screen, frame_width, shown_text
 
 NARROWEST = 20
+
+
+def print_list(
+    screen: Screen, columns: Sequence[str], rows: Sequence[Sequence[Any]], spare: Sequence[str]
+) -> None:
+    """Print a list whose last column is a reason. spare: as of `without_spare_columns`."""
+    shown, kept = without_spare_columns(screen, columns, rows, spare)
+    is_reasoned = shown[-1] == columns[-1]
+    screen.table(shown, with_short_reasons(screen, shown, kept) if is_reasoned else kept)
 
 
 def with_short_reasons(
@@ -20,7 +29,7 @@ def with_short_reasons(
         return shown
     texts = [[shown_text(cell) for cell in row] for row in shown]
     widths = [max(len(text) for text in column) for column in zip(columns, *texts, strict=True)]
-    left = shutil.get_terminal_size().columns - sum(widths[:-1]) - 2 * len(widths)
+    left = shutil.get_terminal_size().columns - sum(widths[:-1]) - frame_width(len(widths))
     return [[*row[:-1], _cut(row[-1], max(left, NARROWEST))] for row in shown]
 
 
@@ -41,7 +50,7 @@ def without_spare_columns(
         widths[columns[-1]] = min(widths[columns[-1]], NARROWEST)
         room = shutil.get_terminal_size().columns
         for name in spare:
-            if sum(widths.values()) + 2 * len(widths) <= room:
+            if sum(widths.values()) + frame_width(len(widths)) <= room:
                 break
             left_out.add(name)
             del widths[name]

@@ -20,6 +20,8 @@ BAD = frozenset({"failed", "unreachable", "offline", "lost", "refused"})
 
 COPIED = frozenset({"id", "name", "job"})
 """The columns that people copy from."""
+LEAST_WIDTH = 12
+"""The characters of a line that a column of texts keeps, however narrow the terminal is."""
 
 
 class Screen:
@@ -51,8 +53,11 @@ class Screen:
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """Rows below headings, each on one line; columns line up."""
         if self.is_rich:
+            console, table = console_of(sys.stdout), table_of(columns, rows)
+            least = sum(column.min_width or 0 for column in table.columns)
             # A line that is too long goes on in the next one: what somebody copies is whole.
-            console_of(sys.stdout).print(table_of(columns, rows), crop=False)
+            console.width = max(console.width, least + frame_width(len(columns)))
+            console.print(table, crop=False)
             return
         shown = [[shown_text(value) for value in row] for row in rows]
         widths = [max(len(text) for text in column) for column in zip(columns, *shown, strict=True)]
@@ -86,11 +91,17 @@ def table_of(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
     table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
     for name, *texts in zip(columns, *shown, strict=True):
         is_whole = name in COPIED or not any(" " in text for text in texts)
-        width = max(cell_len(text) for text in (name, *texts)) if is_whole else None
-        table.add_column(name, min_width=width, no_wrap=is_whole)
+        width = max(cell_len(text) for text in (name, *texts))
+        least = width if is_whole else min(width, LEAST_WIDTH)
+        table.add_column(name, min_width=least, no_wrap=is_whole)
     for row in shown:
         table.add_row(*(Text(text, _style(text)) for text in row))
     return table
+
+
+def frame_width(columns: int) -> int:
+    """The characters of a line of a table of so many columns that are no text."""
+    return 3 * columns - 1
 
 
 def console_of(stream: TextIO) -> Console:
