@@ -9,6 +9,7 @@ import typer
 
 from baseload.commands.app import new_app
 from baseload.commands.confirmation import Yes, confirm
+from baseload.commands.reason_lines import print_list
 from baseload.commands.session import Document, MistakeError, NegativeError, Session, command
 from baseload.commands.terminal import counted, credits_text, moment_text, pick
 from baseload.commands.termination import Ending, Listing, listings
