@@ -130,9 +130,9 @@ def _check_can_be_had(folders: Folders, names: list[str]) -> None:
     if reason is not None:
         raise RefusedError(
             "apt-not-allowed",
-            "this machine cannot install environment.apt_packages (%s) for one job alone: %s. Use "
-            "an environment.image that has them, or have the owner of the region allow them on its "
-            "machines (allows_apt_packages)" % (", ".join(names), reason),
+            "this machine cannot install environment.apt_packages (%s) for one job alone: %s. Have "
+            "the owner of the region allow them on its machines (allows_apt_packages), or use an "
+            "environment.image that has them" % (", ".join(names), reason),
         )
 
 
