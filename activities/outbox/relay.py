@@ -42,6 +42,7 @@ from workflows.effects.reconciliation import (
     OutboxRelayed,
     RelayOutbox,
 )
+from workflows.rules.counts import counted
 
 START = "start"
 CALL_LIMIT_S = 5.0
@@ -340,7 +341,8 @@ def _record_parked(session: Session, request: OutboxRow, now: datetime) -> None:
         EventRow.resource_id == row.id, EventRow.sequence == row.sequence
     )
     index = session.exec(last).one()
-    message = f"{request.verb} could not be delivered in {request.attempts} attempts since "
+    tried = counted(request.attempts, "attempt")
+    message = f"{request.verb} could not be delivered in {tried} since "
     session.add(
         EventRow(
             id=new_id("evt"),

@@ -30,6 +30,7 @@ from api.services.job_figures import JobFigures
 from api.services.job_references import personal_project, wrong_references
 from api.services.lifecycles import GONE, wrong_state
 from api.services.ownership import lifecycle, project_for, visible_job, visible_jobs
+from workflows.contracts.billing import MICROCREDITS
 from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.jobs import EndRequest
 from workflows.contracts.placement import Resources
@@ -284,8 +285,8 @@ def _check_balance(session: Session, account_id: str, resources: Resources) -> N
         payer = payers.payer_of(account) if account else account_id
         raise Problem(
             "insufficient-credits",
-            f"account {payer}: balance {balance} microcredits; must be positive to start a job "
-            "that costs",
+            f"account {payer}: has {balance / MICROCREDITS:g} credits; must have more than 0 to "
+            "start a job that costs",
         )
 
 

@@ -157,6 +157,7 @@ def test_a_job_is_submitted_again_as_it_was(desk: Desk) -> None:
     assert (gone.code, "its code is not kept any more" in gone.err) == (1, True)
 
 
+<<<<<<< HEAD
 def test_an_array_shows_its_retries_and_its_jobs_are_started_canceled_and_submitted_again(
     desk: Desk,
 ) -> None:
@@ -190,3 +191,48 @@ def test_an_array_shows_its_retries_and_its_jobs_are_started_canceled_and_submit
     assert desk.baseload("cancel", "sweep-*", "--yes").code == 0
     assert _verbs(desk, jobs["sweep-0"]) == ["start_again", "cancel"]
     assert _verbs(desk, jobs["sweep-1"]) == _verbs(desk, again["id"]) == ["cancel"]
+=======
+def test_what_is_asked_of_a_job_is_said_and_with_wait_how_it_ended(desk: Desk) -> None:
+    jobs = _jobs(desk, "a", "b") | _jobs(desk, "nb", text=NOTEBOOK)
+    desk.site.set(tables.Job, jobs["a"], status="running")
+    assert desk.baseload("cancel", "a").out == f"{jobs['a']}  a  canceling\n"
+    told = desk.baseload("cancel", "a", "--discard").out
+    assert told == f"{jobs['a']}  a  canceling, without its output\n"
+    assert desk.baseload("stop", "nb").out == f"{jobs['nb']}  nb  stopping\n"
+    desk.site.set(tables.Job, jobs["nb"], status="stopped")
+    assert desk.baseload("start", "nb").out == f"{jobs['nb']}  nb  starting\n"
+    with running(desk, "cancel", "b", "nb", "--wait") as command:
+        wait_until(lambda: "waiting for b, nb" in command.err, "it waits, for what is stopped too")
+        assert "b: canceling\n" in command.err
+        for job_id in (jobs["b"], jobs["nb"]):
+            Workflows(desk, tables.Job, job_id).becomes("canceled")
+        ended = command.end()
+    assert (ended.code, ended.out) == (
+        0, f"{jobs['b']}  b  canceled\n{jobs['nb']}  nb  canceled\n",
+    )  # fmt: skip
+    assert desk.baseload("rm", "b").out == f"{jobs['b']}  b  removing\n"
+
+
+ENDING = (
+    "cancel", "stop", "start", "rm", "kill-all", "kill", "node rm", "node reboot", "region rm",
+    "provider rm", "provider disable", "secret rm", "key rm", "profile rm",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ENDING)
+def test_every_command_that_ends_or_removes_takes_yes(desk: Desk, name: str) -> None:
+    said = desk.baseload(*name.split(), "--help").out
+    assert "--yes" in said
+    assert "-y" in said
+
+
+def test_a_question_that_nobody_can_answer_is_a_mistake_everywhere(desk: Desk) -> None:
+    _jobs(desk, "a")
+    for command, question in (
+        ("kill-all", "End 1 job for good?"),
+        ("kill lea-1", "End 1 machine?"),
+    ):
+        refused = desk.baseload(*command.split())
+        assert refused.code == 2
+        assert f"{question} Nobody can be asked here: say --yes" in refused.err
+>>>>>>> clientwords

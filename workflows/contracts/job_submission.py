@@ -131,7 +131,7 @@ class SubmittedResources(Submitted):
     """How much disk each worker needs for its files, packages and output, in GB (10^9 bytes), 10
     to 2000."""
     max_price_microcredits_per_gpu_hour: int = Field(10_000_000, examples=[2_500_000])
-    """The highest price of one GPU for an hour, in microcredits (1 credit = 1,000,000). Dearer
+    """The highest price of one GPU for an hour, in microcredits: 2500000 is 2.50 credits. Dearer
     machines are refused."""
 
 
@@ -250,8 +250,8 @@ class SubmittedSafety(Submitted):
     """What ends or limits the job, so that it costs no more than it should."""
 
     price_cap_microcredits_per_hour: int | None = Field(None, examples=[5_000_000])
-    """The highest cost of all workers together for an hour, in microcredits (1 credit =
-    1,000,000). By default there is none."""
+    """The highest cost of all workers together for an hour, in microcredits: 5000000 is 5 credits.
+    By default there is none."""
     auto_terminate: bool = Field(True, examples=[False])
     """Whether a machine that was rented for the job is terminated when the job ends. With false it
     is retained when the job has finished or failed by itself, and costs money until a person

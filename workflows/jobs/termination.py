@@ -12,6 +12,7 @@ from workflows.contracts.jobs import EndRequest, JobEnding, JobRequest
 from workflows.contracts.statuses import JobStatus, WorkerStatus
 from workflows.jobs.worker import Worker, failures_of
 from workflows.primitives.failures import cause_of
+from workflows.rules.counts import counted
 from workflows.rules.jobs.retries import pause_before
 
 CANCELED_OUTSIDE = EndRequest(reason="canceled in Temporal")
@@ -274,7 +275,9 @@ class Termination:
             self.request, self.stops = EndRequest(reason=reason or FAILED, code=RETRIED), False
             self.decide()
             return
-        tried = f"; was tried again {self.retries} times, which is the limit" * (self.retries > 0)
+        tried = f"; was tried again {counted(self.retries, 'time')}, which is the limit" * (
+            self.retries > 0
+        )
         self.outcome, self.reason = JobStatus.FAILED, f"{reason or FAILED}{tried}"
 
     def time_left(self, workers: Sequence[Worker]) -> timedelta | None:
@@ -303,7 +306,7 @@ class Termination:
             self.reason = f"{reason}; restarts on other machines ({self.restarts + 1} of {limit})"
         else:
             self.outcome = JobStatus.FAILED
-            self.reason = f"{reason}; has restarted {limit} times, which is the limit"
+            self.reason = f"{reason}; has restarted {counted(limit, 'time')}, which is the limit"
 
 
 def end_of_idle(workers: Sequence[Worker], limit_s: int | None) -> EndRequest | None:

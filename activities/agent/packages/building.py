@@ -101,7 +101,7 @@ class _Build:
             _step(words, [self.python, "-m", "venv", "--without-pip", self.path], self.options)
         if asked is None:
             if wanted.packages:
-                words = "installing %d packages" % len(wanted.packages)
+                words = _installing(wanted.packages)
                 self._pip(words, ["--", *wanted.packages])
             return
         words = "installing %s" % asked.main
@@ -113,7 +113,7 @@ class _Build:
             main = self._exported(uv, main)
         self._pip(words, ["--no-deps", "-r", main])
         if wanted.packages:
-            words = "installing %d packages" % len(wanted.packages)
+            words = _installing(wanted.packages)
             self._pip(words, ["--", *wanted.packages])
 
     def _at(self, name: str) -> str:
@@ -212,6 +212,10 @@ def _pip_version(python: str, options: dict[str, Any]) -> tuple[int, int]:
     parts = done.stdout.decode().strip().split(".")
     numbers = [int(part) for part in parts[:2] if part.isdigit()]
     return (numbers[0], numbers[1]) if len(numbers) == 2 else (0, 0)
+
+
+def _installing(packages: list[str]) -> str:
+    return "installing %d package%s" % (len(packages), "" if len(packages) == 1 else "s")
 
 
 def _step(

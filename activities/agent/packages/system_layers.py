@@ -110,10 +110,9 @@ def _check_can_be_had(folders: Folders, names: list[str]) -> None:
     if reason is not None:
         raise RefusedError(
             "apt-not-allowed",
-            "environment.apt_packages: asked %s; this machine can give a run no root of its own "
-            "to install them into (%s), and its owner does not let them be installed on the "
-            "machine (allows_apt_packages of its region); bring an image that has them"
-            % (", ".join(names), reason),
+            "this machine cannot install environment.apt_packages (%s) for one job alone: %s. Have "
+            "the owner of the region allow them on its machines (allows_apt_packages), or use an "
+            "environment.image that has them" % (", ".join(names), reason),
         )
 
 

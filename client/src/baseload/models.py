@@ -1210,7 +1210,7 @@ class SubmittedResources(BaseModel):
     max_price_microcredits_per_gpu_hour: Annotated[
         int,
         Field(
-            description="The highest price of one GPU for an hour, in microcredits (1 credit = 1,000,000). Dearer machines are refused.",
+            description="The highest price of one GPU for an hour, in microcredits: 2500000 is 2.50 credits. Dearer machines are refused.",
             examples=[2500000],
             title="Max Price Microcredits Per Gpu Hour",
         ),
@@ -1228,7 +1228,7 @@ class SubmittedSafety(BaseModel):
     price_cap_microcredits_per_hour: Annotated[
         int | None,
         Field(
-            description="The highest cost of all workers together for an hour, in microcredits (1 credit = 1,000,000). By default there is none.",
+            description="The highest cost of all workers together for an hour, in microcredits: 5000000 is 5 credits. By default there is none.",
             examples=[5000000],
             title="Price Cap Microcredits Per Hour",
         ),

@@ -319,7 +319,7 @@ def test_packages_are_built_once_for_two_runs_at_once(agent: LocalAgent, wheels:
         assert process.stderr is not None
         progress.append(process.stderr.read().decode())
         agent.answer(process)
-    assert sum("installing 1 packages" in told for told in progress) == 1
+    assert sum("installing 1 package" in told for told in progress) == 1
     for run_id in runs:
         agent.call("start", run_id=run_id)
         agent.exit_of(run_id)

@@ -83,7 +83,7 @@ async def test_a_job_fails_when_it_was_tried_as_often_as_it_may_with_its_last_ou
     await ends_again(stage, handle, 2, code=3, elapsed_s=6)
     report = await handle.result()
     assert report.status is JobStatus.FAILED
-    assert report.status_reason == f"{FAILS}; was tried again 1 times, which is the limit"
+    assert report.status_reason == f"{FAILS}; was tried again 1 time, which is the limit"
     assert stage.world.outputs == {f"{job_id_of(handle)}-0-2"}
     assert_nothing_left(stage, handle)
 
