@@ -18,7 +18,7 @@ from ..folders import Folders
 from ..host import file_tree
 from ..host.steps import lock_with_progress, run_step, sync
 from . import build_accounts, conda
-from .environments import MARKER, Wanted, environment, is_whole
+from .environments import MARKER, Wanted, environment, take
 from .requirements import CONDA, PIP, UV
 
 PIP_S = 3600.0
@@ -51,7 +51,7 @@ def build(
     uv = _uv_for(folders, wanted, owned=owned, cache=cache)
     lock = lock_with_progress(path + ".lock")
     try:
-        if not is_whole(path):
+        if not take(path):
             files = wanted.requirements.files if wanted.requirements else {}
             with build_accounts.building(
                 folders,
