@@ -17,9 +17,11 @@ def take(folders: Folders, sha256: str) -> str | None:
     Raises: RefusedError `bad-hash`.
     """
     path = folders.code_of(sha256)
+    if not os.path.isdir(path):
+        return None
     lock = take_lock(path + ".lock", wait=True)
     try:
-        if not os.path.isdir(path):
+        if not os.path.isdir(path):  # It has been forgotten meanwhile.
             return None
         os.utime(path)
         return path
