@@ -7,7 +7,6 @@ from contextlib import AsyncExitStack
 from datetime import timedelta
 
 from temporalio.client import WorkflowHandle
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
@@ -19,8 +18,9 @@ from tests.activities.rows import NOW, add_job, add_payer
 from tests.bench.home import home
 from tests.bench.measure import Row, best_s
 from tests.bench.stack import scaled
-from tests.workflows.billing.test_job_billing import TEST_SERVER, ClockedWorld
+from tests.workflows.billing.test_job_billing import ClockedWorld
 from tests.workflows.fake_world import Run, node_address
+from tests.workflows.time_skipping import skipping_clock
 from workers.registry import workflow_runner
 from workflows.billing.job_billing import JobBilling
 from workflows.contracts import queues
@@ -115,13 +115,7 @@ def _post(job_id: str, through_s: int) -> None:
 async def _through_the_engine(jobs: int) -> tuple[float, int]:
     """Seconds for all, and the hours that were posted."""
     async with AsyncExitStack() as closing:
-        environment = await closing.enter_async_context(
-            await WorkflowEnvironment.start_time_skipping(
-                test_server_existing_path=str(TEST_SERVER),
-                data_converter=pydantic_data_converter,
-                test_server_startup_timeout=timedelta(seconds=60),
-            )
-        )
+        environment = await closing.enter_async_context(skipping_clock())
         world = ClockedWorld()
         world.environment = environment
         for queue in (queues.MAIN, queues.SITE):

@@ -196,8 +196,8 @@ def test_what_is_asked_of_a_job_is_said_and_with_wait_how_it_ended(desk: Desk) -
     jobs = _jobs(desk, "a", "b") | _jobs(desk, "nb", text=NOTEBOOK)
     desk.site.set(tables.Job, jobs["a"], status="running")
     assert desk.baseload("cancel", "a").out == f"{jobs['a']}  a  canceling\n"
-    told = desk.baseload("cancel", "a", "--discard").out
-    assert told == f"{jobs['a']}  a  canceling, without its output\n"
+    printed = desk.baseload("cancel", "a", "--discard").out
+    assert printed == f"{jobs['a']}  a  canceling, without its output\n"
     assert desk.baseload("stop", "nb").out == f"{jobs['nb']}  nb  stopping\n"
     desk.site.set(tables.Job, jobs["nb"], status="stopped")
     assert desk.baseload("start", "nb").out == f"{jobs['nb']}  nb  starting\n"

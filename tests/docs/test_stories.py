@@ -67,8 +67,8 @@ def followed() -> list[str]:
     """The documents of which nothing is typed below, unless the README has said all of it."""
     said = script_of(README)
     pages = (path for path in documents() if path.startswith("docs/"))
-    told = (path for path in pages if path not in (NOTEBOOK, SWEEP))
-    return [path for path in told if script_of(path) not in said]
+    others = (path for path in pages if path not in (NOTEBOOK, SWEEP))
+    return [path for path in others if script_of(path) not in said]
 
 
 def test_what_the_readme_says_to_type_works(reader: Reader) -> None:

@@ -4,17 +4,16 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
-from pathlib import Path
 
 import pytest_asyncio
 from temporalio.client import Client
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
 from tests.waiting import eventually
 from tests.workflows.fake_world import Run, World, node_address
+from tests.workflows.time_skipping import skipping_clock
 from workers.registry import WORKFLOWS, workflow_runner
 from workflows.billing.job_billing import JobBilling
 from workflows.contracts import errors, queues
@@ -26,7 +25,6 @@ from workflows.effects.billing import BillingDone
 from workflows.effects.jobs import GetRunStatus
 
 RUN_ID = "job-a-0-1"
-TEST_SERVER = Path.home() / ".cache/baseload/temporal-test-server-1.38.0/temporal-test-server"
 
 
 class ClockedWorld(World):
@@ -45,12 +43,7 @@ class ClockedWorld(World):
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def clock() -> AsyncIterator[WorkflowEnvironment]:
     """A server whose clock skips ahead while workflows wait."""
-    environment = await WorkflowEnvironment.start_time_skipping(
-        test_server_existing_path=str(TEST_SERVER),
-        data_converter=pydantic_data_converter,
-        test_server_startup_timeout=timedelta(seconds=60),
-    )
-    async with environment:
+    async with skipping_clock() as environment:
         yield environment
 
 

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -27,13 +26,12 @@ from tests.workflows.jobs.test_job_lifecycle import (
 from tests.workflows.jobs.test_races import STOP, Gate, latest
 from tests.workflows.jobs.test_restarts import TAKEN, attempt_of, placed_again, takes, waits_again
 from tests.workflows.jobs.test_retries import FAILS, ends_again, recorded
+from tests.workflows.time_skipping import skipping_clock
 from workers.client import ensure_search_attributes
 from workers.registry import WORKFLOWS, workflow_runner
 from workflows.contracts.statuses import JobStatus, JobType
 from workflows.jobs.job_lifecycle import JobLifecycle
 from workflows.jobs.termination import Termination
-
-TEST_SERVER = Path.home() / ".cache/baseload/temporal-test-server-1.38.0/temporal-test-server"
 
 
 @pytest.fixture
@@ -64,12 +62,7 @@ async def pausing(stage: Stage, job_type: JobType = JobType.TRAINING) -> Handle:
 @pytest_asyncio.fixture
 async def clock() -> AsyncIterator[WorkflowEnvironment]:
     """A server whose clock skips ahead while workflows wait."""
-    environment = await WorkflowEnvironment.start_time_skipping(
-        test_server_existing_path=str(TEST_SERVER),
-        data_converter=pydantic_data_converter,
-        test_server_startup_timeout=timedelta(seconds=60),
-    )
-    async with environment:
+    async with skipping_clock() as environment:
         await ensure_search_attributes(environment.client)
         yield environment
 
