@@ -9,7 +9,8 @@ from typing import Any
 
 from temporalio import workflow
 
-from tests.failure.cases import BY_KILLING, Mode, cases, id_part
+from tests.failure.all_cases import cases
+from tests.failure.cases import BY_KILLING, Mode, id_part
 from tests.failure.pairs import pairs, stubs
 from workflows.billing import job_billing
 from workflows.effects.effect import Effect
