@@ -32,7 +32,7 @@ def install() -> None:
     """Once in a process, before its workers begin."""
     for module, name, seconds in (
         (job_lifecycle, "WAIT_INTERVAL", 0.2),
-        (teardown, "STORE_LIMIT", 20),
+        (teardown, "STORE_LIMIT", 120),
         (node_outages, "OUTAGE_POLL_INTERVAL", 2),
         (connection, "FIRST_INTERVAL", 0.3),
         (node_lifecycle, "REFUSED_KEY_INTERVAL", 0.3),

@@ -118,9 +118,8 @@ class JobStory(Story):
         now = asyncio.get_running_loop().time()
         if now - self.reached_at > PATIENCE_S:
             self.reached_at = now
-            await self.signal(
-                self.workflow_id_of_job, "node_reachable", NodeReachable(node_id="nod-1")
-            )
+            back = NodeReachable(node_id=self.nodes[0])
+            await self.signal(self.workflow_id_of_job, "node_reachable", back)
 
     @property
     def workflow_id_of_job(self) -> str:
