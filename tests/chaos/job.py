@@ -48,7 +48,7 @@ def failing_first(count: int, pause_s: float) -> Script:
 
 def serving(port: int) -> Script:
     """A page at a port, for as long as the job lasts."""
-    body = f"echo serves; exec python3 -m http.server {port} --bind 127.0.0.1 2> /dev/null"
+    body = f"echo serves; exec python3 -m http.server {port} --bind 127.0.0.1 > /dev/null 2>&1"
     return Script(body, b"serves\n")
 
 

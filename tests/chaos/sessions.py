@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 WAYS = ("exec", "ssh", "forward", "link")
 ON_A_PORT = ("forward", "link")
-TICKS, TICK_S = 20, 0.2
+TICKS, TICK_S = 30, 0.3
 TICKING = f"for n in $(seq 1 {TICKS}); do echo tick $n; sleep {TICK_S}; done"
 SAID = "".join(f"tick {n}\n" for n in range(1, TICKS + 1))
 PAGE = "Directory listing"

@@ -36,7 +36,9 @@ async def fill(room: Room, place: Place, seed: int) -> None:
                     if not bag:
                         bag = [*SORTS, *[plain] * PLAIN]
                         dice.shuffle(bag)
-                    await bag.pop()(room, place, dice)
+                    sort = bag.pop()
+                    room.tally.workload[sort.__name__] += 1
+                    await sort(room, place, dice)
 
 
 async def plain(room: Room, place: Place, dice: random.Random) -> None:
@@ -100,7 +102,7 @@ async def reached(room: Room, place: Place, dice: random.Random) -> None:
     """Somebody has a session in it, which ends by itself or with the job."""
     way, port = dice.choice(WAYS), FIRST_PORT + dice.randrange(PORTS)
     if way not in ON_A_PORT:
-        job = await room.submit(place, counting(30, 0.3))
+        job = await room.submit(place, counting(45, 0.3))
         room.accompany(_reach(room, job, way, port))
         return
     job = await room.submit(place, serving(port), type="notebook", port=port)
@@ -117,6 +119,7 @@ async def _reach(room: Room, job: RoomJob, way: str, port: int) -> None:
     fault = job.faults[-1] if job.faults else NO_FAULT
     how = "whole" if ended.whole else f"{ended.said[-150:]!r}"
     room.tell(f"session by {ended.way}: exit {ended.code}, {how}")
+    room.tally.workload[f"{way} {'whole' if ended.whole else 'broken off'}"] += 1
     for what, message in wrong_with(ended):
         room.tally.wrong(fault, what, f"{job.id} on {job.place}, after {job.faults}: {message}")
         room.tell(f"WRONG {room.tally.found[-1]}")
@@ -151,6 +154,6 @@ def ask_quietly(post: Callable[..., Any], path: str) -> None:
         return
 
 
-SORTS: tuple[Sort, ...] = (array, retried, discarded, reached)
+SORTS: tuple[Sort, ...] = (array, retried, discarded, reached, reached)
 PLAIN = 8
-"""So many plain jobs for one of each sort."""
+"""So many plain jobs for one of each of these."""
