@@ -34,6 +34,7 @@ def cases() -> tuple[Case, ...]:
 
 def sample(seed: int) -> tuple[Case, ...]:
     """One of each family for every effect of every lifecycle; each seed has its own."""
+    asked: list[tuple[Pair, str, tuple[tuple[Mode, ...], ...]]]
     asked = [(pair, "", FAMILIES) for pair in pairs()]
     asked += [(pair, story.variant, STRIKES) for story, pair in _varied()]
     return tuple(
