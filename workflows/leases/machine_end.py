@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from temporalio import workflow
 
+from workflows.contracts.errors import STALE
 from workflows.contracts.events import Event, LeaseEvent
 from workflows.contracts.machines import MachineObservation
 from workflows.contracts.statuses import MachineState
@@ -52,18 +53,21 @@ class MachineEnd:
         was_unseen = self._machine.seen is None and not await self._describe_unseen()
         recorded = ""
         while True:
+            command = TerminateMachine(
+                **self._machine.name,
+                provider_machine_id=self._machine.known_id,
+                was_unseen=was_unseen,
+                sequence=self._journal.sequence,
+            )
             try:
-                command = TerminateMachine(
-                    **self._machine.name,
-                    provider_machine_id=self._machine.known_id,
-                    was_unseen=was_unseen,
-                )
                 gone = await terminate_machine(command)
             except EFFECT_FAILED as failure:
-                reason = (
-                    "the machine could not be terminated and may still cost money: "
-                    f"{cause_of(failure)[1]}"
-                )
+                kind, message = cause_of(failure)
+                if kind == STALE:
+                    # Unless the lease has taken a step meanwhile, the row has a step of another.
+                    await self._journal.stop_if_behind(command.sequence + 1)
+                    continue
+                reason = f"the machine could not be terminated and may still cost money: {message}"
             else:
                 if gone.reason:
                     event = Event(type=LeaseEvent.TERMINATED_OTHERWISE, message=gone.reason)
