@@ -18,12 +18,6 @@ from workflows.contracts.providers import (
 )
 from workflows.contracts.removals import Removal, RemovalProgress
 from workflows.contracts.statuses import ProviderStatus
-from workflows.effects.lifecycles import (
-    FindDependents,
-    RemoveDependents,
-    find_dependents,
-    remove_dependents,
-)
 from workflows.effects.providers import (
     CheckProvider,
     ProviderChecked,
@@ -32,6 +26,7 @@ from workflows.effects.providers import (
     check_provider,
     start_notifications,
 )
+from workflows.primitives.dependents import Dependents
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import Journal
@@ -61,6 +56,7 @@ class ProviderLifecycle:
             request.provider_id, request.account_id, request.sequence, request.resumed_reason
         )
         self._journal.next_run = self._next_run
+        self._dependents = Dependents(self._journal)
         self._status = request.resumed_status or ProviderStatus.NEW
         self._inbox = Inbox()
         self._removed = False
@@ -209,8 +205,7 @@ class ProviderLifecycle:
 
     async def _remove(self, removal: Removal) -> None:
         """Remove the provider; with regions only when forced, and after they are gone."""
-        dependents = FindDependents(resource_id=self._request.provider_id)
-        regions = (await find_dependents(dependents)).ids
+        regions = (await self._dependents.find()).ids
         if regions and not removal.force:
             message = f"asked to be removed, has {', '.join(regions)}: stays (force removes them)"
             await self._write(Event(type=ProviderEvent.REMOVAL_REFUSED, message=message))
@@ -249,10 +244,8 @@ class ProviderLifecycle:
 
     async def _remove_regions(self, removal: Removal, deadline: datetime) -> tuple[str, ...]:
         """Have the regions and leases removed until the deadline; return those that are left."""
-        dependents = FindDependents(resource_id=self._request.provider_id)
-        command = RemoveDependents(resource_id=self._request.provider_id, removal=removal)
-        while (left := (await find_dependents(dependents)).ids) and workflow.now() < deadline:
-            await remove_dependents(command)
+        while (left := (await self._dependents.find()).ids) and workflow.now() < deadline:
+            await self._dependents.remove(removal)
             await workflow.sleep(REMOVAL_INTERVAL, summary="its regions end")
             await self._journal.continue_when_long()
         return left
