@@ -18,7 +18,7 @@ from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import Journal
 from workflows.primitives.waiting import Interrupted, interruptible, wait_until
-from workflows.regions.cloud_resources import CloudResources
+from workflows.regions.cloud_resources import CloudResources, answer_requests
 
 SITE_INTERVAL = timedelta(hours=1)
 OFFLINE_INTERVAL = timedelta(minutes=1)
@@ -212,8 +212,8 @@ class RegionLifecycle:
 
     @workflow.signal(description="Give it another storage node.")
     def replace(self, replacement: Replacement) -> None:
-        if not self._inbox.holds(Replacement):  # asked twice, it is replaced once
-            self._inbox.put(replacement)
+        answer_requests(self._inbox, replacement.node_id)  # Asked twice, it is replaced once.
+        self._inbox.put(replacement)
 
     @workflow.query(description="Status and reason.")
     def status(self) -> RegionReport:
