@@ -11,8 +11,14 @@ from tests.workflows.fake_world import REGION
 from tests.workflows.jobs.test_races import Gate
 from tests.workflows.providers.test_provider_lifecycle import HOME, PROVIDER, reaches
 from workflows.contracts import queues
+from workflows.contracts.base import Contract
 from workflows.contracts.removals import Removal
 from workflows.primitives.journal import RESOURCE_STATUS, STALE
+
+STARTS: dict[str, tuple[str, Contract, str]] = {
+    REGION: ("RegionLifecycle", HOME, "healthy"),
+    PROVIDER.provider_id: ("ProviderLifecycle", PROVIDER, "ready"),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -23,10 +29,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def started(stage: Stage, resource_id: str) -> "WorkflowHandle[object, object]":
-    if resource_id == REGION:
-        workflow, request, status = "RegionLifecycle", HOME, "healthy"
-    else:
-        workflow, request, status = "ProviderLifecycle", PROVIDER, "ready"
+    workflow, request, status = STARTS[resource_id]
     handle = await stage.client.start_workflow(
         workflow, request, id=f"removed/{resource_id}", task_queue=queues.MAIN
     )
@@ -34,7 +37,7 @@ async def started(stage: Stage, resource_id: str) -> "WorkflowHandle[object, obj
     return handle
 
 
-@pytest.mark.parametrize("resource_id", [REGION, PROVIDER.provider_id])
+@pytest.mark.parametrize("resource_id", STARTS)
 async def test_a_workflow_that_is_restored_in_a_removal_leaves_what_its_row_has_kept(
     stage: Stage, resource_id: str
 ) -> None:
