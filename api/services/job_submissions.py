@@ -192,7 +192,10 @@ def _check_room(session: Session, account_id: str) -> None:
 
 
 def check_balance(session: Session, account_id: str, resources: Resources) -> None:
-    """Refuse a job that costs if the payer's balance is not positive."""
+    """Refuse a job that costs if the payer's balance is not positive.
+
+    Raises: Problem `insufficient-credits`.
+    """
     if not resources.gpu_count and not settings().cpu_core_hour_microcredits:
         return
     account = session.get(tables.Account, account_id)
