@@ -43,6 +43,7 @@ from workflows.effects.reconciliation import (
     OutboxRelayed,
     RelayOutbox,
 )
+from workflows.rules.counts import counted
 
 CALL_LIMIT_S = 5.0
 AT_ONCE = 32
@@ -221,7 +222,8 @@ def _record_parked(session: Session, request: OutboxRow, now: datetime) -> None:
         EventRow.resource_id == row.id, EventRow.sequence == row.sequence
     )
     index = session.exec(last).one()
-    message = f"{request.verb} could not be delivered in {request.attempts} attempts since "
+    tried = counted(request.attempts, "attempt")
+    message = f"{request.verb} could not be delivered in {tried} since "
     session.add(
         EventRow(
             id=new_id("evt"),

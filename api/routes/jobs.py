@@ -99,7 +99,7 @@ async def stop_job(job_id: str, change: Writer) -> Job:
 
 @router.post("/{job_id}/start", status_code=202, operation_id="start_job")
 async def start_job(job_id: str, change: Writer) -> Job:
-    """Start a stopped notebook or endpoint again."""
+    """Start a stopped notebook or endpoint again, or a job at once that pauses before a retry."""
     return await change.apply(Job, lambda context: jobs.start_job(context, job_id))
 
 

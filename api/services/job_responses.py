@@ -11,12 +11,14 @@ from activities.placement.refusals import refusals_of_jobs
 from api.authorization import Caller
 from api.schemas import jobs as schemas
 from api.services.job_figures import JobFigures
+from api.services.lifecycles import GONE
 from api.services.ownership import lifecycle
 from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.statuses import JobStatus
 from workflows.rules.jobs.resources import resources_of
 from workflows.rules.placement.cloud_refusals import BEING_MADE
 
+ENDED = tuple(status.value for status in JobStatus if status.is_final)
 MASK = "********"
 GPUS_MISSING = {"gpu-type", "gpu-count", "shortage", "quota", BEING_MADE, "no-offers"}
 """Codes of refusals for which a job that asks for GPUs waits for these."""
@@ -51,6 +53,8 @@ def _job_response(row: tables.Job, figures: JobFigures) -> schemas.Job:
         creator_account_id=row.creator_account_id,
         priority=row.priority,
         attempt=row.attempt,
+        retries=row.retries,
+        retry_at=row.retry_at,
         resources=spec.resources,
         environment=spec.environment.model_copy(update={"variables": masked}),
         code=spec.code,
@@ -72,13 +76,18 @@ def _job_response(row: tables.Job, figures: JobFigures) -> schemas.Job:
 
 
 def _status_label(row: tables.Job, spec: JobSubmission, refusals: list[dict[str, Any]]) -> str:
-    """The status in the words of its code, with what the job waits for."""
+    """The status in the words of its code, with what the job waits for, and in which retry."""
     waits = row.status == JobStatus.WAITING_FOR_RESOURCES
     refused = {refusal["code"] for refusal in refusals}
     words = row.status.replace("_", " ")
-    if waits and refused & GPUS_MISSING and resources_of(spec).gpu_count:
-        return f"{words}: GPUs"
-    return words
+    retry = f"retry {row.retries} of {spec.safety.max_retries}" if row.retries else ""
+    if row.retry_at is not None:
+        return f"pausing before {retry}"
+    if row.status in (*ENDED, *GONE, JobStatus.STOPPED):
+        return words
+    missing = waits and refused & GPUS_MISSING and resources_of(spec).gpu_count
+    more = ", ".join(filter(None, ("GPUs" if missing else "", retry)))
+    return f"{words}: {more}" if more else words
 
 
 def placement_response(session: Session, row: tables.Job) -> schemas.JobPlacement:

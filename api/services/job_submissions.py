@@ -20,6 +20,7 @@ from api.services.account_limits import check_limit
 from api.services.job_references import personal_project, wrong_references
 from api.services.job_responses import job_response
 from api.services.ownership import project_for, visible_job
+from workflows.contracts.billing import MICROCREDITS
 from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.placement import Resources
 from workflows.contracts.statuses import NodeStatus
@@ -204,6 +205,6 @@ def check_balance(session: Session, account_id: str, resources: Resources) -> No
         payer = payers.payer_of(account) if account else account_id
         raise Problem(
             "insufficient-credits",
-            f"account {payer}: balance {balance} microcredits; must be positive to start a job "
-            "that costs",
+            f"account {payer}: has {balance / MICROCREDITS:g} credits; must have more than 0 to "
+            "start a job that costs",
         )

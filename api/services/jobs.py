@@ -12,15 +12,13 @@ from api.authorization import Caller
 from api.changes import ChangeContext
 from api.problems import Problem, field_error, invalid
 from api.schemas import jobs as schemas
-from api.services.job_responses import job_response
+from api.services.job_responses import ENDED, job_response
 from api.services.job_submissions import check_balance, known_gpu_types
 from api.services.lifecycles import GONE, wrong_state
 from api.services.ownership import visible_job, visible_jobs
 from workflows.contracts.jobs import EndRequest
 from workflows.contracts.statuses import JobStatus, JobType
 from workflows.rules.jobs.resources import resources_of
-
-ENDED = tuple(status.value for status in JobStatus if status.is_final)
 
 
 def statuses(asked: Sequence[str]) -> list[str]:
@@ -69,12 +67,12 @@ def stop_job(context: ChangeContext, job_id: str) -> schemas.Job:
 
 
 def start_job(context: ChangeContext, job_id: str) -> schemas.Job:
-    """Start a stopped notebook or endpoint again.
+    """Start a stopped notebook or endpoint again, or end the pause before a retry of any job.
 
-    Raises: Problem `conflict`, when the job is not stopped.
+    Raises: Problem `conflict`, when the job neither is stopped nor pauses.
     """
     row = _changed_job(context, job_id)
-    if row.status != JobStatus.STOPPED:
+    if row.status != JobStatus.STOPPED and row.retry_at is None:
         raise wrong_state("job", row, "stopped to start again")
     known = known_gpu_types(context.session)
     submission = submission_of(row.spec)

@@ -1,13 +1,13 @@
 """Know whether the jobs of a node that is removed begin again on other nodes.
 
-Revision: 0026, after 0025
+Revision: 0027, after 0026
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0026"
-down_revision = "0025"
+revision = "0027"
+down_revision = "0026"
 branch_labels = None
 depends_on = None
 oldest_code_revision = "0020"
