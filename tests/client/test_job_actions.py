@@ -157,7 +157,6 @@ def test_a_job_is_submitted_again_as_it_was(desk: Desk) -> None:
     assert (gone.code, "its code is not kept any more" in gone.err) == (1, True)
 
 
-<<<<<<< HEAD
 def test_an_array_shows_its_retries_and_its_jobs_are_started_canceled_and_submitted_again(
     desk: Desk,
 ) -> None:
@@ -191,7 +190,8 @@ def test_an_array_shows_its_retries_and_its_jobs_are_started_canceled_and_submit
     assert desk.baseload("cancel", "sweep-*", "--yes").code == 0
     assert _verbs(desk, jobs["sweep-0"]) == ["start_again", "cancel"]
     assert _verbs(desk, jobs["sweep-1"]) == _verbs(desk, again["id"]) == ["cancel"]
-=======
+
+
 def test_what_is_asked_of_a_job_is_said_and_with_wait_how_it_ended(desk: Desk) -> None:
     jobs = _jobs(desk, "a", "b") | _jobs(desk, "nb", text=NOTEBOOK)
     desk.site.set(tables.Job, jobs["a"], status="running")
@@ -235,4 +235,3 @@ def test_a_question_that_nobody_can_answer_is_a_mistake_everywhere(desk: Desk) -
         refused = desk.baseload(*command.split())
         assert refused.code == 2
         assert f"{question} Nobody can be asked here: say --yes" in refused.err
->>>>>>> clientwords
