@@ -9,7 +9,8 @@ from typing import Any
 
 from temporalio import workflow
 
-from tests.failure.cases import BY_KILLING, Mode, cases, id_part
+from tests.failure.all_cases import cases
+from tests.failure.cases import BY_KILLING, Mode, id_part
 from tests.failure.pairs import pairs, stubs
 from workflows.billing import job_billing
 from workflows.effects.effect import Effect
@@ -31,7 +32,7 @@ def install() -> None:
     """Once in a process, before its workers begin."""
     for module, name, seconds in (
         (job_lifecycle, "WAIT_INTERVAL", 0.2),
-        (teardown, "STORE_LIMIT", 20),
+        (teardown, "STORE_LIMIT", 120),
         (node_outages, "OUTAGE_POLL_INTERVAL", 2),
         (connection, "FIRST_INTERVAL", 0.3),
         (node_lifecycle, "REFUSED_KEY_INTERVAL", 0.3),

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.failure.cases import Case, cases, sample
+from tests.failure.all_cases import cases, sample
+from tests.failure.cases import Case
 from tests.failure.pairs import Pair, lifecycles, pairs, stubs
 from tests.failure.server import Room, Verdict
 from tests.failure.stories import STORIES, Story, story_of

@@ -298,6 +298,10 @@ class World(Allocations, WantedStatuses, LeasedNodes, CloudProjects):
         self.outputs = {run for run in self.outputs if not run.startswith(asked.job_id)}
         return self.discard_snapshots(job.DiscardSnapshots(job_id=asked.job_id))
 
+    def discard_outputs(self, asked: job.DiscardOutputs) -> Done:
+        self.outputs = {run for run in self.outputs if not run.startswith(asked.job_id)}
+        return Done()
+
     def save_snapshot(self, asked: job.SaveSnapshot) -> job.SnapshotSaved:
         run = self.machine(asked.node).runs[asked.run_id]
         job_id, worker, attempt = parse_run_id(asked.run_id)
