@@ -118,7 +118,7 @@ class Client:
         code, out, said = _to_its_end(self._begin(baseload("link", job_id)), LIMIT_S)
         if code != 0:
             return Ended("link", code, False, said)
-        origin, _, entrance = out.strip().partition("/.baseload")
+        origin, entrance = out.strip().split("/.baseload", 1)
         host = origin.removeprefix("http://")
         base = f"{self.stack.url.rpartition(':')[0]}:{host.rpartition(':')[2]}"
         try:

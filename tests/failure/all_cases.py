@@ -9,12 +9,12 @@ from tests.failure.cases import Case, Mode
 from tests.failure.pairs import Pair, has_handler, pairs
 from tests.failure.stories import STORIES, Story
 
-FAMILIES = (
+FAMILIES: tuple[tuple[Mode, ...], ...] = (
     (Mode.FAILS_FOR_GOOD, Mode.HANGS),
     (Mode.REPLY_LOST, Mode.FAILS_TWICE, Mode.DONE_TWICE),
     (Mode.KILLED, Mode.CANCELED, Mode.KILLED_AFTER, Mode.CANCELED_IN_TEMPORAL),
 )
-STRIKES = (
+STRIKES: tuple[tuple[Mode, ...], ...] = (
     (Mode.FAILS_FOR_GOOD, Mode.HANGS, Mode.FAILS_TWICE),
     (Mode.DONE_TWICE,),
     (Mode.REPLY_LOST,),
