@@ -7,6 +7,8 @@ from datetime import timedelta
 from typing import Any
 
 import structlog
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import PollWorkflowTaskQueueRequest
 from temporalio.client import Client
 from temporalio.runtime import Runtime
 from temporalio.service import RPCError, RPCStatusCode
@@ -16,12 +18,18 @@ from activities.lifecycles.kinds import KINDS
 from activities.outbox.workflow_starts import register
 from activities.settings import settings
 from activities.temporal.client import set_client
+from activities.temporal.first_of import first_of
 from workers.client import connect_until
 from workers.database import prepare_database
 
 PROBE_INTERVAL_S = 0.5
-"""Less than Temporal takes to start again."""
 PROBE_LIMIT = timedelta(seconds=10)
+POLL_LIMIT = timedelta(minutes=2)
+"""Temporal answers a poll without a task after one minute at most."""
+QUIET_QUEUE = "quiet"
+"""A task queue without tasks."""
+BROKEN = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.UNKNOWN)
+"""What the client says of a connection that has ended: UNKNOWN of one with a call on it."""
 
 log = structlog.get_logger("worker")
 
@@ -80,8 +88,23 @@ async def serve_workflows(
 
 
 async def _until_away(client: Client, stop: asyncio.Event) -> None:
-    while not stop.is_set() and await _answers(client):
-        await _pause(stop)
+    await first_of(stop.wait(), _until_broken(client))
+
+
+async def _until_broken(client: Client) -> None:
+    """Until Temporal ends, however soon it is back: a poll that waits there breaks with it."""
+    quiet = PollWorkflowTaskQueueRequest(
+        namespace=client.namespace, task_queue=TaskQueue(name=QUIET_QUEUE)
+    )
+    while True:
+        try:
+            await client.workflow_service.poll_workflow_task_queue(
+                quiet, retry=False, timeout=POLL_LIMIT
+            )
+        except RPCError as error:
+            if error.status in BROKEN:
+                return
+            await asyncio.sleep(PROBE_INTERVAL_S)
 
 
 async def _until_back(client: Client, stop: asyncio.Event) -> None:

@@ -20,6 +20,7 @@ from activities.db.tables import (
     User,
 )
 from activities.settings import settings
+from workflows.rules.counts import counted
 
 Limited = Job | ApiKey | JoinToken | Project | User | StoredSecret | Upload
 Counted = Callable[[str, datetime], tuple[ColumnElement[bool], ...]]
@@ -109,8 +110,8 @@ def refusal_of_more(
     if found + count <= most:
         return None
     return (
-        f"account {account_id}: asked for {'one' if count == 1 else count} more {limit.noun}"
-        f"{'' if count == 1 else 's'}; found {found}, at most {most} "
+        f"account {account_id}: asked for {counted(count, f'more {limit.noun}')}; "
+        f"found {found}, at most {most} "
         f"(BASELOAD_{limit.setting.upper()}): {limit.advice}"
     )
 

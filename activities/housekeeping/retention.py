@@ -14,7 +14,7 @@ from temporalio import activity
 
 from activities.accounts import audit
 from activities.db.session import advisory_lock, database
-from activities.db.tables import IdempotencyKey, Job, OutboxRow, Upload
+from activities.db.tables import IdempotencyKey, Job, OutboxRow, Upload, UsedLink
 from activities.settings import settings
 from activities.storage.blobs import blob_store
 from activities.storage.names import code_name, upload_lock
@@ -24,6 +24,8 @@ from workflows.effects.housekeeping import ExpiredRemoved, RemoveExpired
 
 DELIVERED_RETENTION = timedelta(days=7)
 IDEMPOTENCY_RETENTION = timedelta(hours=48)
+LINK_RETENTION = timedelta(hours=1)
+"""After a used link has expired, because clocks differ."""
 UPLOAD_RETENTION = timedelta(days=30)
 AUDIT_RETENTION = timedelta(days=400)
 """Somewhat more than a year, so that a yearly review has the whole year.
@@ -44,6 +46,7 @@ def remove_expired(_: RemoveExpired) -> ExpiredRemoved:
         return ExpiredRemoved(
             outbox_rows=sum(_batches(_delivered, now - DELIVERED_RETENTION)),
             idempotency_keys=sum(_batches(_keys, now - IDEMPOTENCY_RETENTION)),
+            used_links=sum(_batches(_used_links, now - LINK_RETENTION)),
             audit_entries=sum(_remove_audit_entries(now - AUDIT_RETENTION)),
             uploads=_remove_uploads(now),
         )
@@ -81,6 +84,13 @@ def _keys(session: Session, before: datetime) -> Found:
     query = select(IdempotencyKey.account_id, IdempotencyKey.key).where(created_at < before)
     keys = [tuple(row) for row in session.execute(query.order_by(created_at).limit(BATCH))]
     return delete(IdempotencyKey).where(key.in_(keys), created_at < before), keys
+
+
+def _used_links(session: Session, before: datetime) -> Found:
+    expires_at, link = col(UsedLink.expires_at), col(UsedLink.link_sha256)
+    query = select(UsedLink.link_sha256).where(expires_at < before).order_by(expires_at)
+    links = list(session.exec(query.limit(BATCH)))
+    return delete(UsedLink).where(link.in_(links)), links
 
 
 def _remove_audit_entries(before: datetime) -> Iterator[int]:

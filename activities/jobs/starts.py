@@ -70,7 +70,7 @@ def resume_job(session: Session, row: Job, request: JobRequest) -> JobRequest:
     status = JobStatus(row.status)
     waits = status is JobStatus.WAITING_FOR_RESOURCES
     # The row of an attempt that was lost has its workers until the next attempt waits.
-    is_over = waits and bool(row.workers)
+    is_over = waits and (bool(row.workers) or row.retry_at is not None)
     workers = () if waits else _at_present_addresses(session, row)
     leased = any(one.assignment is not None and one.assignment.can_be_lost for one in workers)
     resumed_from = JobProgress(
@@ -81,6 +81,7 @@ def resume_job(session: Session, row: Job, request: JobRequest) -> JobRequest:
         lost=_unreachable_nodes(session, row.id),
         restarts=row.restarts,
         retries=row.retries,
+        retry_at=row.retry_at,
         ran_s=row.ran_s,
         has_copies=leased or row.attempt + is_over > 1,
         log_bytes=row.log_bytes,

@@ -130,6 +130,7 @@ def _values(step: Record) -> dict[str, Any]:
     if isinstance(changes, JobChanges):
         written = changes.model_dump(mode="json", include={"ending", "unsettled"})
         values |= {"ending": written["ending"], "unsettled": written["unsettled"] or None}
+        values["retry_at"] = changes.retry_at  # No column takes an instant as JSON writes it.
         if _waits_again(step.status, changes):
             values["waiting_since"] = step.at
     elif not isinstance(changes, LeaseChanges) and changes.removal is not None:
@@ -137,6 +138,7 @@ def _values(step: Record) -> dict[str, Any]:
             "removal_requested_at": step.at,
             "removal_force": changes.removal.force,
             "removal_requested_by": changes.removal.requested_by,
+            "removal_reschedules": changes.removal.reschedules,
         }
     if isinstance(changes, NodeChanges) and changes.hardware is not None:
         values |= _capacity(changes.hardware)

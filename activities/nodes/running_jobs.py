@@ -31,6 +31,7 @@ from workflows.effects.nodes import (
     NodeRunsFound,
     NotifyJobs,
 )
+from workflows.rules.counts import counted
 
 _SIGNALS_AT_ONCE = 32
 
@@ -75,7 +76,9 @@ async def notify_jobs(command: NotifyJobs) -> JobsNotified:
 
     errors = [error for error in await asyncio.gather(*map(one, found.job_ids)) if error]
     if errors:
-        raise ApplicationError(f"{signal}: {len(errors)} jobs not notified, first {errors[0]}")
+        raise ApplicationError(
+            f"{signal}: {counted(len(errors), 'job')} not notified, first {errors[0]}"
+        )
     return JobsNotified(job_ids=found.job_ids)
 
 

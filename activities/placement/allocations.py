@@ -25,6 +25,7 @@ from workflows.contracts.lifecycles import Refresh
 from workflows.contracts.placement import Assignment, NodeOffer, PendingJob, WorkerSlot
 from workflows.contracts.statuses import AllocationState, JobStatus, NodeStatus
 from workflows.rules.billing.usage_fees import usage_rates
+from workflows.rules.counts import counted
 from workflows.rules.placement.inventory import reserved_cpus
 
 
@@ -131,9 +132,9 @@ def _take_from_nodes(session: Session, chosen: list[Placed]) -> None:
             )
         )
         if not isinstance(taken, CursorResult) or taken.rowcount != 1:
+            asked = f"{counted(cpus[node_id], 'CPU')} and {memory[node_id]} bytes of memory"
             raise ContendedError(
-                f"node {node_id}: asked {cpus[node_id]} CPUs and {memory[node_id]} bytes of "
-                "memory, no longer free or no longer active"
+                f"node {node_id}: asked {asked}, no longer free or no longer active"
             )
 
 

@@ -21,6 +21,7 @@ from workflows.contracts.providers import PricesState
 from workflows.contracts.statuses import ProviderStatus
 from workflows.effects.providers import PricesRefreshed, RefreshPrices
 from workflows.rules.catalogue.price_lists import PriceList
+from workflows.rules.counts import counted
 
 MOST_NAMED = 5
 """How many rejected prices a message lists by name."""
@@ -82,7 +83,9 @@ def _trouble(found: PriceList) -> str:
         return ""
     more = len(found.rejected) - MOST_NAMED
     named = "; ".join(found.rejected[:MOST_NAMED])
-    return f"{len(found.rejected)} are not valid: {named}" + f"; and {more} more" * (more > 0)
+    return f"{counted(len(found.rejected), 'price')} not valid: {named}" + f"; and {more} more" * (
+        more > 0
+    )
 
 
 async def _notify(provider_id: str, trouble: str) -> None:

@@ -49,8 +49,8 @@ WORK_REFUSALS = {
     "packages": "the packages cannot be installed: check the names and versions in "
     "environment.python_packages and environment.requirements; the log has all that was said",
     "requirements": "the packages cannot be installed: check the file that the field names",
-    "apt-not-allowed": "the node can give a run no root of its own to install "
-    "environment.apt_packages into: bring an image that has them, or take another region",
+    "apt-not-allowed": "the node cannot install environment.apt_packages for one job alone: use an "
+    "environment.image that has them, or take another region",
     "apt-needs-root": "apt packages need a node whose user is root: add it so, or leave out "
     "environment.apt_packages",
     "apt": "the apt packages cannot be installed: check the names in environment.apt_packages",

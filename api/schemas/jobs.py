@@ -60,7 +60,8 @@ class Job(Lifecycle):
     """A job. The values of its variables are masked."""
 
     status_label: str
-    """The status in words, which also says when GPUs are what the job waits for."""
+    """The status in words, which also says when GPUs are what the job waits for, and which retry
+    the job is in or pauses before."""
     type: str
     project_id: str
     creator_user_id: str | None
@@ -68,6 +69,11 @@ class Job(Lifecycle):
     creator_account_id: str | None
     priority: int
     attempt: int
+    retries: int
+    """How often the job was tried again since a person started it, with the retry that it pauses
+    before."""
+    retry_at: datetime | None
+    """When the pause before the retry ends; null: the job does not pause."""
     resources: SubmittedResources
     environment: SubmittedEnvironment
     code: SubmittedCode | None

@@ -4,16 +4,20 @@ Neither is an API key: it says for which key and job it holds, and that key is r
 """
 
 import base64
+import hashlib
 import json
 import time
-from collections import OrderedDict
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 
+from sqlalchemy.exc import IntegrityError
+
+from activities.db.session import database
+from activities.db.tables import UsedLink
 from activities.secrets.sealing import SealBrokenError, secret_box
 
 LINK_S = 120
 COOKIE_S = 12 * 3600
-MOST_USED = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +40,7 @@ def seal(found: Pass, kind: str) -> str:
 def opened(text: str, kind: str, job_id: str) -> Pass | None:
     """The pass of a text, if we have sealed it for this job and it holds still."""
     try:
-        sealed = base64.urlsafe_b64decode(text.encode() + b"=" * (-len(text) % 4))
-        found = Pass(**json.loads(secret_box("job-pages").open(sealed, kind.encode())))
+        found = Pass(**json.loads(secret_box("job-pages").open(_sealed(text), kind.encode())))
     except (SealBrokenError, ValueError, TypeError):
         return None
     return found if found.job_id == job_id and found.expires_s > time.time() else None
@@ -55,18 +58,27 @@ def cookie_of(link: Pass, key_expires_s: float | None) -> tuple[str, int]:
     return seal(replace(link, expires_s=until), "cookie"), max(0, int(until - time.time()))
 
 
-class UsedLinks:
-    """The links that were used in this process; each is good once."""
+def use(text: str, link: Pass) -> bool:
+    """Whether this is the first use of a link that was opened, in any process of the API.
 
-    def __init__(self) -> None:
-        self._used: OrderedDict[str, float] = OrderedDict()
+    Of several uses at the same moment one is the first. Housekeeping forgets links that have
+    expired.
+    """
+    used = UsedLink(
+        link_sha256=hashlib.sha256(_sealed(text)).hexdigest(),
+        expires_at=datetime.fromtimestamp(link.expires_s, UTC),
+    )
+    try:
+        with database().write() as session:
+            session.add(used)
+    except IntegrityError:
+        return False
+    return True
 
-    def use(self, text: str) -> bool:
-        """Whether this is the first use."""
-        now = time.time()
-        while self._used and (next(iter(self._used.values())) < now or len(self._used) > MOST_USED):
-            self._used.popitem(last=False)
-        if text in self._used:
-            return False
-        self._used[text] = now + LINK_S
-        return True
+
+def _sealed(text: str) -> bytes:
+    """The bytes of a sealed pass, which several texts may stand for.
+
+    Raises: ValueError, when the text is none of them.
+    """
+    return base64.urlsafe_b64decode(text.encode() + b"=" * (-len(text) % 4))

@@ -52,7 +52,6 @@ def create_pages_app(state: Any) -> Starlette:
         ]
     )
     app.state = state
-    app.state.used_links = links.UsedLinks()
     app.state.known_pages = KnownPages()
     return app
 
@@ -180,7 +179,7 @@ async def _enter(request: Request, job_id: str, origin: str) -> Response:
         raise Problem("unauthorized", f"job {job_id}: this link does not hold, or not any more")
     place, caller = await request.app.state.known_pages.of(request.app.state, found)
     sessions.port_of(place)
-    if not request.app.state.used_links.use(text):
+    if not await run_in_threadpool(links.use, text, found):
         raise Problem("unauthorized", f"job {job_id}: this link was used before")
     expires_s = caller.expires_at.timestamp() if caller.expires_at else None
     cookie, holds_s = links.cookie_of(found, expires_s)

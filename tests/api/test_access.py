@@ -1,6 +1,5 @@
 """Who may use each route: a table of all of them, so that none is added without a rule."""
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,8 +10,8 @@ import pytest
 
 from activities.db import tables
 from api.authorization import SCOPES
-from api.openapi import document
 from tests.api.http_server import JOB, Person, Site
+from tests.api.openapi_document import DOCUMENT
 from tests.api.test_leases import lease
 
 FREE = {"get_health", "get_readiness", "get_metrics", "announce_machine"}
@@ -66,7 +65,7 @@ class Route(NamedTuple):
 
 
 def _routes() -> Iterator[Route]:
-    for path, operations in json.loads(document())["paths"].items():
+    for path, operations in DOCUMENT["paths"].items():
         for method, operation in operations.items():
             yield Route(method.upper(), path, operation["operationId"])
 

@@ -1,15 +1,13 @@
 """Everything that a client sends has a bound, in the document from which clients are made."""
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from api.openapi import document
 from tests.api.http_server import JOB, Person, Site
+from tests.api.openapi_document import DOCUMENT
 
-DOCUMENT = json.loads(document())
 SUBMISSION, OFFERS = "JobSubmission", "/v1/offers"
 """A job, submitted or not: its bounds are in `workflows/rules/jobs/bounds.py`, and tested there."""
 

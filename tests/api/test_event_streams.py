@@ -7,7 +7,7 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -312,15 +312,16 @@ async def test_a_stream_ends_with_its_key(
     job_id = await _running(site, ada)
     made = await ada.made("/v1/api-keys", {"name": "child"})
     child = replace(ada, secret=made["secret"])
-    soon = ada.with_key(expires_at=datetime.now(UTC) + timedelta(seconds=1))
+    other = await ada.made("/v1/api-keys", {"name": "expires"})
     async with (
         following(server, ada, f"/v1/jobs/{job_id}/logs") as stays,
         following(server, child, f"/v1/jobs/{job_id}/logs") as log,
         following(server, child, "/v1/events") as events,
-        following(server, soon, "/v1/events") as expires,
+        following(server, replace(ada, secret=other["secret"]), "/v1/events") as expires,
     ):
         _print(job_id, b"before\n")
         await eventually(lambda: "before" in log.text, "the child's line")
+        site.set(tables.ApiKey, other["id"], expires_at=datetime.now(UTC))
         await ada.call("DELETE", f"/v1/api-keys/{made['id']}")
         await eventually(lambda: log.ended and events.ended and expires.ended, "the ends")
         assert not [message for message in log.messages if message.get("event") == "end"]

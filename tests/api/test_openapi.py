@@ -1,20 +1,17 @@
 """The OpenAPI document in git is the one that the application has."""
 
-import json
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 from baseload.calls import Call
 
 from api.event_streams import MEDIA_TYPE
 from api.openapi import document
-
-CHECKED_IN = Path(__file__).parents[2] / "api" / "openapi.json"
+from tests.api.openapi_document import CHECKED_IN, DOCUMENT
 
 
 def _operations() -> list[tuple[str, dict[str, Any]]]:
-    paths = json.loads(document())["paths"]
+    paths = DOCUMENT["paths"]
     return [(path, operation) for path, of_it in paths.items() for operation in of_it.values()]
 
 
@@ -39,7 +36,7 @@ def test_every_answer_of_json_has_a_shape() -> None:
 
 
 def test_every_body_refuses_fields_that_it_does_not_know() -> None:
-    schemas = json.loads(document())["components"]["schemas"]
+    schemas = DOCUMENT["components"]["schemas"]
     bodies = {
         content["schema"]["$ref"].rpartition("/")[2]
         for _, operation in _operations()
@@ -68,7 +65,7 @@ def test_every_stream_is_described_by_the_model_of_its_messages() -> None:
     assert models.pop("/v1/jobs/{job_id}/logs") == ("LogPiece", 2)
     assert set(models.values()) == {("Event", 1)}
     assert {"/v1/events", "/v1/jobs/{resource_id}/events"} <= models.keys()
-    schemas = json.loads(document())["components"]["schemas"]
+    schemas = DOCUMENT["components"]["schemas"]
     assert list(schemas["LogPiece"]["properties"]) == ["worker", "offset", "text"]
 
 

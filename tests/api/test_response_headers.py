@@ -1,14 +1,13 @@
 """Headers of every answer, and what is told of the process itself, and to whom."""
 
-import json
 import re
 from dataclasses import dataclass
 
 import httpx
 import pytest
 
-from api.openapi import document
 from tests.api.http_server import Person, Site
+from tests.api.openapi_document import DOCUMENT
 
 
 @dataclass
@@ -80,7 +79,7 @@ async def test_what_concerns_the_process_is_for_administrators_and_its_own_machi
 
 
 METHODS = {"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"}
-PATHS = json.loads(document())["paths"]
+PATHS = DOCUMENT["paths"]
 
 
 async def test_a_wrong_method_is_told_all_the_right_ones(ada: Person) -> None:

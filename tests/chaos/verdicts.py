@@ -133,9 +133,8 @@ def _failed(job: RoomJob, seen: Seen, attempt: int, billed_s: int) -> Iterator[V
 def _measured(job: RoomJob, seen: Seen, billed_s: int) -> Iterator[Verdict]:
     """The last attempt's seconds against its supervisor's, and these against the command's own."""
     elapsed_s = float(job.worker.get("elapsed_s") or 0.0)
-    wanted_s = int(elapsed_s)
-    if job.measured_s is not None and job.measured_attempt == job.attempts:
-        wanted_s = job.measured_s
+    known_s = job.measured_s if job.measured_attempt == job.attempts else None
+    wanted_s = int(elapsed_s) if known_s is None else known_s
     if billed_s != wanted_s and not (job.strays and billed_s >= wanted_s):
         yield "billed", f"{job.id}: billed {billed_s} s, its supervisor measured {wanted_s} s"
     if job.status != "finished" or not seen.ran or seen.ran[-1][0] != "end":

@@ -134,7 +134,15 @@ def test_every_mistake_in_a_job_file_is_shown_at_once_with_its_line(desk: Desk) 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("name: [", "job.yaml"),
+        ("name: [", "job.yaml:1:8: is no YAML: expected the node content"),
+        (
+            "name: a\nworkers: [a\nport: 3\n",
+            "begun at line 2\n  port: 3\n      ^",
+        ),
+        ("a: b: c", "job.yaml:1:5: is no YAML: mapping values are not allowed here"),
+        ("name: 'a\n", "job.yaml:2:1: is no YAML: found unexpected end of stream"),
+        ("name: \x01", "job.yaml:1:7: is no YAML: found the character #x0001"),
+        ("a: 1\n---\nb: 2", "job.yaml:2:1: is no YAML: expected a single document"),
         ("- a list", "asked a mapping"),
         ("name: a\nname: b\n", "job.yaml:2: name is there twice, first on line 1"),
         ("name: a\ncode: {path: nowhere}\n", "nowhere: does not exist"),

@@ -321,3 +321,44 @@ def test_parts_of_a_log_are_its_last_lines_what_is_young_and_lines_with_times(
     assert [line.split()[1] for line in lines] == ["one", "two", "three"]
     assert all(line.split()[0].endswith("Z") for line in lines)
     assert desk.baseload("logs", "digits", "--since", "soon").code == 2
+
+
+def test_followed_logs_tell_the_events_in_one_order_with_what_the_job_prints(
+    desk: Desk, job_file: str
+) -> None:
+    desk.baseload("submit", job_file)
+    job = _submitted(desk)
+    both = 'exec 2>&1; exec env --default-signal=INT "$@"'
+    command = [sys.executable, "-m", "baseload", "logs", "-f", "digits"]
+    with subprocess.Popen(
+        ["sh", "-c", both, "sh", *command], cwd=desk.folder, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        job.becomes("running")
+        job.prints("epoch 1\n")
+        lines = [process.stdout.readline() for _ in range(3)]
+        job.becomes("finished")
+        lines += process.stdout.read().splitlines(keepends=True)
+    assert [line.rstrip("\n") for line in lines] == [
+        "digits: requested: job digits was requested",
+        "digits: running: it is running",
+        "epoch 1",
+        "digits: finished: it is finished",
+        "digits: finished, charged 0.00 credits",
+    ]
+
+
+def test_the_end_of_a_log_is_followed_without_the_events_of_before(
+    desk: Desk, job_file: str
+) -> None:
+    desk.baseload("submit", job_file)
+    job = _submitted(desk)
+    job.becomes("running")
+    job.prints("epoch 1\nepoch 2\n")
+    with running(desk, "logs", "-f", "digits", "--tail", "1") as command:
+        assert command.line() == "epoch 2"
+        job.becomes("finished")
+        ended = command.end()
+    assert (ended.code, ended.out) == (0, "")
+    assert "running" not in ended.err
+    assert "digits: finished: it is finished" in ended.err

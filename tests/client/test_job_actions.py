@@ -1,7 +1,7 @@
 """Jobs by names and patterns: many at once, only after a yes; waiting for them, and once more."""
 
 import io
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -155,3 +155,83 @@ def test_a_job_is_submitted_again_as_it_was(desk: Desk) -> None:
     desk.site.set(tables.Upload, first["code"]["upload_id"], removed_at=datetime.now(UTC))
     gone = desk.baseload("retry", "a")
     assert (gone.code, "its code is not kept any more" in gone.err) == (1, True)
+
+
+def test_an_array_shows_its_retries_and_its_jobs_are_started_canceled_and_submitted_again(
+    desk: Desk,
+) -> None:
+    (desk.folder / "job.yaml").write_text(
+        JOB.replace("NAME", "sweep")[:-1] + ", safety: {max_retries: 3}, array: [{LR: a}, {LR: b}]}"
+    )
+    desk.json("submit", "job.yaml")
+    jobs = {each["name"]: each["id"] for each in desk.json("ps")["items"]}
+    assert sorted(jobs) == ["sweep-0", "sweep-1"]
+    until = datetime.now(UTC) + timedelta(minutes=5)
+    reason = "worker 0: failed; waits 40 s before retry 3 of 3"
+    desk.site.set(
+        tables.Job, jobs["sweep-0"], status="waiting_for_resources", status_reason=reason,
+        attempt=3, retries=3, retry_at=until,
+    )  # fmt: skip
+    desk.site.set(tables.Job, jobs["sweep-1"], status="running", attempt=3, retries=2)
+    listed = desk.baseload("ps", "sweep-*").out
+    assert "pausing before retry 3 of 3" in listed
+    assert "running: retry 2 of 3" in listed
+    shown = desk.baseload("show", "sweep-0").out
+    assert reason in shown
+    assert f"3 (retry 3 of 3 begins {until:%Y-%m-%d %H:%M:%S})" in shown
+    assert "3 (retry 2 of 3)" in desk.baseload("show", "sweep-1").out
+
+    assert desk.baseload("start", "sweep-*").code == 0
+    again = desk.json("retry", "sweep-1")
+    assert (again["name"], again["attempt"], again["retries"]) == ("sweep-1", 1, 0)
+    assert sorted(again["environment"]["variables"]) == [
+        "BASELOAD_ARRAY_INDEX", "BASELOAD_ARRAY_SIZE", "LR",
+    ]  # fmt: skip
+    assert desk.baseload("cancel", "sweep-*", "--yes").code == 0
+    assert _verbs(desk, jobs["sweep-0"]) == ["start_again", "cancel"]
+    assert _verbs(desk, jobs["sweep-1"]) == _verbs(desk, again["id"]) == ["cancel"]
+
+
+def test_what_is_asked_of_a_job_is_said_and_with_wait_how_it_ended(desk: Desk) -> None:
+    jobs = _jobs(desk, "a", "b") | _jobs(desk, "nb", text=NOTEBOOK)
+    desk.site.set(tables.Job, jobs["a"], status="running")
+    assert desk.baseload("cancel", "a").out == f"{jobs['a']}  a  canceling\n"
+    told = desk.baseload("cancel", "a", "--discard").out
+    assert told == f"{jobs['a']}  a  canceling, without its output\n"
+    assert desk.baseload("stop", "nb").out == f"{jobs['nb']}  nb  stopping\n"
+    desk.site.set(tables.Job, jobs["nb"], status="stopped")
+    assert desk.baseload("start", "nb").out == f"{jobs['nb']}  nb  starting\n"
+    with running(desk, "cancel", "b", "nb", "--wait") as command:
+        wait_until(lambda: "waiting for b, nb" in command.err, "it waits, for what is stopped too")
+        assert "b: canceling\n" in command.err
+        for job_id in (jobs["b"], jobs["nb"]):
+            Workflows(desk, tables.Job, job_id).becomes("canceled")
+        ended = command.end()
+    assert (ended.code, ended.out) == (
+        0, f"{jobs['b']}  b  canceled\n{jobs['nb']}  nb  canceled\n",
+    )  # fmt: skip
+    assert desk.baseload("rm", "b").out == f"{jobs['b']}  b  removing\n"
+
+
+ENDING = (
+    "cancel", "stop", "start", "rm", "kill-all", "kill", "node rm", "node reboot", "region rm",
+    "provider rm", "provider disable", "secret rm", "key rm", "profile rm",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ENDING)
+def test_every_command_that_ends_or_removes_takes_yes(desk: Desk, name: str) -> None:
+    said = desk.baseload(*name.split(), "--help").out
+    assert "--yes" in said
+    assert "-y" in said
+
+
+def test_a_question_that_nobody_can_answer_is_a_mistake_everywhere(desk: Desk) -> None:
+    _jobs(desk, "a")
+    for command, question in (
+        ("kill-all", "End 1 job for good?"),
+        ("kill lea-1", "End 1 machine?"),
+    ):
+        refused = desk.baseload(*command.split())
+        assert refused.code == 2
+        assert f"{question} Nobody can be asked here: say --yes" in refused.err

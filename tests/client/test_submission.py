@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from baseload.commands.submission import array_text
 
 from activities.db import tables
 from activities.jobs.submissions import open_variables
@@ -50,6 +51,36 @@ def test_a_dry_run_shows_what_would_be_sent_where_to_and_for_how_much(
     assert "fits: n1, 0.00 credits/h" in ended.out
     assert "CREDITS/H" in ended.out
     assert (desk.site.rows(tables.Job), desk.site.rows(tables.Upload)) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("array", "count", "names"),
+    [
+        ("3", "3 jobs", "digits-0 to digits-2"),
+        ("[{LR: 1}]", "1 job", "digits-0"),
+    ],
+)
+def test_a_dry_run_of_an_array_tells_its_jobs_and_what_all_of_them_cost(
+    desk: Desk, folder: Path, array: str, count: str, names: str
+) -> None:
+    _ready_node(desk)
+    (folder / "job.yaml").write_text(f"{JOB_FILE}array: {array}\n")
+    ended = desk.baseload("submit", "job.yaml", "--dry-run")
+    assert ended.code == 0, ended.err
+    said = f"array: {count}, {names}; 0.00 credits/h while all of them run, each as follows"
+    assert said in ended.out.splitlines()
+    found = desk.json("submit", "job.yaml", "--dry-run")["array"]
+    assert found == {"job_count": int(count.split(maxsplit=1)[0]), "microcredits_per_hour": 0}
+    nowhere = desk.baseload("submit", "job.yaml", "--dry-run", "--gpus", "A100:8")
+    assert (nowhere.code, f"array: {count}, {names}\n" in nowhere.out) == (1, True)
+
+
+def test_all_jobs_of_an_array_cost_what_its_workers_cost_together() -> None:
+    offer = {"microcredits_per_hour": 1_500_000, "price_is_estimate": True}
+    found = {"placeable": True, "offers": [offer], "worker_count": 2}
+    said = array_text({"name": "lr", "array": [{}, {}, {}]}, found)
+    assert said.startswith("array: 3 jobs, lr-0 to lr-2; about 9.00 credits/h")
+    assert array_text({"name": "lr"}, found) == ""
 
 
 def test_a_dry_run_as_json_hides_the_values_of_variables(desk: Desk, folder: Path) -> None:
@@ -130,3 +161,11 @@ def test_a_command_without_words_or_in_the_home_folder_is_a_mistake(
     whole = desk.baseload("run", "-d", "--", "true")
     assert (whole.code, "as a whole would be sent" in whole.err) == (2, True)
     assert desk.site.rows(tables.Job) == []
+
+
+def test_the_highest_price_of_offers_is_asked_in_credits(desk: Desk) -> None:
+    assert desk.baseload("credits", "add", "25").code == 0
+    _ready_node(desk)
+    assert desk.baseload("offers", "--max-price", "2.5").code == 0
+    refused = desk.baseload("offers", "--max-price", "much")
+    assert (refused.code, "asked credits, found 'much'" in refused.err) == (2, True)

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 
 import pytest
 from baseload.commands.logs import LogPrinter
-from baseload.commands.reason_lines import with_short_reasons
-from baseload.commands.terminal import Screen
+from baseload.commands.reason_lines import with_short_reasons, without_spare_columns
+from baseload.commands.terminal import Screen, counted
 from baseload.models import JobSubmission, SubmittedResources, SubmittedWorker
 
 from activities.db import tables
@@ -22,13 +22,13 @@ from tests.client.conftest import Desk
 from workflows.contracts.jobs import run_id
 
 
-def _on_a_terminal(desk: Desk, *arguments: str) -> str:
+def _on_a_terminal(desk: Desk, *arguments: str, width: int = 160) -> str:
     ours, theirs = pty.openpty()
     try:
         done = subprocess.run(
             [sys.executable, "-m", "baseload", *arguments],
             cwd=desk.folder, stdin=theirs, stdout=theirs, stderr=theirs, check=False,
-            env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "160"}, timeout=60,
+            env={**os.environ, "TERM": "xterm-256color", "COLUMNS": str(width)}, timeout=60,
         )  # fmt: skip
         assert done.returncode == 0
         return os.read(ours, 65536).decode()
@@ -116,4 +116,43 @@ def test_a_reason_of_several_lines_is_one_line_in_a_list_cut_to_the_terminal(
     monkeypatch.setenv("COLUMNS", "60")
     shown = with_short_reasons(Screen(as_json=False), columns, rows)
     assert shown[1][1].endswith("x…")
-    assert len("job-2") + 4 + len(shown[1][1]) == 60
+    assert len("job-2") + 5 + len(shown[1][1]) == 60
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_a_narrow_list_of_jobs_has_every_id_and_name_whole(desk: Desk, width: int) -> None:
+    name = "a-sweep-over-learning-rates-of-the-large-model-17"
+    with desk.client() as client:
+        job = client.submit_job(
+            JobSubmission(
+                name=name,
+                type="training",
+                resources=SubmittedResources(gpus="cpu", cpu_count=1),
+                workers=[SubmittedWorker(command="true")],
+            )
+        )
+    desk.site.set(tables.Job, job.id, status_reason="no machine has room for it " * 5)
+    lines = _on_a_terminal(desk, "ps", width=width).splitlines()
+    [shown] = [line.split() for line in lines if job.id in line]
+    assert [name, "new"] == [word for word in shown if word in (name, "new")]
+    assert not any("created" in line for line in lines)
+
+
+def test_the_columns_of_a_list_that_are_needed_least_give_way_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    columns, rows = ("id", "node", "created", "reason"), [["i" * 20, "n" * 20, "c" * 20, "r" * 90]]
+    spare = ("created", "node", "reason")
+    screen = Screen(as_json=False)
+    assert without_spare_columns(screen, columns, rows, spare) == ([*columns], rows)
+    monkeypatch.setattr(Screen, "is_rich", True)
+    for width, kept in ((91, [*columns]), (90, ["id", "node", "reason"]), (30, ["id"])):
+        monkeypatch.setenv("COLUMNS", str(width))
+        assert without_spare_columns(screen, columns, rows, spare)[0] == kept
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 jobs"), (1, "1 job"), (2, "2 jobs")])
+def test_one_of_something_is_said_in_the_singular(count: int, text: str) -> None:
+    assert counted(count, "job") == text
+    assert counted(1, "entry", "entries") == "1 entry"
+    assert counted(3, "entry", "entries") == "3 entries"

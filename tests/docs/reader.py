@@ -14,7 +14,10 @@ import httpx
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
+from tests.temporal_server import FRUGAL
+from workers.runner.lifecycle import program_states
 from workers.runner.probes import free_port
+from workers.runner.stack import saved_stack
 
 LIMIT_S = 240
 
@@ -35,6 +38,7 @@ class Reader:
     def environment(self) -> dict[str, str]:
         return {
             **os.environ,
+            **FRUGAL,
             "PATH": f"{self.folder / '.venv/bin'}:{os.environ['PATH']}",
             "BASELOAD_HOME": str(self.home),
             "BASELOAD_API": f"127.0.0.1:{self.api_port}",
@@ -43,9 +47,18 @@ class Reader:
             "BASELOAD_UI_PORT": str(free_port()),
         }
 
-    def types(self, script: str) -> "subprocess.CompletedProcess[str]":
-        """Run the blocks of one document in one shell that ends at the first error."""
-        return subprocess.run(
+    @property
+    def has_stack(self) -> bool:
+        """Whether the stack is up."""
+        stack = saved_stack(self.home)
+        return stack is not None and all(each.ready for each in program_states(stack))
+
+    def types(self, script: str) -> None:
+        """Run blocks of one document in one shell that ends at the first error.
+
+        Raises: AssertionError with all that was printed, unless its exit code is 0.
+        """
+        done = subprocess.run(
             ["sh", "-eux", "-c", script.replace(":8700", f":{self.api_port}")],
             cwd=self.folder,
             env=self.environment,
@@ -55,6 +68,7 @@ class Reader:
             check=False,
             timeout=LIMIT_S,
         )
+        assert done.returncode == 0, done.stdout
 
     def baseload(self, *words: str) -> str:
         """What one command prints. Raises: AssertionError, unless its exit code is 0."""

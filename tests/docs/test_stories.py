@@ -4,6 +4,7 @@ All of it in one module, because a second one would start a second stack.
 """
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from uuid import uuid4
@@ -17,7 +18,7 @@ from workers.runner.lifecycle import bring_down
 from workers.runner.settings import CHECKOUT
 
 pytestmark = pytest.mark.timeout(LIMIT_S + 60)
-FOLLOWED = ("README.md", *(path for path in documents() if path.startswith("docs/")))
+README, NOTEBOOK, SWEEP = "README.md", "docs/services.md", "docs/workers.md"
 PACKAGES = "PYTHONPATH=.:/usr/lib/python3/dist-packages"
 """Debian's PyTorch, so that none is fetched."""
 OLD_TORCHRUN = """
@@ -49,26 +50,43 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
     bring_down(reader.home, lambda _: None)
 
 
+def scripts_of(document: str) -> list[str]:
+    """What each block of a document says to type, less the comments behind it."""
+    return [
+        re.sub(r" {2,}# .*", "", block.text)
+        for block in blocks(document)
+        if block.language in SHELL and not block.not_run
+    ]
+
+
 def script_of(document: str) -> str:
-    return "".join(
-        block.text for block in blocks(document) if block.language in SHELL and not block.not_run
-    )
+    return "".join(scripts_of(document))
 
 
-@pytest.mark.parametrize("document", FOLLOWED)
-def test_what_a_document_says_to_type_works(reader: Reader, document: str) -> None:
-    script = script_of(document)
-    begin = "" if "make up" in script else "make up\n"
-    done = reader.types(begin + script)
-    assert done.returncode == 0, done.stdout
+def followed() -> list[str]:
+    """The documents of which nothing is typed below, unless the README has said all of it."""
+    said = script_of(README)
+    pages = (path for path in documents() if path.startswith("docs/"))
+    told = (path for path in pages if path not in (NOTEBOOK, SWEEP))
+    return [path for path in told if script_of(path) not in said]
+
+
+def test_what_the_readme_says_to_type_works(reader: Reader) -> None:
+    reader.types(script_of(README))
+    assert (reader.folder / "first-output" / "sum").read_text() == "36"
 
 
 @pytest.fixture(scope="module")
 def stack(reader: Reader) -> Reader:
-    """A reader whose stack is up."""
-    done = reader.types("make up")
-    assert done.returncode == 0, done.stdout
+    """A reader whose stack is up, since the README was followed or from now on."""
+    if not reader.has_stack:
+        reader.types("make up")
     return reader
+
+
+@pytest.mark.parametrize("document", followed())
+def test_what_a_document_says_to_type_works(stack: Reader, document: str) -> None:
+    stack.types(script_of(document))
 
 
 def outputs(reader: Reader, job: str) -> dict[str, bytes]:
@@ -97,22 +115,11 @@ def test_two_workers_of_torchrun_learn_one_model(stack: Reader) -> None:
 
 
 def test_each_job_of_a_sweep_keeps_its_own_result(stack: Reader) -> None:
-    stack.baseload("submit", "examples/sweep/job.yaml")
-    stack.baseload("wait", "sweep-*")
-    found = [json.loads(outputs(stack, f"sweep-{n}")["result.json"]) for n in range(4)]
+    stack.types(script_of(SWEEP))
+    kept = stack.folder / "sweep-output"
+    found = [json.loads((kept / str(n) / "result.json").read_text()) for n in range(4)]
     assert [one["learning_rate"] for one in found] == [0.3, 0.03, 0.003, 0.0003]
     assert found[0]["loss"] < 0.02 < found[3]["loss"]
-
-
-@pytest.fixture(scope="module")
-def services(stack: Reader) -> Iterator[Reader]:
-    """The endpoint and the notebook, begun together: pip takes its time for each."""
-    names = ("endpoint", "notebook")
-    for name in names:
-        stack.baseload("submit", f"examples/{name}/job.yaml")
-    yield stack
-    for name in names:
-        stack.baseload("cancel", name, "--discard")
 
 
 def answers(reader: Reader, job: str) -> str:
@@ -123,28 +130,32 @@ def answers(reader: Reader, job: str) -> str:
     return reader.baseload("link", job).strip()
 
 
-def test_the_endpoint_tells_a_digit(services: Reader) -> None:
-    answers(services, "endpoint")
-    path = f"/v1/jobs/{services.shows('show', 'endpoint')['id']}/endpoint/predict"
-    answer = services.asks("POST", path, {"pixels": [int(pixel) for pixel in FOUR.split()]})
+def test_the_endpoint_tells_a_digit(stack: Reader) -> None:
+    stack.baseload("submit", "examples/endpoint/job.yaml")
+    answers(stack, "endpoint")
+    path = f"/v1/jobs/{stack.shows('show', 'endpoint')['id']}/endpoint/predict"
+    answer = stack.asks("POST", path, {"pixels": [int(pixel) for pixel in FOUR.split()]})
     assert (answer.status_code, answer.json()) == (200, {"digit": 4})
+    stack.baseload("cancel", "endpoint", "--discard")
 
 
-def test_a_notebook_runs_cells_and_has_its_files_after_a_stop(services: Reader) -> None:
-    with closing(Browser(answers(services, "notebook"))) as browser:
+def test_a_notebook_runs_cells_and_has_its_files_after_a_stop(stack: Reader) -> None:
+    begin, pause, end = scripts_of(NOTEBOOK)
+    stack.types(begin)
+    with closing(Browser(answers(stack, "notebook"))) as browser:
         assert "JupyterLab" in browser.asks("GET", "/lab").text
         assert run_cell(browser, "open('made', 'w').write('by a cell'); print(6 * 7)") == "42\n"
         body = {"type": "file", "format": "text", "content": "by the page"}
         made = browser.asks("PUT", "/api/contents/notes.txt", body)
         assert made.status_code == 201, made.text
-    services.baseload("stop", "notebook", "--wait")
-    services.baseload("start", "notebook")
-    with closing(Browser(answers(services, "notebook"))) as browser:
+    stack.types(pause)
+    with closing(Browser(answers(stack, "notebook"))) as browser:
         found = {
             name: browser.asks("GET", f"/api/contents/{name}").json()["content"]
             for name in ("notes.txt", "made")
         }
     assert found == {"notes.txt": "by the page", "made": "by a cell"}
+    stack.types(end)
 
 
 def run_cell(browser: Browser, code: str) -> str:

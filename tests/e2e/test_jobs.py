@@ -6,9 +6,9 @@ All of it on three machines: a pair with two GPUs each, and one with eight, wher
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -175,10 +175,18 @@ def test_jobs_cancelled_at_any_moment_end_cancelled_and_leave_nothing(
 ) -> None:
     """One after the other is asked to end a bit later in its life: also between the states."""
     machine = eight.machine
+    moments: tuple[Callable[[str], object], ...] = (
+        lambda job: True,
+        lambda job: "job.placed" in platform.events(job),
+        lambda job: "job.staging" in platform.events(job),
+        lambda job: left_behind(machine, job),
+        lambda job: any("5032" in line for line in machine.command_lines()),
+        lambda job: platform.get(job)["status"] == "running",
+    )
     jobs = []
-    for step in range(8):
+    for moment in moments:
         jobs.append(platform.job("sleep 5032", eight.region_id, resources=ONE_GPU))
-        time.sleep(0.2 * step)  # the moment is the point, and every moment is right
+        wait_until(partial(moment, jobs[-1]), "the moment to cancel it")
         platform.post(f"{jobs[-1]}/cancel")
     for job in jobs:
         platform.until_status(job, "canceled", limit_s=150)

@@ -12,6 +12,7 @@ import pytest
 
 from tests.e2e.platform import Platform, SentEvent, Site
 from tests.lab.machines import Lab
+from tests.lab.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -43,10 +44,11 @@ def follow(platform: Platform, job: str) -> str:
 
 
 def follow_twice(platform: Platform, job: str) -> str:
-    """A reader who is cut off after three messages and comes back a second later."""
+    """A reader who is cut off after three messages, and comes back when more has been said."""
     with platform.stream(f"{job}/logs") as events:
         seen = list(islice(pieces(events), 3))
-    time.sleep(1)  # away for a while, as a laptop's lid is closed
+    heard = "".join(text for text, _ in seen)
+    wait_until(lambda: heard == COUNTED or len(platform.log(job)) > len(heard), "more to read")
     with platform.stream(f"{job}/logs", last_event_id=seen[-1][1]) as events:
         seen += pieces(events)
     return "".join(text for text, _ in seen)

@@ -9,12 +9,12 @@ from tests.failure.cases import Case, Mode
 from tests.failure.pairs import Pair, has_handler, pairs
 from tests.failure.stories import STORIES, Story
 
-FAMILIES = (
+FAMILIES: tuple[tuple[Mode, ...], ...] = (
     (Mode.FAILS_FOR_GOOD, Mode.HANGS),
     (Mode.REPLY_LOST, Mode.FAILS_TWICE, Mode.DONE_TWICE),
     (Mode.KILLED, Mode.CANCELED, Mode.KILLED_AFTER, Mode.CANCELED_IN_TEMPORAL),
 )
-STRIKES = (
+STRIKES: tuple[tuple[Mode, ...], ...] = (
     (Mode.FAILS_FOR_GOOD, Mode.HANGS, Mode.FAILS_TWICE),
     (Mode.DONE_TWICE,),
     (Mode.REPLY_LOST,),
@@ -34,7 +34,6 @@ def cases() -> tuple[Case, ...]:
 
 def sample(seed: int) -> tuple[Case, ...]:
     """One of each family for every effect of every lifecycle; each seed has its own."""
-    asked: list[tuple[Pair, str, tuple[tuple[Mode, ...], ...]]]
     asked = [(pair, "", FAMILIES) for pair in pairs()]
     asked += [(pair, story.variant, STRIKES) for story, pair in _varied()]
     return tuple(

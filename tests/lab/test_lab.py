@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import asyncssh
@@ -46,16 +47,21 @@ async def test_a_changed_host_key_is_not_the_pinned_one(
         pass
 
 
+def starts(pids: Iterable[int]) -> set[tuple[int, int]]:
+    """Those of these processes that live, each with the tick at which it began."""
+    return {(pid, ticks) for pid in pids if (ticks := start_ticks(pid)) is not None}
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_power_cut_ends_everything_and_keeps_the_disk(
     boot_machine: BootMachine, kind: Kind
 ) -> None:
     machine = boot_machine(kind)
     machine.run("sh", "-c", "echo kept > /var/lib/kept; echo lost > /tmp/lost; sync")
-    processes = {pid: start_ticks(pid) for pid in machine.pids()}
+    began = starts(machine.pids())
     machine.power_cut()
-    assert processes
-    assert all(start_ticks(pid) != began for pid, began in processes.items())
+    assert began
+    assert not began & starts(pid for pid, _ in began)
     assert not machine.greets()
     machine.boot()
     assert machine.run("cat", "/var/lib/kept") == "kept\n"
@@ -161,9 +167,10 @@ def test_a_closed_lab_leaves_nothing() -> None:
     with Lab() as lab:
         machine = lab.add("gone", "systemd")
         machine.small_disk("/mnt", 1)
-        processes = {pid: start_ticks(pid) for pid in machine.pids() | {lab.network.switch_pid}}
+        began = starts(machine.pids() | {lab.network.switch_pid})
         link = lab.network.link
-    assert all(start_ticks(pid) != began for pid, began in processes.items())
+    assert began
+    assert not began & starts(pid for pid, _ in began)
     assert link not in execute("ip", "-br", "link").split()
     assert lab.id not in Path("/proc/self/mountinfo").read_text()
     assert not [group.folder for group in cgroups(lab.id, ".") if group.folder.exists()]

@@ -132,7 +132,20 @@ async def with_new_jobs(client: httpx.AsyncClient) -> AsyncIterator[None]:
     yield
 
 
-@asynccontextmanager
+@pytest.fixture(scope="module")
+async def environment(
+    tmp_path_factory: pytest.TempPathFactory, temporal_process: TemporalServer
+) -> Mapping[str, str]:
+    """What processes of one installation find."""
+    return {
+        **os.environ,
+        "BASELOAD_HOME": str(tmp_path_factory.mktemp("home")),
+        "BASELOAD_TEMPORAL_ADDRESS": temporal_process.address,
+        "BASELOAD_TEMPORAL_NAMESPACE": (await temporal_process.namespace()).namespace,
+    }
+
+
+@pytest.fixture(scope="module")
 async def companion(environment: Mapping[str, str]) -> AsyncIterator[httpx.AsyncClient]:
     """An API that stays, and an administrator's client of it."""
     port = free_port()
@@ -152,29 +165,21 @@ def credentials(environment: Mapping[str, str]) -> dict[str, str]:
 @pytest.mark.timeout(400 + DEPARTURES * 30)
 @pytest.mark.parametrize("kind", ["api", "main", "planning"])
 async def test_no_process_crashes_while_it_leaves(
-    kind: str, tmp_path: Path, temporal_process: TemporalServer
+    kind: str, environment: Mapping[str, str], companion: httpx.AsyncClient
 ) -> None:
-    namespace = (await temporal_process.namespace()).namespace
-    environment = {
-        **os.environ,
-        "BASELOAD_HOME": str(tmp_path),
-        "BASELOAD_TEMPORAL_ADDRESS": temporal_process.address,
-        "BASELOAD_TEMPORAL_NAMESPACE": namespace,
-    }
     turns = asyncio.Semaphore(AT_ONCE)
-    async with companion(environment) as client:
 
-        def in_work(port: int) -> AbstractAsyncContextManager[None]:
-            if kind == "api":
-                return being_read(port, credentials(environment))
-            return with_new_jobs(client)
+    def in_work(port: int) -> AbstractAsyncContextManager[None]:
+        if kind == "api":
+            return being_read(port, credentials(environment))
+        return with_new_jobs(companion)
 
-        async def life(number: int) -> Life:
-            async with turns:
-                working = in_work if number % 2 else at_rest
-                return await one_life(kind, environment, early=number % 4 == 2, working=working)
+    async def life(number: int) -> Life:
+        async with turns:
+            working = in_work if number % 2 else at_rest
+            return await one_life(kind, environment, early=number % 4 == 2, working=working)
 
-        lives = await asyncio.gather(*(life(number) for number in range(DEPARTURES)))
+    lives = await asyncio.gather(*(life(number) for number in range(DEPARTURES)))
     crashed = [life.said for life in lives if life.status in (134, 139, -6, -11)]
     assert crashed == []
     late = [life for life in lives if life.status not in (0, -signal.SIGTERM)]

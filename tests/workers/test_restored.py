@@ -34,9 +34,11 @@ async def serving(client: Client) -> AsyncIterator[None]:
 
     stop = asyncio.Event()
     task = asyncio.create_task(serve_workflows(stop, client, worker))
-    yield
-    stop.set()
-    await task
+    try:
+        yield
+    finally:
+        stop.set()
+        await task
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from activities.settings import Settings
 from workers.client import connect, measured
 from workers.process import configure_logging
 from workers.runner.probes import free_port
+from workers.runner.settings import RunnerSettings
 from workers.sites import serve_sites, site_queues
 
 
@@ -64,3 +65,9 @@ def test_a_site_that_is_neither_all_nor_a_region_is_named() -> None:
 async def test_a_worker_of_sites_alone_wants_them_named(home: Path) -> None:
     assert await serve_sites(asyncio.Event()) == 1
     assert not (home / "baseload.db").exists()
+
+
+def test_the_address_that_is_told_to_people_is_one_that_a_browser_opens() -> None:
+    assert RunnerSettings(api="0.0.0.0:8701").api_url == "http://127.0.0.1:8701"
+    assert RunnerSettings(api="192.168.1.5:8700").api_url == "http://192.168.1.5:8700"
+    assert RunnerSettings(api="127.0.0.1:8700").api_url == "http://127.0.0.1:8700"

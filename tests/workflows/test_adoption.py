@@ -1,7 +1,7 @@
 """Temporal forgets everything: a job goes on from its row, in each status."""
 
 import asyncio
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from temporalio.exceptions import ApplicationError
@@ -225,9 +225,10 @@ async def test_a_rescheduled_job_uses_up_no_restart_although_all_was_forgotten(
 
 
 async def test_a_job_that_is_tried_again_uses_up_one_retry_although_all_was_forgotten(
-    installation: Installation,
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at = installation
+    monkeypatch.setattr("workflows.rules.jobs.retries.FIRST_PAUSE", timedelta(milliseconds=10))
     with at.database.write() as session:
         row = session.get_one(tables.Job, JOB)
         row.spec = row.spec | {"safety": {"max_retries": 1, "max_duration_s": 86_400}}
@@ -243,7 +244,43 @@ async def test_a_job_that_is_tried_again_uses_up_one_retry_although_all_was_forg
     await eventually(lambda: _job_row(at).attempt == 2, "its second attempt waits")
     row = _job_row(at)
     assert (row.retries, row.restarts, row.ran_s) == (1, 0, 12)
-    assert str(row.status_reason).endswith("is tried again (1 of 1)")
+    assert str(row.status_reason).endswith("; retry 1 of 1")
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+async def test_a_job_that_pauses_before_a_retry_goes_on_pausing_although_all_was_forgotten(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch, *, is_over: bool
+) -> None:
+    at = installation
+    monkeypatch.setattr("workflows.rules.jobs.retries.FIRST_PAUSE", timedelta(minutes=4))
+    with at.database.write() as session:
+        row = session.get_one(tables.Job, JOB)
+        row.spec = row.spec | {"safety": {"max_retries": 3}}
+    await at.start(JOB)
+    await runs(at)
+    at.end_command(code=3, elapsed_s=12.0)
+    await at.tell(JOB, "node_reachable", REACHABLE)
+    await eventually(lambda: _job_row(at).retry_at is not None, "it pauses")
+    before = _job_row(at)
+    assert str(before.status_reason).endswith("; waits 240 s before retry 1 of 3")
+    assert (before.attempt, before.retries) == (1, 1)
+    await at.forget()
+    if is_over:  # While no workflow was there.
+        with at.database.write() as session:
+            at.row(session, JOB).retry_at = datetime.now(UTC) - timedelta(seconds=1)
+        await at.start(JOB)
+    else:
+        handle = await at.start(JOB)
+        assert (await handle.query("status"))["status"] == "waiting_for_resources"
+        assert (_job_row(at).retry_at, _job_row(at).attempt) == (before.retry_at, 1)
+        await at.tell(JOB, "start_again")
+    await eventually(lambda: _job_row(at).attempt == 2, "its second attempt waits")
+    row = _job_row(at)
+    assert (row.retries, row.retry_at) == (1, None)
+    assert str(row.status_reason).endswith("status 3 (exited); retry 1 of 3")
+    at.place(attempt=2)
+    await at.tell(JOB, "placed", at.world.held[JOB])
+    await at.reaches(JOB, "running")
 
 
 async def test_a_job_whose_workflow_is_restored_from_its_wait_for_an_earlier_attempt_is_placed(

@@ -37,7 +37,12 @@ class RunnerSettings(BaseSettings):
 
     @property
     def api_url(self) -> str:
-        return f"http://{self.api}"
+        """The address at which programs and browsers of this machine reach the API.
+
+        One that listens at all addresses of the machine is reached at the loopback.
+        """
+        host = "127.0.0.1" if self.api_host == "0.0.0.0" else self.api_host  # noqa: S104 - no bind
+        return f"http://{host}:{self.api_port}"
 
     @property
     def ui_url(self) -> str:

@@ -131,7 +131,7 @@ class SubmittedResources(Submitted):
     """How much disk each worker needs for its files, packages and output, in GB (10^9 bytes), 10
     to 2000."""
     max_price_microcredits_per_gpu_hour: int = Field(10_000_000, examples=[2_500_000])
-    """The highest price of one GPU for an hour, in microcredits (1 credit = 1,000,000). Dearer
+    """The highest price of one GPU for an hour, in microcredits: 2500000 is 2.50 credits. Dearer
     machines are refused."""
 
 
@@ -250,8 +250,8 @@ class SubmittedSafety(Submitted):
     """What ends or limits the job, so that it costs no more than it should."""
 
     price_cap_microcredits_per_hour: int | None = Field(None, examples=[5_000_000])
-    """The highest cost of all workers together for an hour, in microcredits (1 credit =
-    1,000,000). By default there is none."""
+    """The highest cost of all workers together for an hour, in microcredits: 5000000 is 5 credits.
+    By default there is none."""
     auto_terminate: bool = Field(True, examples=[False])
     """Whether a machine that was rented for the job is terminated when the job ends. With false it
     is retained when the job has finished or failed by itself, and costs money until a person
@@ -266,8 +266,9 @@ class SubmittedSafety(Submitted):
     100."""
     max_retries: int = Field(0, examples=[2])
     """How often the job is tried again after a command has failed by itself (exit code other than
-    0), 0 to 100. Each attempt keeps its log and finds the resume state of the one before; the
-    output is that of the last attempt alone."""
+    0), 0 to 100. Before each retry the job waits and costs nothing: 10 s at first, then twice as
+    long each time, at most 5 min. Each attempt keeps its log and finds the resume state of the one
+    before; the output is that of the last attempt alone."""
     max_duration_s: int | None = Field(None, examples=[86_400])
     """Ends the job when its commands have run for this many seconds, 60 to 31536000, in all
     attempts together; waiting does not count. Its output is stored as after a cancel. Notebooks and

@@ -246,6 +246,8 @@ class JobProgress(Contract):
     """How often the job was rescheduled since a person started it; these are no restarts."""
     retries: int = 0
     """How often the job was tried again since a person started it; these are no restarts."""
+    retry_at: datetime | None = None
+    """When the pause before the retry ends; None: there is no pause."""
     ran_s: int = 0
     """How long the commands of earlier attempts have run, since a person started the job."""
     has_copies: bool = False

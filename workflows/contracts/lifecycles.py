@@ -136,6 +136,8 @@ class JobChanges(Contract):
     them are live."""
     restarts: int | None = None
     retries: int | None = None
+    retry_at: datetime | None = None
+    """When the pause before a retry ends. Written as it is: None says that there is no pause."""
     ran_s: int | None = None
     unsettled: tuple[WorkerUsage, ...] | None = None
     """The usage that could not be posted, for the reconciliation."""

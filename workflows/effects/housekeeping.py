@@ -13,6 +13,7 @@ class ExpiredRemoved(Contract):
 
     outbox_rows: int = 0
     idempotency_keys: int = 0
+    used_links: int = 0
     audit_entries: int = 0
     uploads: int = 0
 

@@ -126,7 +126,8 @@ class JobLifecycle:
                 await self._rest()
             if self._remove_asked:
                 return await self._remove()
-            if not self._start_again and not self._termination.will_restart:
+            goes_on = self._termination.will_restart or self._start_again
+            if not goes_on or self._status.is_final:
                 return self._report()
             self._start_next_attempt()
 
@@ -135,6 +136,7 @@ class JobLifecycle:
         try:
             if not self._resumed:
                 if self._status not in _PLACED:
+                    await self._pause()
                     await self._wait_for_resources()
                 await self._provision()
                 await self._stage()
@@ -150,6 +152,20 @@ class JobLifecycle:
         await shielded(self._wind_down(), self._canceled_outside)
 
     # ── the states ──────────────────────────────────────────────────────────────────────────
+
+    async def _pause(self) -> None:
+        """Wait before a retry: the job holds nothing, and the row says until when."""
+        if self._termination.retry_at is None:
+            return
+        self._status = JobStatus.WAITING_FOR_RESOURCES
+        self._attempt.workers = []
+        await self._journal.continue_when_long()
+        if (left := self._termination.pause_left()) > timedelta(0):
+            over = wait_until(
+                lambda: self._termination.pause_left() <= timedelta(0), left, "pause before a retry"
+            )
+            await self._interruptible(over)
+        self._termination.end_pause()
 
     async def _wait_for_resources(self) -> None:
         """Wait until the job has confirmed its allocations; waiting costs nothing."""
@@ -315,6 +331,7 @@ class JobLifecycle:
         except EFFECT_FAILED as failure:
             workflow.logger.warning("the run specs were not discarded: %s", failure)
         self._termination.reconsider()
+        self._termination.plan_pause()
         self._status = outcome = self._termination.outcome
         retained = retained_nodes(self._request, self._termination, self._attempt.workers)
         stored = self._teardown.stored_events()
@@ -408,9 +425,11 @@ class JobLifecycle:
         if not self._concluded or self._termination.goes_on:
             self._termination.stop(request, is_service=self._request.type.is_service)
 
-    @workflow.signal(description="Start a stopped notebook or endpoint again.")
+    @workflow.signal(description="Start a stopped notebook or endpoint again, or a retry now.")
     def start_again(self) -> None:
-        self._start_again = self._start_again or self._status is JobStatus.STOPPED
+        self._termination.skip_pause()
+        stops = self._termination.stops and self._termination.retry_at is not None
+        self._start_again = self._start_again or stops or self._status is JobStatus.STOPPED
 
     @workflow.signal(description="Remove the job, even if it was just started again.")
     def remove(self) -> None:
@@ -519,6 +538,7 @@ class JobLifecycle:
             restarts=self._termination.restarts,
             reschedules=self._termination.reschedules,
             retries=self._termination.retries,
+            retry_at=self._termination.retry_at,
             ran_s=self._termination.ran_s,
             has_copies=self._snapshots.has_copies,
             log_bytes=self._teardown.log_bytes,
@@ -546,6 +566,7 @@ class JobLifecycle:
             confirms=confirms,
             restarts=ending.next_restarts if release else ending.restarts,
             retries=ending.next_retries if release else ending.retries,
+            retry_at=ending.retry_at,
             ran_s=ending.next_ran_s(self._attempt.workers) if release else ending.ran_s,
             unsettled=self._teardown.unsettled,
             ending=ending.progress(removes=self._remove_asked) if is_asked else None,

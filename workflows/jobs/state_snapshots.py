@@ -27,6 +27,7 @@ from workflows.jobs.worker import Worker
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.waiting import cancel_and_wait, gather_all, wait_until
 from workflows.rules.catalogue.providers import preemption_notices_s
+from workflows.rules.counts import counted
 
 LAST_SNAPSHOT_LIMIT = timedelta(minutes=10)
 PREEMPTION_SNAPSHOT_LIMIT = timedelta(seconds=preemption_notices_s()[0] - 10)
@@ -210,5 +211,5 @@ def _restored_event(worker: Worker) -> Event:
 
 
 def _too_large(saved: SnapshotSaved) -> str:
-    size = f"{saved.state_bytes / 1e9:.1f} GB in {saved.file_count} files"
+    size = f"{saved.state_bytes / 1e9:.1f} GB in {counted(saved.file_count, 'file')}"
     return f"it has {size}, at most {saved.limit} are saved"

@@ -31,6 +31,7 @@ from workflows.primitives.waiting import (
     wait_until,
     with_watch,
 )
+from workflows.rules.counts import counted
 
 STORE_LIMIT = timedelta(minutes=10)
 """How long a job that was asked to end may store its log and output."""
@@ -229,7 +230,7 @@ class Teardown:
             if None not in counts:
                 count = sum(filter(None, counts))
                 details["output_files"] = count
-                files = f"{count} {'file' if count == 1 else 'files'}, "
+                files = f"{counted(count, 'file')}, "
             message += f", and the output: {files}{_size(output_bytes)} packed"
         return (Event(type=JobEvent.STORED, message=f"stored: {message}", details=details),)
 

@@ -1,7 +1,7 @@
 """The termination of a job: who asked for its end, its final status, and the reason."""
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from temporalio import workflow
 from temporalio.exceptions import is_cancelled_exception
@@ -12,6 +12,8 @@ from workflows.contracts.jobs import EndRequest, JobEnding, JobRequest
 from workflows.contracts.statuses import JobStatus, WorkerStatus
 from workflows.jobs.worker import Worker, failures_of
 from workflows.primitives.failures import cause_of
+from workflows.rules.counts import counted
+from workflows.rules.jobs.retries import pause_before
 
 CANCELED_OUTSIDE = EndRequest(reason="canceled in Temporal")
 MACHINE_LOST = "machine-lost"
@@ -20,6 +22,8 @@ NODE_REMOVED = "node-removed"
 FAILED = "failed"
 RETRIED = "retried"
 MAX_DURATION = "max-duration"
+PAUSES = "pause-before-retry"
+"""The patch mark of the pause, which histories of before do not have."""
 
 
 class Termination:
@@ -49,6 +53,8 @@ class Termination:
         self._max_retries = job.max_retries
         self.retries = progress.retries if progress else 0
         """How often the job was tried again after a failure of its own."""
+        self.retry_at: datetime | None = progress.retry_at if progress else None
+        """When the pause before the retry ends; None: there is no pause."""
         self._max_duration_s = job.max_duration_s
         self.ran_s = progress.ran_s if progress else 0
         """How long the commands of earlier attempts have run, since a person started the job."""
@@ -154,6 +160,33 @@ class Termination:
         details = {"reschedules": self.reschedules + 1}
         return Event(type=JobEvent.RESCHEDULED, message=message, details=details)
 
+    def plan_pause(self) -> None:
+        """Let the pause before a retry begin now; without a retry there is none."""
+        pauses = self.will_restart and self.is_retried and workflow.patched(PAUSES)
+        self.retry_at = workflow.now() + pause_before(self.retries + 1) if pauses else None
+
+    def skip_pause(self) -> None:
+        """Let the pause before a retry end now, if there is one."""
+        if self.retry_at is not None:
+            self.retry_at = workflow.now()
+
+    def pause_left(self) -> timedelta:
+        """How long the pause before the retry lasts; not positive: it is over."""
+        return timedelta(0) if self.retry_at is None else self.retry_at - workflow.now()
+
+    def end_pause(self) -> None:
+        """The retry begins, and its reason does not say any more that the job waits for it."""
+        self.retry_at = None
+        failure = (self.before or FAILED).removesuffix(f"; {self._pause_text(self.retries)}")
+        self.before = f"{failure}; {self._retry_text(self.retries)}"
+
+    def _retry_text(self, retry: int) -> str:
+        return f"retry {retry} of {self._max_retries}"
+
+    def _pause_text(self, retry: int) -> str:
+        pause_s = pause_before(retry).total_seconds()
+        return f"waits {pause_s:g} s before {self._retry_text(retry)}"
+
     @property
     def next_restarts(self) -> int:
         """How often the next attempt has restarted: reschedules and retries are no restarts."""
@@ -229,8 +262,7 @@ class Termination:
             self.reason = f"{self.request.reason}; is rescheduled on other nodes"
         elif self.is_retried:
             self.outcome = JobStatus.WAITING_FOR_RESOURCES
-            times = f"{self.retries + 1} of {self._max_retries}"
-            self.reason = f"{self.request.reason}; is tried again ({times})"
+            self.reason = f"{self.request.reason}; {self._pause_text(self.retries + 1)}"
         elif self.stops:
             self.outcome = JobStatus.STOPPED
         else:
@@ -243,7 +275,9 @@ class Termination:
             self.request, self.stops = EndRequest(reason=reason or FAILED, code=RETRIED), False
             self.decide()
             return
-        tried = f"; was tried again {self.retries} times, which is the limit" * (self.retries > 0)
+        tried = f"; was tried again {counted(self.retries, 'time')}, which is the limit" * (
+            self.retries > 0
+        )
         self.outcome, self.reason = JobStatus.FAILED, f"{reason or FAILED}{tried}"
 
     def time_left(self, workers: Sequence[Worker]) -> timedelta | None:
@@ -272,7 +306,7 @@ class Termination:
             self.reason = f"{reason}; restarts on other machines ({self.restarts + 1} of {limit})"
         else:
             self.outcome = JobStatus.FAILED
-            self.reason = f"{reason}; has restarted {limit} times, which is the limit"
+            self.reason = f"{reason}; has restarted {counted(limit, 'time')}, which is the limit"
 
 
 def end_of_idle(workers: Sequence[Worker], limit_s: int | None) -> EndRequest | None:

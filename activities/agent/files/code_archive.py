@@ -13,6 +13,7 @@ from typing import Any
 from ..errors import RefusedError
 from ..folders import Folders, take_lock
 from ..host import file_tree
+from . import code
 
 MAX_UNPACKED_BYTES = 20 << 30
 MAX_FILES = 200_000
@@ -22,8 +23,9 @@ CHUNK_BYTES = 1 << 20
 
 
 def has_code(request: dict[str, Any]) -> dict[str, Any]:
-    """Whether the upload with this hash is unpacked on this node."""
-    return {"present": os.path.isdir(Folders(request.get("root", "")).code_of(request["sha256"]))}
+    """Whether the upload with this hash is unpacked on this node, where it then stays for a run."""
+    folders = Folders(request.get("root", ""))
+    return {"present": code.take(folders, request["sha256"]) is not None}
 
 
 def unpack_code(request: dict[str, Any]) -> dict[str, Any]:
@@ -39,7 +41,9 @@ def unpack_code(request: dict[str, Any]) -> dict[str, Any]:
     archive = request["archive"]
     lock = take_lock(target + ".lock", wait=True)
     try:
-        if not os.path.isdir(target):
+        if os.path.isdir(target):
+            os.utime(target)
+        else:
             _check_hash(archive, request["sha256"])
             limits = (
                 request.get("max_bytes") or MAX_UNPACKED_BYTES,

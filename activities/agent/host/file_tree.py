@@ -19,6 +19,7 @@ BATCH = 1000
 MOST_LINKED = 100_000
 """How many files with several names are remembered; each name of further ones counts."""
 WRITABLE_BY_OTHERS = 0o022
+OPEN_TO_OTHERS = 0o077
 TRIES = 3
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -235,7 +236,8 @@ def remove(top: str) -> bool:
 def remove_owned(top: str, uid: int) -> None:
     """Remove what an account owns in those folders of a tree that others may write to.
 
-    Folders of the account itself are emptied of what it owns, and of nothing else.
+    Folders of the account itself are emptied of what it owns, and of nothing else. Folders
+    that only another account may enter are passed over with all below: it can have nothing there.
     """
     try:
         descent = Descent(top)
@@ -253,14 +255,20 @@ def remove_owned(top: str, uid: int) -> None:
 
 def _remove_owned_here(folder: int, uid: int) -> list[str]:
     """Remove the account's entries of one open folder; return the names of others' folders."""
-    is_shared = bool(os.fstat(folder).st_mode & WRITABLE_BY_OTHERS)
+    found = os.fstat(folder)
+    if not found.st_mode & OPEN_TO_OTHERS and found.st_uid != uid:
+        return []
+    is_shared = bool(found.st_mode & WRITABLE_BY_OTHERS)
     others = []
     for entry in _entries(folder):
         try:
+            is_folder = entry.is_dir(follow_symlinks=False)
+            if not (is_shared or is_folder):
+                continue  # Before it is asked for, which is most of the cost of a large tree.
             owner = entry.stat(follow_symlinks=False).st_uid
             if owner == uid and is_shared:
                 _remove_one(entry, folder, uid)
-            elif owner != uid and entry.is_dir(follow_symlinks=False):
+            elif owner != uid and is_folder:
                 others.append(entry.name)
         except OSError:  # It has gone by now, or has files of others in it.
             continue

@@ -7,6 +7,7 @@ import os
 import pwd
 import resource
 import signal
+from collections.abc import Iterable
 from typing import Any
 
 from ..folders import DEVICES, OWN_ENVIRONMENT, Run
@@ -56,7 +57,7 @@ def _enter_environment(run: Run, shared: str, variables: dict[str, str]) -> None
 
 
 def spawn(run: Run, spec: dict[str, Any], log: int) -> int:
-    """Start the command with stdout and stderr straight into the log; its process id."""
+    """Start the command with `log` as its stdout and stderr; its process id."""
     if spec.get("runtime") == "podman":
         arguments, variables = containers.prepare(run, spec, environment(run, spec))
         user, folder = None, run.path  # podman is ours: it must find no file of the job's.
@@ -116,6 +117,14 @@ def identity_of(
     if spec.get("packages_group") is not None:
         groups.append(spec["packages_group"])
     return groups, entry.pw_uid, entry.pw_gid
+
+
+def give_streams(user: str | None, streams: Iterable[int]) -> None:
+    """Let the account of a run open these pipes or terminals again, as `> /dev/stderr` does."""
+    if user:
+        for stream in streams:
+            os.fchown(stream, pwd.getpwnam(user).pw_uid, -1)
+            os.fchmod(stream, 0o600)
 
 
 def take_streams(stdin: int, stdout: int, stderr: int) -> None:

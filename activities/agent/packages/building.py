@@ -18,7 +18,7 @@ from ..folders import Folders
 from ..host import file_tree
 from ..host.steps import lock_with_progress, run_step, sync
 from . import build_accounts, conda
-from .environments import MARKER, Wanted, environment, is_whole
+from .environments import MARKER, Wanted, environment, take
 from .requirements import CONDA, PIP, UV
 
 PIP_S = 3600.0
@@ -51,7 +51,7 @@ def build(
     uv = _uv_for(folders, wanted, owned=owned, cache=cache)
     lock = lock_with_progress(path + ".lock")
     try:
-        if not is_whole(path):
+        if not take(path):
             files = wanted.requirements.files if wanted.requirements else {}
             with build_accounts.building(
                 folders,
@@ -101,7 +101,7 @@ class _Build:
             _step(words, [self.python, "-m", "venv", "--without-pip", self.path], self.options)
         if asked is None:
             if wanted.packages:
-                words = "installing %d packages" % len(wanted.packages)
+                words = _installing(wanted.packages)
                 self._pip(words, ["--", *wanted.packages])
             return
         words = "installing %s" % asked.main
@@ -113,7 +113,7 @@ class _Build:
             main = self._exported(uv, main)
         self._pip(words, ["--no-deps", "-r", main])
         if wanted.packages:
-            words = "installing %d packages" % len(wanted.packages)
+            words = _installing(wanted.packages)
             self._pip(words, ["--", *wanted.packages])
 
     def _at(self, name: str) -> str:
@@ -212,6 +212,10 @@ def _pip_version(python: str, options: dict[str, Any]) -> tuple[int, int]:
     parts = done.stdout.decode().strip().split(".")
     numbers = [int(part) for part in parts[:2] if part.isdigit()]
     return (numbers[0], numbers[1]) if len(numbers) == 2 else (0, 0)
+
+
+def _installing(packages: list[str]) -> str:
+    return "installing %d package%s" % (len(packages), "" if len(packages) == 1 else "s")
 
 
 def _step(

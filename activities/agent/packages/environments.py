@@ -9,14 +9,17 @@ folder of their own, which runs of others cannot enter, and they serve no run of
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import re
 import stat
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..folders import OWNED_GROUP, Folders
-from ..host import job_accounts
+from ..folders import OWNED_GROUP, Folders, take_lock
+from ..host import file_tree, job_accounts
 from ..host.interpreter import interpreter_for_jobs
 from ..loading import load
 
@@ -24,6 +27,10 @@ if TYPE_CHECKING:
     from .requirements import Requirements
 
 MARKER = "baseload-complete"
+FORGOTTEN = "baseload-forgotten"
+"""The marker of what is about to be removed."""
+KEY = re.compile(r"[0-9a-f]{32}\Z")
+"""The name of the folder of an environment or a layer."""
 
 
 class Wanted:
@@ -69,8 +76,7 @@ def environment(
     text = "\n".join([python, version, *within, *whose, *wanted.lines()])
     folder, group = _owned_folder(folders) if wanted and owned else (folders.packages, None)
     path = os.path.join(folder, hashlib.sha256(text.encode()).hexdigest()[:32])
-    if is_whole(path):
-        os.utime(os.path.join(path, MARKER))
+    if take(path):
         return path, group
     build = load("packages.building:build")
     options = {"owned": owned, "group": group, "cache": cache if owned else None, "layer": layer}
@@ -93,6 +99,49 @@ def is_whole(path: str) -> bool:
     except OSError:
         return False
     return stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
+
+
+def take(path: str) -> bool:
+    """Whether an environment or a layer is whole; what has been taken counts as used just now."""
+    if not is_whole(path):
+        return False
+    try:
+        os.utime(os.path.join(path, MARKER))
+    except FileNotFoundError:  # It has just been forgotten.
+        return False
+    return True
+
+
+def forget(path: str, oldest: float) -> bool:
+    """Remove an environment or a layer that nobody has taken since `oldest`; whether it is gone.
+
+    It is removed under the lock of its build. Whoever takes it does without the lock; so its marker
+    is first renamed, after which nobody takes it, and only then looked at for the last time.
+    """
+    if _used_at(path) >= oldest:
+        return False
+    lock = take_lock(path + ".lock", wait=False)
+    if lock is None:
+        return False
+    try:
+        marker, aside = os.path.join(path, MARKER), os.path.join(path, FORGOTTEN)
+        with contextlib.suppress(FileNotFoundError):  # A broken build has left none.
+            os.rename(marker, aside)
+            if os.lstat(aside).st_mtime >= oldest:  # Somebody has taken it meanwhile.
+                os.rename(aside, marker)
+                return False
+        file_tree.remove(path)
+        return True
+    finally:
+        os.close(lock)
+
+
+def _used_at(path: str) -> float:
+    """When it was used last, or its build begun."""
+    for name in (os.path.join(path, MARKER), path):
+        with contextlib.suppress(OSError):
+            return os.lstat(name).st_mtime
+    return time.time()
 
 
 def _owned_folder(folders: Folders) -> tuple[str, int | None]:

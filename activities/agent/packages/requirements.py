@@ -9,24 +9,15 @@ from __future__ import annotations
 import hashlib
 import os
 import posixpath
-import re
 import stat
 from typing import Any
 
-from ..errors import RefusedError
 from . import conda, toml_files
+from .pip_lines import named_files, refused
 
 MOST_FILE_BYTES = 16 << 20
 MOST_FILES = 64
 PIP, LOCK, UV, CONDA = "pip", "lock", "uv", "conda"
-FIELD = "environment.requirements"
-INCLUDES = re.compile(
-    r"(?:-r|-c|--requirement|--constraint)(?:\s+|=|(?<=-[rc]))(?P<name>\S+)\s*\Z", re.ASCII
-)
-LOCAL = re.compile(
-    r"(-e\b|--editable\b|\.{1,2}(/|\Z|\[)|/|file:|[\w.-]+/(?!/)|.+\s@\s+(file:|\.|/))"
-)
-COMMENT = re.compile(r"(^|\s)#.*$")
 LOCKS = ("uv.lock", "pylock.toml")
 
 
@@ -88,7 +79,7 @@ def _pip(reader: _Reader, name: str, lines: list[str]) -> Requirements:
     """Requirements of lines that were found in a file of another format."""
     main = name + ".txt"
     reader.files = {main: _text(lines)}
-    reader.follow(main)
+    reader.follow(main, name)
     return Requirements(PIP, main, reader.files)
 
 
@@ -110,11 +101,6 @@ def _conda(
             % (name, python, ", ".join(conda.PROGRAMS))
         )
     return Requirements(CONDA, name, reader.files)
-
-
-def refused(words: str) -> RefusedError:
-    """The refusal of a file that cannot be used."""
-    return RefusedError("requirements", "%s: %s" % (FIELD, words))
 
 
 class _Reader:
@@ -154,35 +140,20 @@ class _Reader:
         self.files[name] = content
         return content
 
-    def follow(self, name: str) -> None:
-        """Read all files that a file of pip's format names. Raises: RefusedError."""
+    def follow(self, name: str, shown: str | None = None) -> None:
+        """Read all files that a file of pip's format names. Raises: RefusedError.
+
+        shown: the file of the code out of which this one was made, if it was made.
+        """
         waiting, seen = [name], set()
         while waiting:
             one = waiting.pop()
             if one in seen:
                 continue
             seen.add(one)
-            text = self.read(one).decode(errors="replace")
-            for line in text.replace("\\\n", " ").splitlines():
-                named = _included(one, COMMENT.sub("", line).strip())
-                if named is not None:
-                    waiting.append(named)
-
-
-def _included(name: str, line: str) -> str | None:
-    """The file that a line of a requirements file names. Raises: RefusedError."""
-    found = INCLUDES.match(line)
-    if found is None:
-        if LOCAL.match(line):
-            raise refused(
-                "%s: %s is a folder or file of the code: install it in environment.setup, such as "
-                "`pip install -e .`" % (name, line)
-            )
-        return None
-    named = found.group("name").strip("'\"")
-    if "://" in named:
-        raise refused("%s: %s: only files of the code can be named" % (name, line))
-    path = posixpath.normpath(posixpath.join(posixpath.dirname(name), named))
-    if path.startswith(("/", "../")):
-        raise refused("%s: %s is not inside the code" % (name, named))
-    return path
+            content = self.read(one)
+            for named, place in named_files(one, content, shown if one == name else None):
+                if not self.has(named):
+                    words = "%s: %s: there is no such file in the code"
+                    raise refused(words % (place, named))
+                waiting.append(named)

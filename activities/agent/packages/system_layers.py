@@ -17,17 +17,16 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 
 from ..errors import RefusedError
 from ..files.removal import names_in
-from ..folders import Folders, take_lock
+from ..folders import Folders
 from ..host import file_tree, install_root, launch, prctl, run_root
 from ..host.run_root import UPPER
 from ..host.spawn import DEFAULT_PATH
 from ..host.steps import lock_with_progress, run_step, sync
 from . import system_packages
-from .environments import MARKER, is_whole
+from .environments import MARKER, forget, take
 
 VERB = "install_layer"
 STATE = ("/var/lib/dpkg/status", "/etc/ld.so.cache")
@@ -61,13 +60,12 @@ def ready(folders: Folders, names: list[str], *, owned: bool, disk_gb: float | N
     """
     for _ in range(TRIES):
         path = _path(folders, names, owned)
-        if is_whole(path):
-            os.utime(os.path.join(path, MARKER))
+        if take(path):
             return path
         _check_can_be_had(folders, names)
         lock = lock_with_progress(path + ".lock")
         try:
-            if is_whole(path):
+            if take(path):
                 return path
             most_bytes = int(disk_gb * 1e9) if disk_gb else MOST_BYTES
             _build(folders, path, names, (owned, most_bytes, lock))
@@ -87,27 +85,9 @@ def prune(folders: Folders, oldest: float) -> list[str]:
     removed = []
     for name in names_in(folders.system_layers):
         path = os.path.join(folders.system_layers, name)
-        if path in in_use or not os.path.isdir(path) or _used_at(path) >= oldest:
-            continue
-        lock = take_lock(path + ".lock", wait=False)
-        if lock is None:
-            continue
-        if _used_at(path) < oldest:  # Nobody has taken it meanwhile.
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(os.path.join(path, MARKER))  # First the marker, then the rest.
-            file_tree.remove(path)
+        if path not in in_use and os.path.isdir(path) and forget(path, oldest):
             removed.append(os.path.relpath(path, folders.root))
-        os.close(lock)
     return removed
-
-
-def _used_at(path: str) -> float:
-    """When a layer was used last, or its build begun."""
-    with contextlib.suppress(OSError):
-        return os.stat(os.path.join(path, MARKER)).st_mtime
-    with contextlib.suppress(OSError):
-        return os.stat(path).st_mtime
-    return time.time()
 
 
 def _path(folders: Folders, names: list[str], owned: bool) -> str:
@@ -130,10 +110,9 @@ def _check_can_be_had(folders: Folders, names: list[str]) -> None:
     if reason is not None:
         raise RefusedError(
             "apt-not-allowed",
-            "environment.apt_packages: asked %s; this machine can give a run no root of its own "
-            "to install them into (%s), and its owner does not let them be installed on the "
-            "machine (allows_apt_packages of its region); bring an image that has them"
-            % (", ".join(names), reason),
+            "this machine cannot install environment.apt_packages (%s) for one job alone: %s. Have "
+            "the owner of the region allow them on its machines (allows_apt_packages), or use an "
+            "environment.image that has them" % (", ".join(names), reason),
         )
 
 

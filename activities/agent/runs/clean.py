@@ -9,12 +9,12 @@ import time
 from typing import Any
 
 from ..errors import RefusedError
-from ..files import removal
+from ..files import code, removal
 from ..files.removal import names_in
 from ..folders import Folders, Run
-from ..host import file_tree, images, job_accounts
+from ..host import images, job_accounts
 from ..loading import load
-from ..packages.environments import MARKER
+from ..packages.environments import KEY, forget
 from . import end, status, supervisor
 
 ENDED_AT_ONCE = 16
@@ -136,28 +136,20 @@ def prune(request: dict[str, Any]) -> dict[str, Any]:
     oldest = time.time() - max_age_s
     keep = set(request.get("keep_code", []))
     in_use = {spec.get("packages_path") for spec in folders.open_specs()}
-    removed = []
-    for name in names_in(folders.code):
-        path = os.path.join(folders.code, name)
-        if name not in keep and os.path.isdir(path) and os.stat(path).st_mtime < oldest:
-            file_tree.remove(path)
-            removed.append("code/" + name)
-    for path in _environments(folders):
-        marker = os.path.join(path, MARKER)
-        if path in in_use or not os.path.exists(marker) or os.stat(marker).st_mtime >= oldest:
-            continue
-        os.unlink(marker)  # First the marker that says it is whole, then the rest.
-        file_tree.remove(path)
-        removed.append(os.path.relpath(path, folders.root))
+    uploads = [name for name in names_in(folders.code) if name not in keep]
+    removed = ["code/" + name for name in uploads if code.forget(folders, name, oldest)]
+    unused = [path for path in _environments(folders) if path not in in_use]
+    removed += [os.path.relpath(path, folders.root) for path in unused if forget(path, oldest)]
     removed += load("packages.system_layers:prune")(folders, oldest)
     removed += ["images/" + image for image in images.prune(folders, oldest)]
     return {"removed": removed}
 
 
 def _environments(folders: Folders) -> list[str]:
-    """What may be a virtual environment of any run."""
+    """The virtual environments of any runs, whole or not."""
     return [
         os.path.join(folder, name)
         for folder in (folders.packages, folders.owned_packages)
         for name in names_in(folder)
+        if KEY.match(name) and os.path.isdir(os.path.join(folder, name))
     ]

@@ -10,6 +10,7 @@ import time
 from typing import Any
 
 from ..errors import RefusedError
+from ..files import code as uploads
 from ..files.removal import unless_removed
 from ..folders import OWN_ENVIRONMENT, Folders, Run, take_lock
 from ..host import disk, file_tree, images, job_accounts, network_wall, ports
@@ -123,10 +124,9 @@ def _wanted(folders: Folders, request: dict[str, Any]) -> environments.Wanted:
 
 
 def _code_of(folders: Folders, sha256: str | None) -> str:
-    code = folders.code_of(sha256 or "")
-    if not os.path.isdir(code):
+    code = uploads.take(folders, sha256 or "")
+    if code is None:
         raise RefusedError("no-code", "code %s: not unpacked on this node" % sha256)
-    os.utime(code)
     return code
 
 
@@ -161,7 +161,10 @@ def _owner(user: str | None) -> tuple[int, int] | None:
 
 
 def _make_work(folders: Folders, run: Run, sha256: str | None) -> None:
-    """Make the run's own copy of the code, so that no other run sees its changes."""
+    """Make the run's own copy of the code, so that no other run sees its changes.
+
+    Files without a time, as archives have them that depend on contents alone, get that of now.
+    """
     if run.has("work"):
         return
     part = run.at("work.part")
@@ -169,7 +172,15 @@ def _make_work(folders: Folders, run: Run, sha256: str | None) -> None:
     if sha256 is None:
         os.mkdir(part)
     else:
-        shutil.copytree(_code_of(folders, sha256), part, symlinks=True)
+        now_s = int(time.time())
+
+        def copy(source: str, target: str) -> None:
+            shutil.copy2(source, target)
+            if os.stat(target).st_mtime == 0:
+                os.utime(target, (now_s, now_s))
+
+        code = _code_of(folders, sha256)
+        shutil.copytree(code, part, symlinks=True, copy_function=copy)
     os.rename(part, run.at("work"))
 
 

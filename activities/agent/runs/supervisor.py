@@ -27,6 +27,7 @@ from ..host import (
     spawn,
 )
 from . import exits
+from .log import Log
 
 BEAT_S = 5.0
 LEAST_DISK_USE_S = 5.0
@@ -63,7 +64,7 @@ class Supervisor:
     def __init__(self, run: Run, spec: dict[str, Any]) -> None:
         self.run = run
         self.spec = spec
-        self.log = -1
+        self.log: Log
         self.pid = 0
         self.status: int | None = None
         self.started_s = 0.0
@@ -110,7 +111,7 @@ class Supervisor:
         # Again, because the machine may have restarted since the staging: none starts without it.
         network_wall.keep(self.run.folders, self.spec.get("user"))
         disk.reserve(self.run)
-        self.log = os.open(self.run.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self.log = Log(self.run, self.spec)
         mine = processes.find(os.getpid())
         self.process = {
             "pid": None,
@@ -124,7 +125,8 @@ class Supervisor:
         # Written before the start, so that a supervisor that dies in between counts as started.
         self.run.write("process.json", self.process)
         self.started_s = processes.monotonic_s()
-        self.pid = spawn.spawn(self.run, self.spec, self.log)
+        self.pid = spawn.spawn(self.run, self.spec, self.log.inlet)
+        self.log.begin()
         first = processes.find(self.pid)
         self.process.update(pid=self.pid, start_ticks=first.start_ticks if first else 0)
         self.run.write("process.json", self.process)
@@ -230,11 +232,11 @@ class Supervisor:
         while left := end_rest(self.run, self.spec):
             os.write(2, ("still alive: %s\n" % left).encode())
         job_accounts.forget_ipc(self.spec.get("user"))
+        self.log.finish()
         document = exits.describe(self.run, self.spec, self.status or 0)
         disk.release(self.run)
         with contextlib.suppress(OSError):  # On a full disk the outcome matters more.
             self.run.forget_variables()
-        os.fsync(self.log)
         if self.reason is not None:
             document.update(reason=self.reason, message=self.message)
         document.update(

@@ -116,17 +116,19 @@ class Command(Session):
             super().end_input()
 
     def _ends(self) -> tuple[list[int], list[int]]:
-        """Our ends of stdin, stdout and stderr, and those of the command."""
+        """Our ends of stdin, stdout and stderr, and those of the command, which are its account's.
+
+        In a container they are podman's, which gives the command others.
+        """
+        user = None if self.isolation.is_contained else self.isolation.spec.get("user")
         if self.terminal is None:
             pairs = [os.pipe() for _ in range(3)]
             (stdin, ours), (out, stdout), (err, stderr) = pairs
+            spawn.give_streams(user, [stdin, stdout, stderr])
             return [ours, out, err], [stdin, stdout, stderr]
         self.master, slave = os.openpty()
         self._resize(int(self.terminal.get("rows") or 24), int(self.terminal.get("columns") or 80))
-        identity = spawn.identity_of(self.isolation.spec.get("user"), self.isolation.spec, {})
-        if identity is not None and not self.isolation.is_contained:
-            os.fchown(slave, identity[1], -1)
-            os.fchmod(slave, 0o600)
+        spawn.give_streams(user, [slave])
         return [os.dup(self.master), self.master, -1], [slave, slave, slave]
 
     def _resize(self, rows: int, columns: int) -> None:

@@ -13,7 +13,7 @@ from activities.db.tables.accounts import (
 )
 from activities.db.tables.columns import LifecycleRow, RemovableRow
 from activities.db.tables.events import AuditChain, AuditRow, EventRow
-from activities.db.tables.installation import KeyFingerprint, SchemaCompatibility
+from activities.db.tables.installation import KeyFingerprint, SchemaCompatibility, UsedLink
 from activities.db.tables.jobs import Allocation, DemandRefusalsRow, GpuAllocation, Job, Upload
 from activities.db.tables.leases import Lease
 from activities.db.tables.ledger import LedgerAccount, LedgerPosting, LedgerTransaction, UsageMeter
@@ -53,5 +53,6 @@ __all__ = [
     "StoredSecret",
     "Upload",
     "UsageMeter",
+    "UsedLink",
     "User",
 ]

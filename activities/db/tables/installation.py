@@ -19,6 +19,18 @@ class KeyFingerprint(SQLModel, table=True):
     created_at: datetime = Field(sa_type=Instant)
 
 
+class UsedLink(SQLModel, table=True):
+    """A link to the pages of a job that was used, so that no process of the API takes it again.
+
+    link_sha256: of the sealed bytes of the link, in hexadecimal. expires_at: afterwards the link is
+    refused anyway.
+    """
+
+    __tablename__ = "used_links"
+    link_sha256: str = Field(primary_key=True)
+    expires_at: datetime = Field(sa_type=Instant, index=True)
+
+
 class SchemaCompatibility(SQLModel, table=True):
     """The one row that says which code runs beside the schema; migrating writes it.
 

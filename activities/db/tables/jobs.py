@@ -52,6 +52,8 @@ class Job(LifecycleRow, table=True):
     """How often the job has restarted since a person started it."""
     retries: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
     """How often the job was tried again since a person started it."""
+    retry_at: datetime | None = Field(default=None, sa_type=Instant)
+    """When the pause before a retry ends; None: there is no pause."""
     ran_s: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
     """How long the commands of earlier attempts have run, since a person started the job."""
     ending: dict[str, Any] | None = json_column(nullable=True)

@@ -12,6 +12,8 @@ import yaml
 from baseload.errors import BaseloadError
 from baseload.packing import packed_files
 
+NEWLINE = "\n"
+
 
 class JobFileError(BaseloadError):
     """A job file cannot be read; the message has each mistake with its line."""
@@ -62,7 +64,7 @@ def read_job_file(path: Path) -> JobFile:
         tree = yaml.compose(text, Loader=yaml.SafeLoader)
         job = yaml.safe_load(text)
     except yaml.YAMLError as cause:
-        raise JobFileError(f"job file {path}: {cause}") from cause
+        raise JobFileError(_not_yaml(path, text, cause)) from cause
     if not isinstance(job, dict) or not isinstance(tree, yaml.MappingNode):
         raise JobFileError(f"job file {path}: asked a mapping with name, type and workers")
     lines: dict[str, int] = {}
@@ -74,6 +76,29 @@ def read_job_file(path: Path) -> JobFile:
     if twice:
         raise JobFileError("\n".join(twice))
     return _with_code(path, job, lines)
+
+
+def _not_yaml(path: Path, text: str, cause: yaml.YAMLError) -> str:
+    """`job.yaml:3:7: is no YAML: what was found`, and the line with a mark below the place."""
+    if isinstance(cause, yaml.reader.ReaderError):
+        before = text[: cause.position]
+        place = f"{before.count(NEWLINE) + 1}:{len(before) - before.rfind(NEWLINE)}"
+        return f"{path}:{place}: is no YAML: found the character #x{cause.character:04x}"
+    if not isinstance(cause, yaml.MarkedYAMLError) or cause.problem_mark is None:
+        return f"{path}: is no YAML: {cause}"
+    at = cause.problem_mark
+    said = f"{path}:{at.line + 1}:{at.column + 1}: is no YAML: {cause.problem}"
+    if cause.context and str(cause.problem).startswith("but "):
+        said = f"{path}:{at.line + 1}:{at.column + 1}: is no YAML: {cause.context}, {cause.problem}"
+    elif cause.context:
+        begun = cause.context_mark
+        where = f" begun at line {begun.line + 1}" if begun and begun.line != at.line else ""
+        said += f", {cause.context}{where}"
+    lines = text.splitlines()
+    if at.line >= len(lines):
+        return f"{said}; the file ends there"
+    snippet = at.get_snippet(indent=2)
+    return f"{said}\n{snippet}" if snippet else said
 
 
 def check_requirements(file: JobFile, folder: Path) -> None:

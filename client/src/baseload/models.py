@@ -1210,7 +1210,7 @@ class SubmittedResources(BaseModel):
     max_price_microcredits_per_gpu_hour: Annotated[
         int,
         Field(
-            description="The highest price of one GPU for an hour, in microcredits (1 credit = 1,000,000). Dearer machines are refused.",
+            description="The highest price of one GPU for an hour, in microcredits: 2500000 is 2.50 credits. Dearer machines are refused.",
             examples=[2500000],
             title="Max Price Microcredits Per Gpu Hour",
         ),
@@ -1228,7 +1228,7 @@ class SubmittedSafety(BaseModel):
     price_cap_microcredits_per_hour: Annotated[
         int | None,
         Field(
-            description="The highest cost of all workers together for an hour, in microcredits (1 credit = 1,000,000). By default there is none.",
+            description="The highest cost of all workers together for an hour, in microcredits: 5000000 is 5 credits. By default there is none.",
             examples=[5000000],
             title="Price Cap Microcredits Per Hour",
         ),
@@ -1268,7 +1268,7 @@ class SubmittedSafety(BaseModel):
     max_retries: Annotated[
         int,
         Field(
-            description="How often the job is tried again after a command has failed by itself (exit code other than 0), 0 to 100. Each attempt keeps its log and finds the resume state of the one before; the output is that of the last attempt alone.",
+            description="How often the job is tried again after a command has failed by itself (exit code other than 0), 0 to 100. Before each retry the job waits and costs nothing: 10 s at first, then twice as long each time, at most 5 min. Each attempt keeps its log and finds the resume state of the one before; the output is that of the last attempt alone.",
             examples=[2],
             title="Max Retries",
         ),
@@ -1476,6 +1476,8 @@ class Job(BaseModel):
     creator_account_id: Annotated[str | None, Field(title="Creator Account Id")]
     priority: Annotated[int, Field(title="Priority")]
     attempt: Annotated[int, Field(title="Attempt")]
+    retries: Annotated[int, Field(title="Retries")]
+    retry_at: Annotated[AwareDatetime | None, Field(title="Retry At")]
     resources: SubmittedResources
     environment: SubmittedEnvironment
     code: SubmittedCode | None

@@ -67,6 +67,22 @@ def test_a_container_whose_setup_fails_says_so(podman_agent: LocalAgent) -> None
     assert "never" not in podman_agent.path(RUN, "log").read_text()
 
 
+NAMES = ("/dev/stderr", "/dev/stdout", "/proc/self/fd/1")
+
+
+@pytest.mark.parametrize("user", [None, "baseload-job"])
+def test_output_that_is_opened_again_in_a_container_is_in_the_log(
+    podman_agent: LocalAgent, user: str | None
+) -> None:
+    if user and os.geteuid() != 0:
+        pytest.skip("only root has accounts of jobs: run as root")
+    said = [f"echo said > {name}" for name in NAMES]
+    run(podman_agent, "; ".join(("echo first", *said, "echo last")), user=user)
+    assert podman_agent.exit_of(RUN)["exit_code"] == 0
+    log = podman_agent.path(RUN, "log").read_text().splitlines()
+    assert sorted(log) == sorted(["first", *["said"] * 3, "last"])
+
+
 def test_ending_a_container_leaves_nothing_of_it(
     podman_agent: LocalAgent, podman_environment: dict[str, str]
 ) -> None:
@@ -214,7 +230,7 @@ def test_a_session_is_inside_of_the_container_and_leaves_nothing_when_its_peer_i
     user = "baseload-job" if os.geteuid() == 0 else None
     run(podman_agent, "touch ready; sleep 600", user=user, environment={"TOKEN": "inside"})
     wait_for(podman_agent.path(RUN, "work/ready").exists, "the container")
-    script = 'echo "$TOKEN" $PWD; id -u; cat; exit 6'
+    script = 'echo "$TOKEN" $PWD > /dev/stdout; id -u; cat; exit 6'
     session = AgentSession(podman_agent, "run_command", RUN, arguments=["sh", "-c", script])
     session.send(frames.DATA, b"sent\n")
     session.send(frames.EOF)

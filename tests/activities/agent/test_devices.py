@@ -122,18 +122,18 @@ def test_a_run_opens_the_gpus_that_it_was_allocated_and_a_cpu_run_none(
 def test_no_run_opens_more_after_the_loss_of_a_supervisor(with_gpus: WithGpus) -> None:
     before = with_gpus.devices()
     held = "job-held-0-1"
-    again = "touch ready; while ! [ -e go ]; do sleep 0.02; done; echo again; "
-    with_gpus.run(held, again + OPENED + "sleep 600", user="baseload-job", gpu_uuids=[FIRST])
+    again = "touch ready; while ! [ -e go ]; do sleep 0.02; done; "
+    noted = f"({OPENED}) > part; mv part again; sleep 600"  # Without a supervisor it has no log.
+    with_gpus.run(held, again + noted, user="baseload-job", gpu_uuids=[FIRST])
     wait_for(with_gpus.path(held, "work/ready").exists, "the command")
     os.kill(with_gpus.document(held, "process.json")["supervisor_pid"], signal.SIGKILL)
     wait_for(lambda: with_gpus.look(held)["state"] == "lost", "the loss to show")
     assert with_gpus.opened("job-no-gpu-0-1") == []
     assert "nvidia2" not in with_gpus.opened("job-gpu-0-1", gpu_uuids=[SECOND])
     with_gpus.path(held, "work/go").touch()
-    lines = wait_for(
-        lambda: (found := with_gpus.path(held, "log").read_text().split())[3:] and found, "its GPUs"
-    )
-    assert sorted(lines) == ["again", "nvidia-uvm", "nvidia2", "nvidiactl"]
+    noted_at = with_gpus.path(held, "work/again")
+    wait_for(noted_at.exists, "its GPUs")
+    assert sorted(noted_at.read_text().split()) == ["nvidia-uvm", "nvidia2", "nvidiactl"]
     with_gpus.call("end", run_id=held, grace_s=0)
     assert "nvidia2" in with_gpus.opened("job-next-0-1", gpu_uuids=[FIRST])
     assert with_gpus.devices() == before

@@ -86,10 +86,18 @@ def test_what_an_account_left_where_all_may_write_goes_and_what_it_was_given_sta
     os.chown(given.parent, uid, -1)
     os.chown(shared / "deep", uid, -1)
     shared.chmod(0o777)
+    closed = shared / "closed"
+    closed.mkdir(0o700)
+    closed_in = closed / "in"
+    closed_in.mkdir()
+    closed_in.chmod(0o777)
+    (closed_in / "file").touch()
+    os.chown(closed_in / "file", uid, -1)
     (shared / "of another").touch()
     (shared / "link").symlink_to(given)
     os.lchown(shared / "link", uid, -1)
     job_accounts.forget_files(ACCOUNT)
     assert [folder for folder in left if folder.exists()] == []
-    assert [path.name for path in shared.iterdir()] == ["of another"]
+    assert {path.name for path in shared.iterdir()} == {"of another", "closed"}
+    assert (closed_in / "file").exists()
     assert (given / "file").exists()

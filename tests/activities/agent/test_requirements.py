@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from activities.agent.errors import RefusedError
+from activities.agent.packages import requirements
 from tests.activities import archives
 from tests.activities.agent.agent_process import LocalAgent, Refused, spec
 from tests.activities.archives import file, symlink
@@ -153,23 +155,83 @@ def test_the_line_that_counts_is_said_once_and_the_rest_is_the_log(
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("-e .", "environment.setup"),
+        (
+            "-e .",
+            "-e: what is installed here is shared and read-only: install it in environment.setup",
+        ),
+        ("--editable=git+https://me:secret@example.com/x", "--editable: what is installed here"),
         ("./local", "environment.setup"),
+        ("local-1.0-py3-none-any.whl", "environment.setup"),
         ("thing @ file:///etc", "environment.setup"),
         ("-r https://example.com/more.txt", "only files of the code"),
         ("-r ../outside.txt", "not inside the code"),
         ("-c /etc/passwd", "not inside the code"),
         ("-r missing.txt", "missing.txt: there is no such file"),
+        ("--requirement", "--requirement: its value is missing"),
+        ("-r more.txt --pre", "-r: write each option into a line of its own"),
+        ("--req more.txt", "--req is no option that is known here; these are: -r,"),
+        ("--pre secret", "has a word behind its options that belongs to none"),
+        ("localthing --pre", "--pre: write it into a line of its own"),
+        ("localthing --quiet", "--quiet is no option that is known here; these are: --hash,"),
+        ("--find-links ./wheels", "--find-links: is no address that begins with https://"),
+        ("-i ./index", "environment.setup, such as `pip install -i ...`"),
+        ("--extra-index-url https://${TOKEN}@example.com", "${TOKEN}: a job's variables"),
+        ("--no-binary 'x", "cannot be read: No closing quotation"),
     ],
 )
 def test_what_is_no_package_of_an_index_is_refused_with_the_way_out(
     agent: LocalAgent, tmp_path: Path, line: str, words: str
 ) -> None:
-    code = unpack(agent, tmp_path, {"requirements.txt": f"tinything\n{line}\n"})
+    code = unpack(agent, tmp_path, {"requirements.txt": f"tiny\\\nthing\n{line}\n"})
     found = refusal(agent, code, "requirements.txt")
     assert found.code == "requirements"
+    assert str(found).startswith(
+        "requirements: environment.requirements: requirements.txt, line 3:"
+    )
     assert words in str(found)
-    assert "environment.requirements" in str(found)
+    assert "secret" not in str(found)
+
+
+@pytest.mark.usefixtures("hashes")
+@pytest.mark.parametrize(
+    ("lines", "version"),
+    [("localthing", "second"), ("--pre\nlocalthing", "third"), ("localthing>=3.0a0", "third")],
+)
+def test_releases_before_a_release_are_installed_where_they_are_asked_for(
+    agent: LocalAgent, tmp_path: Path, wheels: Path, lines: str, version: str
+) -> None:
+    write_wheel(wheels, "localthing", "3.0a1", "words = 'third'\n")
+    stage(agent, unpack(agent, tmp_path, {"requirements.txt": lines}), "requirements.txt")
+    assert ran(agent) == f"{version}\n"
+
+
+def test_options_of_indexes_and_packages_are_left_to_pip(tmp_path: Path) -> None:
+    lines = (
+        "-i https://example.com/simple  # ours", "--extra-index-url=https://example.com/more",
+        "--find-links https://example.com/all.html --trusted-host example.com",
+        "--only-binary=:all:", "--prefer-binary", "--require-hashes",
+        "thing==1 \\", "  --hash=sha256:00 --config-settings '--build-option=-a -b'",
+        "# a comment \\", "-rmore.txt", "other @ https://example.com/other.whl",
+    )  # fmt: skip
+    (tmp_path / "requirements.txt").write_text("\n".join(lines))
+    (tmp_path / "more.txt").write_text("numpy")
+    found = requirements.read(str(tmp_path), "requirements.txt", "3.11", has_conda=False)
+    assert sorted(found.files) == ["more.txt", "requirements.txt"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_files_are_read_as_windows_writes_them(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "requirements.txt").write_text("-r more.txt\r\n", encoding=encoding)
+    (tmp_path / "more.txt").write_text("numpy")
+    found = requirements.read(str(tmp_path), "requirements.txt", "3.11", has_conda=False)
+    assert sorted(found.files) == ["more.txt", "requirements.txt"]
+
+
+def test_a_line_of_another_format_is_refused_by_the_name_of_its_file(tmp_path: Path) -> None:
+    text = "dependencies:\n  - python\n  - pip:\n    - -e .\n"
+    (tmp_path / "environment.yml").write_text(text)
+    with pytest.raises(RefusedError, match=r"requirements: environment\.yml: -e: what is"):
+        requirements.read(str(tmp_path), "environment.yml", "3.11", has_conda=False)
 
 
 def test_only_files_of_the_code_are_read(agent: LocalAgent, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -166,7 +165,7 @@ def test_all_of_a_long_output_arrives_although_it_is_read_slowly(
     agent.run(RUN, "sleep 600", user=user)
     session = shell(agent, "head", "-c", "5000000", "/dev/zero")
     session.until_kind(frames.STARTED)
-    time.sleep(1.5)  # The command has ended, and most of its output waits.
+    wait_for(lambda: not named("head -c 5000000 /dev/zero"), "the command to end")
     assert session.finish()["exit_code"] == 0
     assert len(session.said[frames.OUT]) == 5_000_000
 

@@ -11,6 +11,7 @@ import re
 import signal
 import subprocess
 import tarfile
+import time
 from pathlib import Path
 
 import pytest
@@ -132,6 +133,24 @@ def test_each_run_writes_in_its_own_copy_of_the_code(agent: LocalAgent, tmp_path
         agent.call("start", run_id=run_id)
         agent.exit_of(run_id)
         assert agent.path(run_id, "log").read_bytes() == b"as uploaded"
+
+
+def test_files_without_a_time_have_that_of_their_staging_and_others_keep_theirs(
+    agent: LocalAgent, tmp_path: Path
+) -> None:
+    def dated(tar: tarfile.TarFile) -> None:
+        member = tarfile.TarInfo("dated")
+        member.mtime = 1_000_000_000
+        tar.addfile(member, io.BytesIO())
+
+    path, sha256 = archives.archive(tmp_path, file("a"), file("folder/b"), dated)
+    unpack(agent, path, sha256)
+    before_s = int(time.time())
+    agent.call("stage", run_id=RUN, code_sha256=sha256, spec=spec("true"))
+    work = agent.path(RUN, "work")
+    times = [(work / name).stat().st_mtime for name in ("a", "folder/b", "dated")]
+    assert before_s <= times[0] == times[1] <= time.time()
+    assert times[2] == 1_000_000_000
 
 
 def test_code_that_is_not_there_is_said(agent: LocalAgent) -> None:
@@ -300,7 +319,7 @@ def test_packages_are_built_once_for_two_runs_at_once(agent: LocalAgent, wheels:
         assert process.stderr is not None
         progress.append(process.stderr.read().decode())
         agent.answer(process)
-    assert sum("installing 1 packages" in told for told in progress) == 1
+    assert sum("installing 1 package" in told for told in progress) == 1
     for run_id in runs:
         agent.call("start", run_id=run_id)
         agent.exit_of(run_id)

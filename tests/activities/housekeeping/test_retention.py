@@ -101,16 +101,25 @@ def test_what_has_passed_its_retention_goes_in_batches_and_the_rest_stays(
                     created_at=NOW - timedelta(hours=hours),
                 )
             )
+        for minutes in (59, 61):
+            session.add(
+                tables.UsedLink(
+                    link_sha256=str(minutes), expires_at=NOW - timedelta(minutes=minutes)
+                )
+            )
         for index, days in enumerate((401, 402, 403, 399)):
             at = NOW - timedelta(days=days)
             session.add(
                 tables.AuditRow(id=f"aud-{index}", account_id=account.id, action="a", at=at)
             )
-    assert keep_house() == ExpiredRemoved(outbox_rows=5, idempotency_keys=1, audit_entries=3)
+    assert keep_house() == ExpiredRemoved(
+        outbox_rows=5, idempotency_keys=1, used_links=1, audit_entries=3
+    )
     with migrated.read() as session:
         outbox = set(session.exec(select(tables.OutboxRow.id)))
         assert outbox == {"waits", *(f"young-{number}" for number in range(5))}
         assert list(session.exec(select(tables.IdempotencyKey.key))) == ["47"]
+        assert list(session.exec(select(tables.UsedLink.link_sha256))) == ["59"]
         assert list(session.exec(select(tables.AuditRow.id))) == ["aud-3"]
 
 

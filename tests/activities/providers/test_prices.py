@@ -181,7 +181,7 @@ async def test_a_provider_that_may_not_read_them_is_told_and_the_next_one_is_ask
     assert found.refused == (f"{first}: Cloud Billing API has not been used",)
     assert cloud.told == [
         (first, "they cannot be read: Cloud Billing API has not been used"),
-        (second, "1 are not valid: T4 in us-central1: spot 2 is dearer"),
+        (second, "1 price not valid: T4 in us-central1: spot 2 is dearer"),
     ]
     cloud.answers = {first: PriceList((a100("8"),)), second: PriceList(())}
     assert (await refreshed()).kept == 1

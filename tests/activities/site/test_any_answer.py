@@ -226,13 +226,29 @@ def well_formed(name: str) -> dict[str, Plan]:
     return dict.fromkeys(VERBS, Plan(value=True, name=name, headers=headers))
 
 
+def nasty() -> dict[str, Plan]:
+    """Every value that is no good somewhere, each in another place of the answers."""
+    return {verb: Plan(at=at, value=NASTY[at % len(NASTY)]) for at, verb in enumerate(VERBS)}
+
+
+def garbled() -> dict[str, Plan]:
+    """Nothing that can be read."""
+    said: tuple[Any, ...] = (b"", b"\xff\x1b[2J", b'{"ok": true', None, [], "x")
+    return {
+        verb: Plan(instead=said[at % len(said)], status=(0, 1, 3)[at % 3])
+        for at, verb in enumerate(VERBS)
+    }
+
+
+@example(nasty())
+@example(garbled())
 @example(well_formed("own of another attempt"))
 @example(well_formed("victim"))
 @example(well_formed("victim without a tag"))
 @example(well_formed("path"))
 @given(st.fixed_dictionaries(dict.fromkeys(VERBS, plan)))
 @settings(
-    max_examples=25,
+    max_examples=8,
     phases=(Phase.explicit, Phase.generate),  # What is found is shown at once, not made smaller.
     derandomize=True,
     database=None,

@@ -226,7 +226,7 @@ async def test_packages_that_cannot_be_installed_are_refused_with_pips_own_words
     assert "environment.python_packages" in str(found)
     stored = b"".join(site.logs.stream(RUN)).decode()
     assert "no-such-package-here" in stored, "what pip has said is the log"
-    assert any("installing 1 packages" in told for told in site.told)
+    assert any("installing 1 package" in told for told in site.told)
 
 
 async def test_a_run_whose_staging_broke_off_is_ours_to_end(site: Site, tmp_path: Path) -> None:

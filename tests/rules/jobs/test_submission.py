@@ -57,6 +57,30 @@ def test_an_array_that_cannot_be_is_refused_once(array: Any, field: str) -> None
     assert fields(document(array=array)) == [field]
 
 
+@pytest.mark.parametrize(
+    ("job", "field"),
+    [
+        ({"workers": ["python train.py"]}, "workers.0"),
+        ({"workers": [["a"]]}, "workers.0"),
+        ({"resources": "A100:1"}, "resources"),
+        ({"resources": {"gpus": ["A100"]}}, "resources.gpus"),
+        ({"resources": {"gpu_types": "A100", "gpu_count": 1}}, "resources.gpu_types"),
+        ({"resources": {"gpu_types": [3], "gpu_count": 1}}, "resources.gpu_types.0"),
+        ({"placement": {"providers": [1]}}, "placement.providers.0"),
+        ({"environment": {"python_packages": [["a"]]}}, "environment.python_packages.0"),
+        ({"environment": {"variables": {"A": [1]}}}, "environment.variables.A"),
+        ({"environment": {"setup": {"a": "b"}}}, "environment.setup"),
+        ({"code": 3, "environment": {"requirements": "a.txt"}}, "code"),
+    ],
+)
+def test_a_value_of_a_wrong_shape_is_refused_once(job: dict[str, Any], field: str) -> None:
+    assert fields(document(**job)) == [field]
+
+
+def test_an_item_of_a_wrong_shape_leaves_the_numbers_of_the_others() -> None:
+    assert fields(document(workers=["a", {"command": ""}])) == ["workers.0", "workers.1.command"]
+
+
 def test_a_name_of_an_array_leaves_room_for_its_numbers() -> None:
     assert fields(document(name="n" * 97, array=1000)) == ["name"]
     assert fields(document(name="n" * 97)) == []

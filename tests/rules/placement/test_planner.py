@@ -136,8 +136,14 @@ def test_packages_need_a_node_with_run_roots_or_one_that_keeps_them() -> None:
         assert placed(planned([job()], [without]))
         assert placed(planned([asked], [without.model_copy(update={"allows_apt_packages": True})]))
     told = refusal(asked, offer(has_run_roots=False)).detail
-    for part in ("environment.apt_packages", "region home", "allows_apt_packages"):
+    assert told.startswith("node n1: cannot install environment.apt_packages for one job alone. ")
+    for part in ("environment.image", "region home", "allows_apt_packages"):
         assert part in told
+
+
+def test_a_refusal_counts_in_the_singular_too() -> None:
+    told = refusal(job(cpu_count=1), offer(free_cpu_count=0)).detail
+    assert "asked 1 CPU, 0 free of 16" in told
 
 
 def test_providers_may_be_named_by_kind_or_id() -> None:

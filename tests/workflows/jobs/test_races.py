@@ -256,12 +256,13 @@ async def test_a_canceled_job_leaves_no_bill_that_begins_after_its_end(stage: St
 
 async def eventually_canceling(stage: Stage, handle: Handle) -> None:
     """Until the request to cancel has been worked off by the workflow."""
-    history = [event async for event in handle.fetch_history_events()]
-    asked = next((e.event_id for e in history if _asks_to_cancel(e)), 0)
-    while not asked or max(e.event_id for e in history if _is_worked(e)) < asked:
-        await asyncio.sleep(0.05)
+
+    async def is_worked_off() -> bool:
         history = [event async for event in handle.fetch_history_events()]
         asked = next((e.event_id for e in history if _asks_to_cancel(e)), 0)
+        return bool(asked) and max(e.event_id for e in history if _is_worked(e)) >= asked
+
+    await eventually(is_worked_off, "the request to cancel is worked off")
 
 
 def _asks_to_cancel(event: object) -> bool:

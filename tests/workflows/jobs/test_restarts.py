@@ -122,7 +122,7 @@ async def test_a_job_fails_when_it_has_begun_again_as_often_as_it_may(stage: Sta
     await handle.signal(JobLifecycle.machine_gone, again)
     report = await handle.result()
     assert report.status is JobStatus.FAILED
-    assert str(report.status_reason).endswith("has restarted 1 times, which is the limit")
+    assert str(report.status_reason).endswith("has restarted 1 time, which is the limit")
     assert_nothing_left(stage, handle)
 
 

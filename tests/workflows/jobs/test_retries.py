@@ -1,5 +1,9 @@
 """A job that fails by itself is tried again, and one that has run long enough ends."""
 
+from datetime import timedelta
+
+import pytest
+
 from tests.waiting import eventually
 from tests.workflows.conftest import Stage
 from tests.workflows.fake_world import Machine, Run
@@ -21,6 +25,11 @@ from workflows.contracts.statuses import JobStatus, JobType, RunState
 from workflows.jobs.job_lifecycle import JobLifecycle
 
 FAILS = "worker 0: its command exited with status 3 (exited)"
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workflows.rules.jobs.retries.FIRST_PAUSE", timedelta(milliseconds=10))
 
 
 async def ends_again(
@@ -50,7 +59,7 @@ async def test_a_job_that_fails_is_tried_again_with_each_attempt_billed_and_its_
     job_id = job_id_of(handle)
     await exits(stage, handle, 0, code=3, elapsed_s=4)
     await waits_again(stage, handle, 2)
-    assert stage.world.rows[job_id].status_reason == f"{FAILS}; is tried again (1 of 2)"
+    assert stage.world.rows[job_id].status_reason == f"{FAILS}; retry 1 of 2"
     assert (recorded(stage, handle).retries, recorded(stage, handle).restarts) == (1, 0)
     await placed_again(stage, handle, 2, "nod-2")
     await ends_again(stage, handle, 2, code=0, elapsed_s=6)
@@ -74,7 +83,7 @@ async def test_a_job_fails_when_it_was_tried_as_often_as_it_may_with_its_last_ou
     await ends_again(stage, handle, 2, code=3, elapsed_s=6)
     report = await handle.result()
     assert report.status is JobStatus.FAILED
-    assert report.status_reason == f"{FAILS}; was tried again 1 times, which is the limit"
+    assert report.status_reason == f"{FAILS}; was tried again 1 time, which is the limit"
     assert stage.world.outputs == {f"{job_id_of(handle)}-0-2"}
     assert_nothing_left(stage, handle)
 

@@ -74,7 +74,7 @@ async def test_a_machine_does_not_stay_after_a_job_that_did_nothing(stage: Stage
 async def test_a_node_that_was_made_for_a_job_ends_with_the_deadline_of_its_lease(
     stage: Stage,
 ) -> None:
-    spec = WISH.spec.model_copy(update={"lifetime_s": 3})
+    spec = WISH.spec.model_copy(update={"lifetime_s": 10})
     claim = WISH.model_copy(update={"spec": spec, "stays": True})
     handle = await leased(stage, NodeType.EPHEMERAL, claim)
     await eventually(lambda: "active" in stage.world.statuses["nod-1"], "its machine is there")

@@ -4,7 +4,7 @@ First come the errors that pydantic finds in the shape, then those that these ru
 well-formed part.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -31,6 +31,13 @@ MAX_PRICE = 10**12
 MAX_RESTARTS = 100
 MAX_RETRIES = 100
 
+WORKERS = "workers"
+_GPUS = frozenset({"resources.gpus", "resources.gpu_types", "resources.gpu_count"})
+_READ_BY: dict[str, frozenset[str]] = {
+    **dict.fromkeys(_GPUS, _GPUS | {"resources.cpu_count"}),
+    "code": frozenset({"environment.requirements"}),
+}
+"""A field, and the fields whose rules read it too."""
 _STAND_INS: dict[str, JsonValue] = {"name": "unnamed", "command": "true", "upload_id": "upl-0"}
 """Values for required fields that could not be read, so that the rules can check the rest."""
 
@@ -84,8 +91,23 @@ def _malformed(
         rest = mistakes_of(JobSubmission.model_validate(mended), known_gpu_types)
     except (ValidationError, LookupError, TypeError):
         return shape
-    known = {found.field for found in shape}
-    return shape + tuple(found for found in rest if found.field not in known)
+    return shape + tuple(found for found in rest if not _follows(found.field, paths))
+
+
+def _follows(field: str, paths: Sequence[tuple[int | str, ...]]) -> bool:
+    """Whether a rule may be broken only because what lies at these paths was left out.
+
+    That is a rule for such a path, for what lies below it, for the list that lacks an item there
+    or its other items, and for a field whose rules read it.
+    """
+    for path in paths:
+        is_item = isinstance(path[-1], int) and path[:-1] != (WORKERS,)
+        name = ".".join(map(str, path[:-1] if is_item else path))
+        if field == name or field.startswith(f"{name}."):
+            return True
+        if any(f"{name}.".startswith(f"{read}.") and field in by for read, by in _READ_BY.items()):
+            return True
+    return False
 
 
 def _mistake_of_shape(details: Any) -> FieldError:
@@ -106,7 +128,9 @@ def _mend(document: Any, path: tuple[int | str, ...]) -> None:
     *parents, last = path
     for step in parents:
         document = document[step]
-    if last in _STAND_INS:
+    if parents == [WORKERS]:
+        document[last] = {"command": _STAND_INS["command"]}
+    elif last in _STAND_INS:
         document[last] = _STAND_INS[str(last)]
     else:
         del document[last]

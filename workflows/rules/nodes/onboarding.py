@@ -6,6 +6,7 @@ from workflows.contracts.errors import HOST_KEY_MISMATCH, NODE_UNREACHABLE
 from workflows.contracts.machines import MachineOffer, MachineSpec
 from workflows.contracts.nodes import Hardware, Preparation, Requirement
 from workflows.contracts.statuses import NodeStatus
+from workflows.rules.counts import counted
 from workflows.rules.nodes.requirements import ALL, PEERS
 
 TRIES = 12
@@ -26,7 +27,7 @@ def summary_of(hardware: Hardware) -> str:
     """The hardware of a machine in one line."""
     gpus = f"{len(hardware.gpus)}×{hardware.gpus[0].name}" if hardware.gpus else "no GPU"
     gib = hardware.memory_bytes / 2**30
-    return f"{gpus}, {hardware.cpu_count} CPUs, {gib:.1f} GiB of memory"
+    return f"{gpus}, {counted(hardware.cpu_count, 'CPU')}, {gib:.1f} GiB of memory"
 
 
 def missed_of(requirements: Iterable[Requirement]) -> str:

@@ -7,6 +7,7 @@ from ipaddress import AddressValueError, IPv4Address, IPv4Network
 
 from workflows.contracts.nodes import Disk, Gpu, Hardware, Requirement
 from workflows.rules.catalogue.gpu_names import gpu_type_of_driver_name, is_sxm
+from workflows.rules.counts import counted
 
 TB = 1000**4
 GIB = 1024**3
@@ -162,7 +163,7 @@ def _cores(hardware: Hardware) -> _Finding:
     each = max(_cores_for(gpu) for gpu in hardware.gpus)
     count, cores = len(hardware.gpus), hardware.core_count or hardware.cpu_count
     required = f"{each} cores or more a GPU, {each * count} for {count}"
-    found = f"{cores} cores with {hardware.cpu_count} threads"
+    found = f"{counted(cores, 'core')} with {counted(hardware.cpu_count, 'thread')}"
     return _Finding(CORES_PER_GPU, required, found, cores >= each * count)
 
 
@@ -186,4 +187,4 @@ def _drives(drives: Collection[Disk], kind: str) -> str:
     if not drives:
         return f"no {kind} drive"
     sizes = ", ".join(f"{disk.size_bytes / TB:.2f}" for disk in drives)
-    return f"{len(drives)} {kind} drives of {sizes} TB"
+    return f"{counted(len(drives), f'{kind} drive')} of {sizes} TB"

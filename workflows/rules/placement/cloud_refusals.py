@@ -6,6 +6,7 @@ from workflows.contracts.billing import MICROCREDITS
 from workflows.contracts.machines import MachineOffer, Shortage
 from workflows.contracts.placement import CloudOffer, Demand, Refusal
 from workflows.rules.catalogue.gpu_names import accepted_types
+from workflows.rules.counts import counted
 from workflows.rules.placement.cloud_costs import gpu_hour_cost, worker_cost
 
 GIB = 1024**3
@@ -15,7 +16,11 @@ BEING_MADE = "being-made"
 def describe_machine(offer: CloudOffer) -> str:
     """The machine of an offer in words, such as `spot a2-highgpu-1g (1×A100)`."""
     kind = "spot" if offer.spot else "on-demand"
-    has = f"{offer.gpu_count}×{offer.gpu_type}" if offer.gpu_count else f"{offer.cpu_count} CPUs"
+    has = (
+        f"{offer.gpu_count}×{offer.gpu_type}"
+        if offer.gpu_count
+        else counted(offer.cpu_count, "CPU")
+    )
     return f"{kind} {offer.machine_type} ({has})"
 
 
@@ -88,7 +93,7 @@ def _spot(offer: CloudOffer, demand: Demand) -> str:  # noqa: ARG001
 
 
 def _cpu(offer: CloudOffer, demand: Demand) -> str:
-    return f"asked {demand.cpu_count} CPUs, has {offer.cpu_count}"
+    return f"asked {counted(demand.cpu_count, 'CPU')}, has {offer.cpu_count}"
 
 
 def _memory(offer: CloudOffer, demand: Demand) -> str:

@@ -9,6 +9,7 @@ from itertools import chain
 
 from workflows.contracts.billing import MICROCREDITS
 from workflows.contracts.placement import GB, Demand, Refusal
+from workflows.rules.counts import counted
 from workflows.rules.placement.inventory import Inventory, NodeCapacity, RegionCapacity
 
 LISTED_NODES = 32
@@ -165,12 +166,12 @@ def _one_for_all(finding: Finding, demand: Demand) -> Refusal:
         nearest = max(finding.machines, key=lambda m: (len(m.free_gpus), m.free_cpus))
     words = _WORDS[finding.code](nearest, demand, finding.ever)
     count = len(finding.machines)
+    such = f"{count} nodes, such as " * (count > 1)
     return Refusal(
         offer_id=finding.region.region_id,
         region_id=finding.region.region_id,
         code=finding.code,
-        detail=f"region {finding.region.region_name}: {count} nodes, "
-        f"such as node {_name(nearest)}: {words}",
+        detail=f"region {finding.region.region_name}: {such}node {_name(nearest)}: {words}",
         ever=finding.ever,
     )
 
@@ -199,7 +200,7 @@ def _gpu_count(machine: NodeCapacity, demand: Demand, ever: bool) -> str:
 def _cpu(machine: NodeCapacity, demand: Demand, ever: bool) -> str:
     asked, total = machine.cpus_for(demand), machine.offer.cpu_count
     has = f"{machine.free_cpus} free of {total}" if ever else f"has {total}"
-    return f"asked {asked} CPUs, {has}"
+    return f"asked {counted(asked, 'CPU')}, {has}"
 
 
 def _memory(machine: NodeCapacity, demand: Demand, ever: bool) -> str:
@@ -237,8 +238,8 @@ def _not_owned(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noq
 def _apt_packages(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noqa: ARG001
     region = machine.offer.region_name or machine.offer.region_id
     return (
-        "asked environment.apt_packages, can give no run a root of its own to install them into: "
-        f"bring an image, or have the owner of region {region} set its allows_apt_packages"
+        "cannot install environment.apt_packages for one job alone. Use environment.image instead, "
+        f"or have the owner of region {region} allow them on its machines (allows_apt_packages)"
     )
 
 
@@ -268,9 +269,12 @@ def _reserved(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noqa
 
 
 def _workers(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noqa: ARG001
-    each = gpus_asked(demand) if demand.gpu_count else f"{machine.cpus_for(demand)} CPUs"
+    each = gpus_asked(demand) if demand.gpu_count else counted(machine.cpus_for(demand), "CPU")
     fit = machine.free_slots(demand)
-    return f"asked {demand.worker_count} workers of {each}, {fit} fit here and too few elsewhere"
+    asked = counted(demand.worker_count, "worker")
+    return (
+        f"asked {asked} of {each}, {fit} {'fits' if fit == 1 else 'fit'} here and too few elsewhere"
+    )
 
 
 _WORDS: dict[str, Callable[[NodeCapacity, Demand, bool], str]] = {

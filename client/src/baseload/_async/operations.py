@@ -486,7 +486,8 @@ class AsyncOperations:
         return await self._ask(models.Job, Call("POST", f"/v1/jobs/{segment(job_id)}/stop"))
 
     async def start_job(self, job_id: str) -> models.Job:
-        """Start a stopped notebook or endpoint again."""
+        """Start a stopped notebook or endpoint again, or a job at once that pauses before a
+        retry."""
         return await self._ask(models.Job, Call("POST", f"/v1/jobs/{segment(job_id)}/start"))
 
     async def resubmit_job(self, job_id: str) -> models.Job:

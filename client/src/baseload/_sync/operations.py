@@ -470,7 +470,8 @@ class Operations:
         return self._ask(models.Job, Call("POST", f"/v1/jobs/{segment(job_id)}/stop"))
 
     def start_job(self, job_id: str) -> models.Job:
-        """Start a stopped notebook or endpoint again."""
+        """Start a stopped notebook or endpoint again, or a job at once that pauses before a
+        retry."""
         return self._ask(models.Job, Call("POST", f"/v1/jobs/{segment(job_id)}/start"))
 
     def resubmit_job(self, job_id: str) -> models.Job:

@@ -8,7 +8,7 @@ import typer
 
 from baseload.commands.app import new_app
 from baseload.commands.session import Document, NegativeError, Session, command
-from baseload.commands.terminal import moment_text, pick
+from baseload.commands.terminal import counted, moment_text, pick
 
 app = new_app()
 
@@ -36,14 +36,18 @@ def verify(session: Session) -> None:
         session.screen.json(found)
     else:
         session.screen.result(
-            f"{found['entries']} entries in {found['chains']} chains; {found['unchained_entries']} "
-            "entries of an earlier release have no chain"
+            f"{_entries(found['entries'])} in {counted(found['chains'], 'chain')}; "
+            f"{_entries(found['unchained_entries'])} of an earlier release without a chain"
         )
     for each in found["broken"]:
         named = each["entry_id"] or f"number {each['number']}"
         session.screen.say(f"account {each['account_id']}: {named}: {each['reason']}")
     if not found["intact"]:
         raise NegativeError("the audit log was changed, or entries of it are missing")
+
+
+def _entries(count: int) -> str:
+    return counted(count, "entry", "entries")
 
 
 def _row(entry: Document) -> list[object]:

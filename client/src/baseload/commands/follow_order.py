@@ -25,12 +25,15 @@ AGAIN = ("waiting", "restarting", "rescheduled")
 
 
 class InOrder:
-    """The arrivals of a feed in the order of time; `events` is the name of the stream of events."""
+    """The arrivals of a feed in the order of time; `events` is the name of the stream of events.
 
-    def __init__(self, feed: Feed, events: str) -> None:
+    has_begun: whether what the job prints waits for no event, as where earlier events are not read.
+    """
+
+    def __init__(self, feed: Feed, events: str, *, has_begun: bool = False) -> None:
         self._feed = feed
         self._events = events
-        self._has_begun = False
+        self._has_begun = has_begun
         self._early: deque[Arrival] = deque()
         """What the job has printed before its `running` has come."""
         self._early_until_s = 0.0

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any
 
 import typer
 
 from baseload.commands.app import new_app
+from baseload.commands.confirmation import Yes, confirm
 from baseload.commands.durations import seconds_of
 from baseload.commands.jobs import Reference, References, job_has_ended
 from baseload.commands.lookup import (
@@ -19,25 +19,20 @@ from baseload.commands.lookup import (
     find_open_job,
     is_pattern,
 )
-from baseload.commands.session import (
-    Document,
-    MistakeError,
-    NegativeError,
-    Session,
-    command,
-    error_text,
-)
+from baseload.commands.session import Document, NegativeError, Session, command, error_text
 from baseload.commands.stream_merge import Arrival, Deadline, Feed, Stream
+from baseload.commands.terminal import counted
 from baseload.commands.waiting import state_line
 from baseload.errors import ApiError
 
 app = new_app()
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="do not ask")]
 Wait = Annotated[bool, typer.Option("--wait", help="until they have ended")]
 SERVICES = frozenset({"notebook", "endpoint"})
 MOST_STREAMS = 10
 POLL_S = 5.0
 MOST_NAMES = 10
+CANCELING, STOPPING, STARTING, REMOVING = "canceling", "stopping", "starting", "removing"
+"""What happens to a job after the API has accepted such a request."""
 
 
 @command(app)
@@ -53,8 +48,11 @@ def cancel(
     """End jobs for good, in whatever state they are; their logs and output stay."""
     found = find_jobs(session, jobs, find_open_job, lambda job: job["status"] not in ENDED)
     _confirm(jobs, found, "End {} for good?", yes=yes)
-    _signal(session, jobs, found, "cancel", discard=discard or None)
-    _wait_for(session, found if wait else [])
+    doing = f"{CANCELING}, without its output" if discard else CANCELING
+    changed = _signal(session, found, "cancel", doing, discard=discard or None)
+    if wait:
+        changed, doing = _awaited(session, changed, doing, lambda job: job["status"] in ENDED), ""
+    _show_changed(session, jobs, changed, doing)
 
 
 @command(app)
@@ -62,16 +60,20 @@ def stop(session: Session, jobs: References, wait: Wait = False, yes: Yes = Fals
     """Stop notebooks or endpoints; they can be started again, with their files."""
     found = find_jobs(session, jobs, find_open_job, _can_stop)
     _confirm(jobs, found, "Stop {}?", yes=yes)
-    _signal(session, jobs, found, "stop")
-    _wait_for(session, found if wait else [])
+    changed = _signal(session, found, "stop", STOPPING)
+    doing = STOPPING
+    if wait:
+        changed, doing = _awaited(session, changed, doing, job_has_ended), ""
+    _show_changed(session, jobs, changed, doing)
 
 
 @command(app)
 def start(session: Session, jobs: References, yes: Yes = False) -> None:
-    """Start stopped notebooks or endpoints again."""
-    found = find_jobs(session, jobs, find_open_job, lambda job: job["status"] == "stopped")
+    """Start stopped notebooks or endpoints again, and jobs that pause before a retry at once."""
+    found = find_jobs(session, jobs, find_open_job, _can_start)
     _confirm(jobs, found, "Start {}?", yes=yes)
-    _signal(session, jobs, found, "start")
+    changed = _signal(session, found, "start", STARTING)
+    _show_changed(session, jobs, changed, STARTING)
 
 
 @command(app)
@@ -79,11 +81,11 @@ def rm(session: Session, jobs: References, yes: Yes = False) -> None:
     """Remove jobs that have ended, with their logs and outputs; their charges stay."""
     found = find_jobs(session, jobs, _only_job, job_has_ended)
     _confirm(jobs, found, "Remove {} with their logs and outputs?", yes=yes)
-    removed = _each(session, found, lambda each: session.delete(f"/v1/jobs/{each['id']}"))
+    removed = _each(session, found, lambda each: session.delete(f"/v1/jobs/{each['id']}"), REMOVING)
     if session.screen.as_json:
         session.screen.json({"items": removed})
         return
-    _print(session, removed)
+    _print(session, removed, REMOVING)
 
 
 @command(app)
@@ -130,7 +132,8 @@ def wait_(
     """
     deadline = Deadline(None if timeout is None else seconds_of(timeout, "--timeout"))
     session.items("/v1/jobs", 1, status=[for_])  # The API knows which statuses there are.
-    ended = _wait_for(session, find_jobs(session, jobs), for_, deadline)
+    found = find_jobs(session, jobs)
+    ended = _wait_for(session, found, lambda job: _is_over(job, for_), deadline)
     if session.screen.as_json:
         session.screen.json({"items": ended})
     else:
@@ -150,13 +153,12 @@ def kill_all(session: Session, yes: Yes = False) -> None:
     """End all jobs of the account."""
     if not yes:
         open_ = [job for job in session.items("/v1/jobs") if not job_has_ended(job)]
-        if not typer.confirm(f"End {len(open_)} jobs for good?", err=True):
-            raise MistakeError("nothing was ended")
+        confirm(f"End {counted(len(open_), 'job')} for good?", yes=yes)
     killed = session.post("/v1/jobs/kill-all")
     if session.screen.as_json:
         session.screen.json(killed)
     else:
-        session.screen.result(f"{len(killed['job_ids'])} jobs are being canceled")
+        session.screen.result(f"canceling {counted(len(killed['job_ids']), 'job')}")
 
 
 def _is_over(job: Document, status: str) -> bool:
@@ -170,16 +172,16 @@ def _goal(status: str) -> str:
 def _wait_for(
     session: Session,
     jobs: list[Document],
-    status: str = "finished",
+    is_over: Callable[[Document], bool],
     deadline: Deadline | None = None,
 ) -> list[Document]:
-    """The jobs once all have this status or have ended, or the limit has passed.
+    """The jobs once all are over, or the limit has passed.
 
     Each is said on stderr. The events of the first ten jobs wake it at once; all jobs are read
     again every five seconds.
     """
     known = {each["id"]: each for each in jobs}
-    waited = [each for each in jobs if not _is_over(each, status)]
+    waited = [each for each in jobs if not is_over(each)]
     if waited:
         session.screen.say(f"waiting for {_names(waited)}")
     limit = deadline or Deadline(None)
@@ -191,7 +193,7 @@ def _wait_for(
         arrival = _arrival(feed, min(POLL_S, limit.left_s))
         for job_id in {arrival.name} & wanted if arrival is not None else set(wanted):
             known[job_id] = session.get(f"/v1/jobs/{job_id}")
-            if _is_over(known[job_id], status):
+            if is_over(known[job_id]):
                 wanted.discard(job_id)
                 session.screen.say(state_line(known[job_id]))
     return list(known.values())
@@ -215,11 +217,16 @@ def _can_stop(job: Document) -> bool:
     return job["type"] in SERVICES and job["status"] not in {*ENDED, "stopped"}
 
 
+def _can_start(job: Document) -> bool:
+    return job["status"] == "stopped" or bool(job.get("retry_at"))
+
+
 def _each(
-    session: Session, jobs: list[Document], change: Callable[[Document], Document]
+    session: Session, jobs: list[Document], change: Callable[[Document], Document], doing: str
 ) -> list[Document]:
     """The answers of a change for each job. A refusal of one is said, and the others go on.
 
+    doing: what the change does, as `_print` shows it.
     Raises: ApiError, the first refusal, after the last job.
     """
     answers, refusals = [], []
@@ -233,23 +240,40 @@ def _each(
     for other in refusals[1:]:
         session.screen.say(f"baseload: {error_text(other)}")
     if refusals:
-        _print(session, [] if session.screen.as_json else answers)
+        _print(session, [] if session.screen.as_json else answers, doing)
         raise refusals[0]
     return answers
 
 
 def _signal(
-    session: Session, references: list[str], jobs: list[Document], verb: str, **query: Any
-) -> None:
-    changed = _each(
-        session, jobs, lambda each: session.post(f"/v1/jobs/{each['id']}/{verb}", **query)
+    session: Session, jobs: list[Document], verb: str, doing: str, **query: Any
+) -> list[Document]:
+    """The jobs as they were when the API accepted the request; see `_each`."""
+    path = "/v1/jobs/{}/{}"
+    return _each(
+        session, jobs, lambda each: session.post(path.format(each["id"], verb), **query), doing
     )
+
+
+def _awaited(
+    session: Session, jobs: list[Document], doing: str, is_over: Callable[[Document], bool]
+) -> list[Document]:
+    """The jobs once they are over; before, what happens to them is said on stderr."""
+    for each in jobs:
+        session.screen.say(f"{each['name']}: {doing}")
+    return _wait_for(session, jobs, is_over)
+
+
+def _show_changed(
+    session: Session, references: list[str], jobs: list[Document], doing: str
+) -> None:
+    """Print the jobs, each with what happens to it, or with its status."""
     if not session.screen.as_json:
-        _print(session, changed)
+        _print(session, jobs, doing)
     elif len(references) == 1 and not is_pattern(references[0]):
-        session.screen.json(changed[0])
+        session.screen.json(jobs[0])
     else:
-        session.screen.json({"items": changed})
+        session.screen.json({"items": jobs})
 
 
 def _confirm(references: Iterable[str], jobs: list[Document], question: str, *, yes: bool) -> None:
@@ -257,13 +281,8 @@ def _confirm(references: Iterable[str], jobs: list[Document], question: str, *, 
 
     Raises: MistakeError, when the person says no, or there is none.
     """
-    if yes or len(jobs) < 2 or not any(is_pattern(each) for each in references):
-        return
-    asked = question.format(f"{len(jobs)} jobs ({_names(jobs)})")
-    if not sys.stdin.isatty():
-        raise MistakeError(f"{asked} Nobody can be asked here: say --yes")
-    if not typer.confirm(asked, err=True):
-        raise MistakeError("nothing was changed")
+    if len(jobs) > 1 and any(is_pattern(each) for each in references):
+        confirm(question.format(f"{counted(len(jobs), 'job')} ({_names(jobs)})"), yes=yes)
 
 
 def _names(jobs: list[Document]) -> str:
@@ -272,6 +291,8 @@ def _names(jobs: list[Document]) -> str:
     return f"{names} and {more} more" if more > 0 else names
 
 
-def _print(session: Session, jobs: Iterable[Document]) -> None:
+def _print(session: Session, jobs: Iterable[Document], doing: str = "") -> None:
+    """Print each job with its status, or with what happens to it: an answer has the status of
+    before, as the job's workflow has yet to hear of the request."""
     for each in jobs:
-        session.screen.result(f"{each['id']}  {each['name']}  {each['status']}")
+        session.screen.result(f"{each['id']}  {each['name']}  {doing or each['status']}")

@@ -9,7 +9,7 @@ import typer
 from baseload.commands.app import new_app
 from baseload.commands.job_names import job_names
 from baseload.commands.lookup import NEWEST, find_jobs, find_newest_job, is_like, is_pattern
-from baseload.commands.reason_lines import with_short_reasons
+from baseload.commands.reason_lines import print_list
 from baseload.commands.session import Document, Session, command
 from baseload.commands.terminal import (
     bytes_text,
@@ -24,6 +24,8 @@ from baseload.errors import BaseloadError
 app = new_app()
 FORWARD = "baseload forward "
 """The command that reaches the port of a job from anywhere; the job follows."""
+SPARE = ("created", "gpus", "type", "rate", "elapsed", "credits", "node", "reason")
+"""The columns of `ps` that a narrow terminal lacks, what is needed least first."""
 Reference = Annotated[str, typer.Argument(help="id or name", autocompletion=job_names)]
 
 References = Annotated[
@@ -46,7 +48,7 @@ def ps(
     status: Annotated[list[str] | None, typer.Option(help="only these; may be repeated")] = None,
     limit: Annotated[int, typer.Option(help="how many of the newest")] = 50,
 ) -> None:
-    """List jobs, newest first."""
+    """List jobs, newest first; --json has every field, also those that a narrow terminal lacks."""
     jobs = session.items("/v1/jobs", NEWEST if only else limit, status=status or None)
     if only:
         jobs = [job for job in jobs if any(is_like(job, each) for each in only)][:limit]
@@ -58,7 +60,7 @@ def ps(
         "id", "name", "type", "status", "node", "elapsed", "gpus", "credits", "rate", "created",
         "reason",
     )  # fmt: skip
-    session.screen.table(columns, with_short_reasons(session.screen, columns, rows))
+    print_list(session.screen, columns, rows, SPARE)
 
 
 def _listed(job: Document) -> list[object]:
@@ -99,7 +101,7 @@ def _show(session: Session, found: Document) -> None:
             ("reason", found.get("status_reason")),
             ("project", found.get("project_id")),
             ("priority", found.get("priority")),
-            ("attempt", found.get("attempt")),
+            ("attempt", _attempt_text(found)),
             ("gpus", found["resources"].get("gpus") or _asked(found)),
             ("gpu seconds", found.get("gpu_seconds")),
             ("elapsed", duration_text(found.get("elapsed_s"))),
@@ -215,6 +217,17 @@ def _unposted_text(found: Document) -> str | None:
     """What is not yet posted; None: nothing."""
     unposted = found.get("unposted_microcredits")
     return f"about {credits_text(unposted)} credits since the last posting" if unposted else None
+
+
+def _attempt_text(found: Document) -> str:
+    """The number of the attempt: `2`; `2 (retry 1 of 3)`; before a retry with when it begins."""
+    retries, attempt = found.get("retries"), str(found.get("attempt"))
+    if not retries:
+        return attempt
+    retry = f"retry {retries} of {found['safety']['max_retries']}"
+    if found.get("retry_at"):
+        return f"{attempt} ({retry} begins {moment_text(found['retry_at'])})"
+    return f"{attempt} ({retry})"
 
 
 def _rate_text(found: Document) -> str | None:

@@ -58,7 +58,7 @@ def ls(session: Session) -> None:
     session.screen.table(("id", "name", "scopes", "expires", "last used"), rows)
 
 
-@command(app)
+@command(app, takes_yes=True)
 def rm(session: Session, key: Annotated[str, typer.Argument(help="id or name")]) -> None:
     """Revoke a key immediately and permanently."""
     revoked = session.delete(f"/v1/api-keys/{_key_id(session, key)}")

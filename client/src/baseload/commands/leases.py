@@ -8,8 +8,10 @@ from typing import Annotated
 import typer
 
 from baseload.commands.app import new_app
+from baseload.commands.confirmation import Yes, confirm
+from baseload.commands.reason_lines import print_list
 from baseload.commands.session import Document, MistakeError, NegativeError, Session, command
-from baseload.commands.terminal import credits_text, moment_text, pick
+from baseload.commands.terminal import counted, credits_text, moment_text, pick
 from baseload.commands.termination import Ending, Listing, listings
 from baseload.commands.waiting import WAIT_LIMIT_S, spinner, state_line
 from baseload.errors import BaseloadError
@@ -51,7 +53,8 @@ def leases(
         for lease in found
     ]
     columns = ("id", "status", "provider", "type", "zone", "for", "an hour", "since", "cost")
-    session.screen.table((*columns, "reason"), rows)
+    spare = ("since", "zone", "type", "provider", "for", "reason")
+    print_list(session.screen, (*columns, "reason"), rows, spare)
 
 
 @command(app)
@@ -62,7 +65,7 @@ def kill(
     provider: Annotated[
         str | None, typer.Option(help="with --all: only of this kind or id")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="do not ask")] = False,
+    yes: Yes = False,
     timeout: Annotated[float, typer.Option(help="seconds to wait at most")] = WAIT_LIMIT_S,
 ) -> None:
     """Terminate machines, whatever runs there, and wait until their providers say they are gone."""
@@ -70,8 +73,8 @@ def kill(
         raise MistakeError("asked either ids of leases or --all")
     ending = Ending(session, provider) if every else None
     count = ending.count() if ending else len(lease or ())
-    if count and not yes and not typer.confirm(f"End {count} machines?", err=True):
-        raise MistakeError("nothing was ended")
+    if count:
+        confirm(f"End {counted(count, 'machine')}?", yes=yes)
     if ending is None:
         _ask_all(session, lease or [])
         _show_gone(session, _until_gone(session, lease or [], timeout), [], [])
@@ -95,7 +98,7 @@ def _show_gone(
         session.screen.result(f"{name}  gone, no lease named it")
     for listing in market:
         session.screen.result(f"{listing.name} lists no machine of ours")
-    session.screen.result(f"{len(gone) + len(orphans)} machines are gone")
+    session.screen.result(_are(len(gone) + len(orphans), "gone"))
 
 
 def _until_nothing_is_left(session: Session, ending: Ending, limit_s: float) -> None:
@@ -106,7 +109,7 @@ def _until_nothing_is_left(session: Session, ending: Ending, limit_s: float) -> 
             if time.monotonic() > deadline:
                 hint = f"\n{NEWCOMERS_HINT}" if ending.newcomers else ""
                 raise NegativeError("not all is gone:\n  " + "\n  ".join(left) + hint)
-            show(f"{len(left)} machines are still there")
+            show(_are(len(left), "still there"))
             time.sleep(POLL_INTERVAL_S)
 
 
@@ -160,7 +163,7 @@ def _until_gone(session: Session, ids: list[str], limit_s: float) -> list[Docume
             if time.monotonic() > deadline:
                 lines = "\n  ".join(f"{each['id']}  {state_line(each)}" for each in left)
                 raise NegativeError(f"still there after {limit_s:g} s:\n  {lines}")
-            show(f"{len(left)} of {len(ids)} machines are still there")
+            show(f"{_are(len(left), 'still there')}, of {len(ids)}")
             time.sleep(POLL_INTERVAL_S)
 
 
@@ -168,6 +171,10 @@ def _what_and_where(lease: Document) -> list[str | None]:
     offer = lease["offer"] or {}
     kind = offer.get("machine_type")
     return [f"{kind} (spot)" if offer.get("spot") else kind, offer.get("zone")]
+
+
+def _are(count: int, what: str) -> str:
+    return f"{counted(count, 'machine')} {'is' if count == 1 else 'are'} {what}"
 
 
 def _price(lease: Document) -> str:

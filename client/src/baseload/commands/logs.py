@@ -12,18 +12,14 @@ import typer
 
 from baseload.commands.app import new_app
 from baseload.commands.durations import seconds_of
+from baseload.commands.following import follow_job, log_streams, say_end, workers_of
 from baseload.commands.jobs import Reference
 from baseload.commands.lookup import find_newest_job
-from baseload.commands.session import Document, NegativeError, Session, command
-from baseload.commands.stream_merge import Feed, Stream
-from baseload.commands.terminal import credits_text, printable
-from baseload.commands.wait_reasons import WaitReasons
-from baseload.commands.waiting import state_line
+from baseload.commands.session import Document, Session, command
+from baseload.commands.terminal import printable
 from baseload.errors import ApiError
-from baseload.server_events import ServerEvent
 
 app = new_app()
-ENDS = {"failed": "has failed", "canceled": "was canceled", "stopped": "was stopped"}
 
 
 class LogPrinter:
@@ -41,6 +37,10 @@ class LogPrinter:
         self._begun: dict[int, str] = {}
         self._returned: set[int] = set()
         """The workers whose last piece ended in a carriage return, which may be half an end."""
+
+    def show(self, piece: Document) -> None:
+        """Print a piece as the API sends it."""
+        self.piece(piece["worker"], piece["text"])
 
     def piece(self, worker: int, text: str) -> None:
         """Print a piece of a log; of several workers only whole lines, so that they do not mix."""
@@ -95,7 +95,8 @@ def logs(
 ) -> None:
     """Print what a job printed; with --json a line for each piece: worker, offset, text.
 
-    With --follow, the exit code is 0 only for a job that has finished. Times are those at which
+    With --follow, its events and why it waits come on stderr (with --tail and --since from now
+    on), and the exit code is 0 only for a job that has finished. Times are those at which
     the platform has stored a line, to about a second (ten in an object store).
     """
     part = {
@@ -106,28 +107,24 @@ def logs(
     found = find_newest_job(session, job)
     workers = [worker] if worker is not None else workers_of(found)
     printer = LogPrinter(len(workers), sys.stdout, is_own=_is_own(session, found))
-    read = _followed if follow else _stored
-    pieces = read(session, found, workers, part)
+    if follow:
+        streams = list(log_streams(found, workers, part))
+        is_partial = tail is not None or since is not None
+        show = session.screen.json_line if session.screen.as_json else printer.show
+        ended = follow_job(session, found, streams, show, from_now=is_partial)
+        printer.end()
+        say_end(session, ended)
+        return
     last = workers[0]
-    for piece in pieces:
+    for piece in _stored(session, found, workers, part):
         if session.screen.as_json:
             session.screen.json_line(piece)
             continue
-        if not follow and piece["worker"] != last:
+        if piece["worker"] != last:
             printer.end()
         last = piece["worker"]
-        printer.piece(last, piece["text"])
+        printer.show(piece)
     printer.end()
-    if follow:
-        say_end(session, session.get(f"/v1/jobs/{found['id']}"))
-
-
-def say_end(session: Session, job: Document) -> None:
-    """Say how a followed job has ended. Raises: NegativeError, unless it has finished."""
-    line = f"{state_line(job)}, charged {credits_text(job['charged_microcredits'])} credits"
-    session.screen.say(line)
-    if job["status"] != "finished":
-        raise NegativeError(f"{job['name']} {ENDS.get(job['status'], 'has not finished')}")
 
 
 def _is_own(session: Session, job: Document) -> bool:
@@ -141,43 +138,9 @@ def _is_own(session: Session, job: Document) -> bool:
     return account_id in (job.get("account_id"), job.get("creator_account_id"))
 
 
-def workers_of(job: Document) -> list[int]:
-    """The numbers of a job's workers."""
-    return list(range(max(1, len(job.get("workers") or job.get("commands") or ()))))
-
-
-def log_streams(
-    job: Document, workers: list[int], part: Mapping[str, Any] | None = None
-) -> Iterator[Stream]:
-    """The live logs of these workers; part: parameters that say which part of each."""
-    for worker in workers:
-        path = f"/v1/jobs/{job['id']}/logs"
-        yield Stream(f"log {worker}", path, {"worker": worker, "follow": True, **(part or {})})
-
-
-def log_piece(event: ServerEvent) -> Document:
-    """`worker`, `offset` (of the first byte) and `text` of a message of a live log."""
-    return dict(event.json())
-
-
 def _instant(age: str) -> str:
     """The instant of an age, as the API reads it. Raises: MistakeError, for another text."""
     return (datetime.now(UTC) - timedelta(seconds=seconds_of(age, "--since"))).isoformat()
-
-
-def _followed(
-    session: Session, job: Document, workers: list[int], part: Mapping[str, Any]
-) -> Iterator[Document]:
-    feed = Feed(session.transport)
-    for stream in log_streams(job, workers, part):
-        feed.add(stream)
-    why, has_printed = WaitReasons(session, job), False
-    for arrival in feed.arrivals():
-        if arrival is None and not has_printed:
-            why.look()
-        if arrival is not None and arrival.event is not None:
-            has_printed = True
-            yield log_piece(arrival.event)
 
 
 def _stored(

@@ -13,6 +13,7 @@ from baseload.commands.app import new_app
 from baseload.commands.lookup import find, find_id
 from baseload.commands.node_actions import NODE_ACTIONS, NodeAction
 from baseload.commands.reachability import answers, reachable_url
+from baseload.commands.reason_lines import print_list
 from baseload.commands.session import Document, Session, command
 from baseload.commands.terminal import bytes_text, moment_text, pick
 from baseload.commands.waiting import WAIT_LIMIT_S, Goal, newest_event, wait_for
@@ -120,7 +121,7 @@ def ls(
         for node in nodes
     ]
     columns = ("id", "name", "status", "gpus", "cpus", "memory", "address", "reason")
-    session.screen.table(columns, rows)
+    print_list(session.screen, columns, rows, ("memory", "cpus", "address", "gpus", "reason"))
 
 
 @command(app)
@@ -181,14 +182,14 @@ def _add_action(action: NodeAction) -> None:
     function: Callable[..., None] = act_with_force if action.takes_force else act
     function = switch if action.status else function
     function.__doc__ = action.help
-    command(app, action.name)(function)
+    command(app, action.name, takes_yes=action.takes_force)(function)
 
 
 for _action in NODE_ACTIONS:
     _add_action(_action)
 
 
-@command(app)
+@command(app, takes_yes=True)
 def rm(
     session: Session,
     node: Reference,

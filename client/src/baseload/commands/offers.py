@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from baseload.commands.app import new_app
+from baseload.commands.credits import microcredits
 from baseload.commands.jobs import refusals_table
 from baseload.commands.lookup import find_id
 from baseload.commands.session import NegativeError, Session, command
@@ -22,7 +23,9 @@ def offers(
     cpus: Annotated[int | None, typer.Option(help="processors")] = None,
     memory_gib: Annotated[float | None, typer.Option(help="memory")] = None,
     disk_gb: Annotated[int | None, typer.Option(help="disk")] = None,
-    max_price: Annotated[float | None, typer.Option(help="credits per GPU-hour")] = None,
+    max_price: Annotated[
+        str | None, typer.Option(metavar="CREDITS", help="at most, per GPU-hour, such as 2.5")
+    ] = None,
     region: Annotated[str | None, typer.Option(help="id or name; only there")] = None,
     project: Annotated[str | None, typer.Option(help="id; a job of this project")] = None,
 ) -> None:
@@ -35,7 +38,7 @@ def offers(
         cpu_count=cpus,
         memory_gib=memory_gib,
         disk_size_gb=disk_gb,
-        max_price=max_price,
+        max_price=None if max_price is None else microcredits(max_price),
         region_id=find_id(session, "regions", region) if region else None,
         project_id=project,
     )

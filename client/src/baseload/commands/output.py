@@ -11,7 +11,7 @@ from baseload.commands.app import new_app
 from baseload.commands.jobs import Reference
 from baseload.commands.lookup import find_newest_job
 from baseload.commands.session import NegativeError, Session, command
-from baseload.commands.terminal import bytes_text, files_text
+from baseload.commands.terminal import bytes_text, counted
 from baseload.commands.waiting import spinner
 from baseload.packing import OUTPUT_MARK
 from baseload.unpacking import UnpackingError, unpack_from_file
@@ -52,4 +52,4 @@ def output(
     size = bytes_text(unpacked.content_bytes)
     if not unpacked.files:
         session.screen.say(f"{found['name']}: its command has left no file in $BASELOAD_OUTPUT")
-    session.screen.result(f"{folder}: {files_text(len(unpacked.files))}, {size}")
+    session.screen.result(f"{folder}: {counted(len(unpacked.files), 'file')}, {size}")

@@ -40,7 +40,7 @@ def use(session: Session, name: Name) -> None:
     session.screen.say(f"in use: {name}")
 
 
-@command(app)
+@command(app, takes_yes=True)
 def rm(session: Session, name: Name) -> None:
     """Forget a profile and its key here; the key itself stays valid: baseload key rm."""
     write_profiles(settings_folder(), load_profiles().without(name))

@@ -139,7 +139,7 @@ def show(session: Session, provider: Reference) -> None:
 Force = Annotated[bool, typer.Option("--force", help="with its regions, whatever is left then")]
 
 
-@command(app)
+@command(app, takes_yes=True)
 def disable(
     session: Session,
     provider: Reference,
@@ -156,7 +156,7 @@ def disable(
     _show_result(session, removed)
 
 
-@command(app)
+@command(app, takes_yes=True)
 def rm(session: Session, provider: Reference, force: Force = False) -> None:
     """Remove a provider: as disable, without waiting."""
     path = f"/v1/providers/{find_id(session, 'providers', provider)}"

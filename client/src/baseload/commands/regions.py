@@ -59,12 +59,18 @@ def create(
     ] = False,
     relax: Annotated[
         list[str] | None,
-        typer.Option(help="a requirement that machines here may fail; all: every one"),
+        typer.Option(
+            metavar="NAME",
+            help="take machines that fail this requirement, such as tpm-2 (all names: baseload "
+            "node show); all: whatever they fail",
+        ),
     ] = None,
     shared: Annotated[
         bool,
         typer.Option(
-            "--shared", help="leave other logins of its nodes open, which are closed otherwise"
+            "--shared",
+            help="let other people and keys still log in to its machines; without it the "
+            "platform closes every SSH login but its own until a machine is removed",
         ),
     ] = False,
     node_root: Annotated[
@@ -182,7 +188,7 @@ def change(
             session.screen.result(f"{region}: {name.replace('_', ' ')}: {changed[name]}")
 
 
-@command(app)
+@command(app, takes_yes=True)
 def rm(
     session: Session,
     region: Annotated[str, typer.Argument(help="id or name")],
@@ -206,5 +212,9 @@ def _provider_id(session: Session, provider: str | None, *, in_a_cloud: bool = F
         if each["status"] == "ready" and (each["kind"] != "physical") == in_a_cloud
     ]
     if len(ready) != 1:
-        raise MistakeError(f"{len(ready)} providers are ready: say which with --provider")
+        if ready:
+            raise MistakeError(f"{len(ready)} providers are ready: say which with --provider")
+        raise MistakeError(
+            "no provider is ready: baseload provider enable, then baseload provider ls"
+        )
     return str(ready[0]["id"])

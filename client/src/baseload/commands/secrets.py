@@ -50,7 +50,7 @@ def ls(session: Session, project: Project = None) -> None:
     session.screen.table(("name", "set at", "reference"), rows)
 
 
-@command(app)
+@command(app, takes_yes=True)
 def rm(session: Session, name: Name, project: Project = None) -> None:
     """Remove a secret; jobs that name it and have not started will fail."""
     path = f"{_project_path(session, project)}/secrets/{segment(name)}"

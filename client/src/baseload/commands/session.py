@@ -103,11 +103,13 @@ def _call(method: str, path: str, **parts: Any) -> Call:
 
 
 def command(
-    app: typer.Typer, name: str | None = None, **settings: Any
+    app: typer.Typer, name: str | None = None, *, takes_yes: bool = False, **settings: Any
 ) -> Callable[[Callable[Concatenate[Session, P], None]], Callable[Concatenate[Session, P], None]]:
     """Add a function as a command: it gets a session, the options that all commands have, and
     the exit codes of all commands.
 
+    takes_yes: whether it accepts `--yes` although it never asks, because what it removes is named:
+    so scripts may say it to every command that removes something.
     settings: of the command's context, such as `allow_interspersed_args`.
     """
 
@@ -118,6 +120,7 @@ def command(
 
         def run(**given: Any) -> None:
             call: Callable[..., None] = function
+            given.pop(YES, None)
             session = Session(
                 as_json=given.pop("as_json"),
                 url=given.pop("api"),
@@ -139,6 +142,7 @@ def command(
                 typer.Option("--profile", help="as whom and where: baseload profile ls"),
             ),
         ]  # fmt: skip
+        shared += [_YES] if takes_yes else []
         parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own, *shared)]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in parameters}
@@ -156,6 +160,13 @@ def _option(name: str, kind: Any, default: Any, option: Any) -> inspect.Paramete
         default=default,
         annotation=Annotated[kind, option],
     )
+
+
+YES = "accepted_yes"
+_YES = _option(
+    YES, bool, False,
+    typer.Option("--yes", "-y", help="accepted everywhere; what is named is not asked about"),
+)  # fmt: skip
 
 
 @contextmanager

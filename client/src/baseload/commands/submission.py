@@ -10,7 +10,7 @@ from typing import Any
 from baseload.commands.jobs import refusals_table
 from baseload.commands.offers import offers_table
 from baseload.commands.session import Document, MistakeError, NegativeError, Session
-from baseload.commands.terminal import bytes_text, credits_text, files_text
+from baseload.commands.terminal import bytes_text, counted, credits_text
 from baseload.commands.wait_reasons import reasons
 from baseload.commands.waiting import spinner
 from baseload.errors import ApiError, FieldError
@@ -31,6 +31,8 @@ def send(session: Session, file: JobFile) -> Document:
     """
     found = preview(session, file)
     if found is not None:
+        if array := array_text(file.job, found):
+            session.screen.say(array)
         session.screen.say(fit_text(found))
     document = file.job
     if file.code_folder is not None:
@@ -72,6 +74,36 @@ def dry_run(session: Session, file: JobFile) -> None:
         raise NegativeError(fit_text(found))
 
 
+def array_size(job: dict[str, Any]) -> int | None:
+    """How many jobs the array of a submission makes; None: there is no array."""
+    array = job.get("array")
+    return len(array) if isinstance(array, list) else array
+
+
+def array_text(job: dict[str, Any], found: Document | None) -> str:
+    """One line: the jobs of an array, and what all of them cost together; empty without one."""
+    size = array_size(job)
+    if size is None:
+        return ""
+    name = job.get("name")
+    names = f"{name}-0" if size == 1 else f"{name}-0 to {name}-{size - 1}"
+    said = f"array: {counted(size, 'job')}, {names}"
+    if found is None or not found["placeable"]:
+        return said
+    hourly = _array_cost(size, found)
+    if hourly is None:
+        return f"{said}, each as follows"
+    about = "about " * bool(found["offers"][0]["price_is_estimate"])
+    return f"{said}; {about}{credits_text(hourly)} credits/h while all of them run, each as follows"
+
+
+def _array_cost(size: int, found: Document) -> int | None:
+    """Microcredits per hour of all jobs of an array; None: the API does not say it of one."""
+    if not found["offers"]:
+        return None
+    return int(found["offers"][0]["microcredits_per_hour"]) * int(found["worker_count"]) * size
+
+
 def fit_text(found: Document) -> str:
     """One line: where a job would go and for how much, or why it fits nowhere."""
     if found["placeable"]:
@@ -84,14 +116,14 @@ def fit_text(found: Document) -> str:
 
 def _fitting(offers: list[Document], count: int) -> str:
     if not offers:
-        return f"fits: {count} workers on several machines"
+        return f"fits: {counted(count, 'worker')} on several machines"
     best = offers[0]
     price = credits_text(best["microcredits_per_hour"] * count)
     about = "about " * bool(best["price_is_estimate"])
     name = best["node_name"] or (
         f"{'spot ' * bool(best['spot'])}{best['machine_type']} in {best['region_name']}, to be made"
     )
-    workers = f"{count} workers, " if count > 1 else ""
+    workers = f"{counted(count, 'worker')}, " if count > 1 else ""
     return f"fits: {name}, {workers}{about}{price} credits/h"
 
 
@@ -153,7 +185,7 @@ def _uploaded(session: Session, folder: Path) -> str:
 
 def _code_text(folder: Path, archive: PackedFile) -> str:
     count, size = archive.packed.file_count, bytes_text(archive.size_bytes)
-    return f"code: {files_text(count)} of {folder}, {size} packed"
+    return f"code: {counted(count, 'file')} of {folder}, {size} packed"
 
 
 def _ignored(packed: Packed) -> str:
@@ -169,7 +201,8 @@ def _show_plan(
 ) -> None:
     if session.screen.as_json:
         code = None if archive is None else _code_document(file, archive)
-        session.screen.json({"job": _masked(file.job), "code": code, "preview": found})
+        plan = {"job": _masked(file.job), "code": code, "preview": found}
+        session.screen.json(plan | _array_document(file.job, found))
         return
     session.screen.result(f"{file.job.get('name')}: nothing is sent, this is a dry run")
     if archive is not None:
@@ -180,6 +213,8 @@ def _show_plan(
             session.screen.result(f"  {bytes_text(size):>10}  {name}")
         for each in archive.packed.left_out:
             session.screen.result(f"  left out: {each.name} ({each.by})")
+    if array := array_text(file.job, found):
+        session.screen.result(array)
     if found is None:
         session.screen.result("the API cannot say where the job would go")
         return
@@ -187,6 +222,15 @@ def _show_plan(
         session.screen.result(fit_text(found))
     offers_table(session, found["offers"])
     refusals_table(session, found["refusals"])
+
+
+def _array_document(job: dict[str, Any], found: Document | None) -> Document:
+    size = array_size(job)
+    if size is None:
+        return {}
+    is_placed = found is not None and found["placeable"]
+    hourly = _array_cost(size, found) if found is not None and is_placed else None
+    return {"array": {"job_count": size, "microcredits_per_hour": hourly}}
 
 
 def _code_document(file: JobFile, archive: PackedFile) -> Document:

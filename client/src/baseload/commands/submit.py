@@ -10,15 +10,12 @@ import typer
 
 from baseload.commands.app import new_app
 from baseload.commands.command_index import INTERRUPTED
-from baseload.commands.follow_order import InOrder
-from baseload.commands.jobs import job_has_ended, link_fields
-from baseload.commands.logs import LogPrinter, log_piece, log_streams, say_end, workers_of
+from baseload.commands.following import follow_job, log_streams, say_end, workers_of
+from baseload.commands.logs import LogPrinter
 from baseload.commands.session import Document, MistakeError, Session, command
-from baseload.commands.stream_merge import Feed, Stream
 from baseload.commands.submission import dry_run as show_dry_run
 from baseload.commands.submission import send
-from baseload.commands.wait_reasons import WaitReasons
-from baseload.commands.waiting import event_line, event_name
+from baseload.commands.terminal import counted
 from baseload.job_files import JobFile, JobFileError, read_job_file
 from baseload.job_overrides import OverrideError, Overrides
 
@@ -31,10 +28,6 @@ Variables = Annotated[
 VariableFiles = Annotated[
     list[Path] | None, typer.Option("--env-file", help="a file of such lines; repeatable")
 ]
-EVENTS = "events"
-FAILED = "failed"
-BEFORE_PLACED = ("", "requested", "waiting", "restarting", "rescheduled")
-"""The last events of a job that has no machine."""
 
 
 @command(app)
@@ -100,10 +93,15 @@ def submit_file(session: Session, file: JobFile, *, follow: bool, dry_run: bool)
 def follow_to_end(session: Session, job: Document) -> None:
     """Follow a job until it ends, and say how; an interruption says that the job goes on.
 
+    With --json the log goes to stderr too: stdout is for the job alone.
     Raises: NegativeError, unless the job has finished.
     """
+    workers = workers_of(job)
+    shown = sys.stderr if session.screen.as_json else sys.stdout
+    printer = LogPrinter(len(workers), shown, is_own=True)
     try:
-        job = follow_job(session, job)
+        job = follow_job(session, job, list(log_streams(job, workers)), printer.show)
+        printer.end()
     except KeyboardInterrupt:
         session.screen.say(
             f"\nstopped following; {job['name']} goes on: baseload logs -f {job['id']}, "
@@ -115,63 +113,14 @@ def follow_to_end(session: Session, job: Document) -> None:
     say_end(session, job)
 
 
-def follow_job(session: Session, job: Document) -> Document:
-    """The job at its end; on the way, its log goes to stdout and its states to stderr.
-
-    With --json the log goes to stderr too: stdout is for the job alone.
-    """
-    feed = Feed(session.transport)
-    workers = workers_of(job)
-    feed.add(Stream(EVENTS, f"/v1/jobs/{job['id']}/events", {"follow": True}))
-    for stream in log_streams(job, workers):
-        feed.add(stream)
-    shown = sys.stderr if session.screen.as_json else sys.stdout
-    printer = LogPrinter(len(workers), shown, is_own=True)
-    last_event = ""
-    why, is_linked = WaitReasons(session, job), False
-    for arrival in InOrder(feed, EVENTS).arrivals():
-        if arrival is None and last_event in BEFORE_PLACED:
-            why.look()
-        if arrival is None and last_event == "running" and not is_linked:
-            is_linked = _say_link(session, job)
-        if arrival is not None and arrival.event is not None:
-            if arrival.name != EVENTS:
-                piece = log_piece(arrival.event)
-                printer.piece(piece["worker"], piece["text"])
-                continue
-            event = arrival.event.json()
-            last_event = event_name(event)
-            if last_event != FAILED:  # Its reason is said at the end, once.
-                session.screen.say(event_line(job, event))
-        if feed.open - {EVENTS}:
-            continue
-        job = session.get(f"/v1/jobs/{job['id']}")
-        # The event of the end comes after the logs; no arrival means that no event will come.
-        if job_has_ended(job) and (arrival is None or last_event == job["status"]):
-            break
-    printer.end()
-    return job
-
-
-def _say_link(session: Session, job: Document) -> bool:
-    """Say the link to a notebook or endpoint that answers; whether there is nothing more to say."""
-    if job["type"] not in ("notebook", "endpoint"):
-        return True
-    found = dict(link_fields(session, session.get(f"/v1/jobs/{job['id']}")))
-    if found.get("ready") != "yes":
-        return False
-    session.screen.say(f"{job['name']}: ready: {found['link']}")
-    return True
-
-
 def _show_array(session: Session, array: Document, *, is_followed: bool) -> None:
     jobs = array["jobs"]
     if session.screen.as_json:
         session.screen.json(array)
     else:
         session.screen.result(
-            f"{array['name']}: submitted {len(jobs)} jobs, {jobs[0]['name']} ({jobs[0]['id']}) "
-            f"to {jobs[-1]['name']} ({jobs[-1]['id']})"
+            f"{array['name']}: submitted {counted(len(jobs), 'job')}, {jobs[0]['name']} "
+            f"({jobs[0]['id']}) to {jobs[-1]['name']} ({jobs[-1]['id']})"
         )
     if is_followed:
         session.screen.say("an array is not followed; one of its jobs: baseload logs -f NAME-0")

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 GOOD = frozenset({"active", "finished", "healthy", "ready", "running", "ok", "passed"})
 BAD = frozenset({"failed", "unreachable", "offline", "lost", "refused"})
 
+COPIED = frozenset({"id", "name", "job"})
+"""The columns that people copy from."""
+LEAST_WIDTH = 12
+"""The characters of a line that a column of texts keeps, however narrow the terminal is."""
+
 
 class Screen:
     """The output of one command, as text or as JSON."""
@@ -48,9 +53,13 @@ class Screen:
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """Rows below headings, each on one line; columns line up."""
         if self.is_rich:
-            console_of(sys.stdout).print(table_of(columns, rows))
+            console, table = console_of(sys.stdout), table_of(columns, rows)
+            least = sum(column.min_width or 0 for column in table.columns)
+            # A line that is too long goes on in the next one: what somebody copies is whole.
+            console.width = max(console.width, least + frame_width(len(columns)))
+            console.print(table, crop=False)
             return
-        shown = [[_shown(value) for value in row] for row in rows]
+        shown = [[shown_text(value) for value in row] for row in rows]
         widths = [max(len(text) for text in column) for column in zip(columns, *shown, strict=True)]
         for row in ([name.upper() for name in columns], *shown):
             padded = (text.ljust(width) for text, width in zip(row, widths, strict=True))
@@ -72,16 +81,27 @@ class Screen:
 
 
 def table_of(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
-    """The table for a terminal, each row on one line of text."""
+    """The table for a terminal. Where it is too narrow, texts give way; ids and names never do."""
     from rich.box import SIMPLE_HEAD
+    from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(*columns, box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
-    for row in rows:
-        shown = [_shown(value) for value in row]
-        table.add_row(*(Text(text, _style(text)) for text in shown))
+    shown = [[shown_text(value) for value in row] for row in rows]
+    table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    for name, *texts in zip(columns, *shown, strict=True):
+        is_whole = name in COPIED or not any(" " in text for text in texts)
+        width = max(cell_len(text) for text in (name, *texts))
+        least = width if is_whole else min(width, LEAST_WIDTH)
+        table.add_column(name, min_width=least, no_wrap=is_whole)
+    for row in shown:
+        table.add_row(*(Text(text, _style(text)) for text in row))
     return table
+
+
+def frame_width(columns: int) -> int:
+    """The characters of a line of a table of so many columns that are no text."""
+    return 3 * columns - 1
 
 
 def console_of(stream: TextIO) -> Console:
@@ -113,9 +133,9 @@ def bytes_text(count: int | None) -> str:
     return f"{size:.1f} TiB"
 
 
-def files_text(count: int) -> str:
-    """A number of files: `1 file`, `3 files`."""
-    return f"{count} {'file' if count == 1 else 'files'}"
+def counted(count: int, noun: str, plural: str | None = None) -> str:
+    """A number and what it counts: `1 file`, `3 files`. plural: if it is not the noun and `s`."""
+    return f"{count} {noun if count == 1 else plural or f'{noun}s'}"
 
 
 def moment_text(instant: str | None) -> str:
@@ -144,7 +164,7 @@ def duration_text(seconds: float | None) -> str:
     return f"{whole // 86400} d {whole % 86400 // 3600:02d} h"
 
 
-def _shown(value: Any) -> str:
+def shown_text(value: Any) -> str:
     """A value as the cell of a table."""
     return printable(_in_one_line(_cell(value)))
 
