@@ -44,6 +44,8 @@ STREAMS = {
     "connect_port": "sessions.port:connect_port",
 }
 REFUSED = 3
+MOST_CHARACTERS = 1800
+"""Of the message of a refusal, but for a sign that some are left out."""
 
 
 def _first_line() -> dict[str, Any]:
@@ -72,7 +74,14 @@ def _answer(verb: str) -> None:
 
 
 def _refusal(refusal: RefusedError) -> dict[str, Any]:
-    return {"ok": False, "error": {"code": refusal.code, "message": refusal.message}}
+    """The answer of a refusal, which may name what a job has written: a file, a line of its code.
+
+    It is always short and always JSON, because a node whose answer is neither is believed no more.
+    """
+    message = refusal.message.encode(errors="replace").decode()  # Names may be no text.
+    if len(message) > MOST_CHARACTERS:
+        message = message[: MOST_CHARACTERS // 2] + " … " + message[-MOST_CHARACTERS // 2 :]
+    return {"ok": False, "error": {"code": refusal.code, "message": message}}
 
 
 def main() -> int:

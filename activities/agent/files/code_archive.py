@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import posixpath
@@ -177,7 +178,8 @@ def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: str) -> None
         with open(path, "xb") as file:
             shutil.copyfileobj(source_file, file, CHUNK_BYTES)
         os.chmod(path, 0o755 if member.mode & 0o100 else 0o644)
-        os.utime(path, (member.mtime, member.mtime))
+        with contextlib.suppress(OverflowError, ValueError):  # It is no time at all.
+            os.utime(path, (member.mtime, member.mtime))
 
 
 def _check_links(folder: str) -> None:

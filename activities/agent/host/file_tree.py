@@ -233,32 +233,34 @@ def remove(top: str) -> bool:
     return not os.path.lexists(top)
 
 
-def remove_owned(top: str, uid: int) -> None:
+def remove_owned(top: str, uid: int, peers: frozenset[int] = frozenset()) -> None:
     """Remove what an account owns in those folders of a tree that others may write to.
 
     Folders of the account itself are emptied of what it owns, and of nothing else. Folders
     that only another account may enter are passed over with all below: it can have nothing there.
+    peers: accounts whose folders count as open, because they may have been so until now.
     """
     try:
         descent = Descent(top)
     except OSError:
         return
-    waiting: list[list[str]] = [_remove_owned_here(descent.descriptor, uid)]
+    waiting: list[list[str]] = [_remove_owned_here(descent.descriptor, uid, peers)]
     with contextlib.closing(descent), contextlib.suppress(OSError):
         while waiting:
             if not waiting[-1]:
                 waiting.pop()
                 descent.leave()
             elif descent.enter(waiting[-1].pop()):
-                waiting.append(_remove_owned_here(descent.descriptor, uid))
+                waiting.append(_remove_owned_here(descent.descriptor, uid, peers))
 
 
-def _remove_owned_here(folder: int, uid: int) -> list[str]:
+def _remove_owned_here(folder: int, uid: int, peers: frozenset[int]) -> list[str]:
     """Remove the account's entries of one open folder; return the names of others' folders."""
     found = os.fstat(folder)
-    if not found.st_mode & OPEN_TO_OTHERS and found.st_uid != uid:
+    is_of_peer = found.st_uid in peers and found.st_uid != uid
+    if not (found.st_mode & OPEN_TO_OTHERS or found.st_uid == uid or is_of_peer):
         return []
-    is_shared = bool(found.st_mode & WRITABLE_BY_OTHERS)
+    is_shared = is_of_peer or bool(found.st_mode & WRITABLE_BY_OTHERS)
     others = []
     for entry in _entries(folder):
         try:

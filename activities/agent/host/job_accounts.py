@@ -23,6 +23,7 @@ from . import file_tree, ipc, process_tree
 
 ALREADY_THERE = 9
 BUILD_USER = "baseload-build"
+NUMBERED = (JOB_USER + "-", BUILD_USER + "-")
 # Of the machine, as the accounts are, and kept when it restarts, as the files of runs are.
 ACCOUNTS = "/var/lib/baseload-accounts"
 SHARED_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue")
@@ -119,8 +120,10 @@ def forget_files(user: str | None) -> None:
     if uid is None:
         return
     ipc.remove_of(uid)
+    # Another job may have closed a folder of its own over a file that this one has put there.
+    peers = frozenset(one.pw_uid for one in pwd.getpwall() if one.pw_name.startswith(NUMBERED))
     for top in SHARED_FOLDERS:
-        file_tree.remove_owned(top, uid)
+        file_tree.remove_owned(top, uid, peers)
 
 
 def forget_ipc(user: str | None) -> None:
@@ -132,7 +135,7 @@ def forget_ipc(user: str | None) -> None:
 
 def _idle_uid(user: str | None) -> int | None:
     """The account's number; None for other accounts, or while a process of the account runs."""
-    if not user or not user.startswith((JOB_USER + "-", BUILD_USER + "-")):
+    if not user or not user.startswith(NUMBERED):
         return None
     try:
         uid = pwd.getpwnam(user).pw_uid

@@ -125,6 +125,7 @@ def forget(path: str, oldest: float) -> bool:
         return False
     try:
         marker, aside = os.path.join(path, MARKER), os.path.join(path, FORGOTTEN)
+        file_tree.remove(aside)  # A package may have put anything there.
         with contextlib.suppress(FileNotFoundError):  # A broken build has left none.
             os.rename(marker, aside)
             if os.lstat(aside).st_mtime >= oldest:  # Somebody has taken it meanwhile.

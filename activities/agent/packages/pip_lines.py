@@ -24,7 +24,7 @@ OF_A_PACKAGE = ("--hash", "--config-settings", "--config-setting", "-C", "--glob
 ALONE = (*FILES, *INDEXES, *FLAGS, *VALUED, *EDITABLE)
 """The options that stand in lines of their own."""
 LOCAL = re.compile(
-    r"(\.{1,2}(/|\Z|\[)|/|file:|[\w.-]+/(?!/)|.+\s@\s+(file:|\.|/)"
+    r"(\.{1,2}(/|\Z|\[)|/|file:|[\w.-]+/(?!/)|[^@:/]+@\s*((?i:file):|\.|/)"
     r"|[\w.+-]+\.(whl|zip|tgz|tar\.gz|tar\.bz2)(\s|;|\Z))"
 )
 COMMENT = re.compile(r"(^|\s)#.*$")
@@ -38,6 +38,11 @@ MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 """By which pip knows how a file is encoded, as PowerShell writes them."""
+CODING = re.compile(rb"#.*?coding[:=]\s*([-\w.]+)")
+CODINGS = ("utf-8", "ascii", "iso8859-1", "iso8859-15", "cp1252")
+"""Those that a file may name, as pip lets it: in all of them an option is written the same."""
+MOST_QUOTED = 64 << 10
+"""Of the options of a line with quotes; the time to read them grows by their square."""
 IN_SETUP = "install it in environment.setup, such as `pip install %s`"
 
 
@@ -52,7 +57,7 @@ def named_files(name: str, content: bytes, shown: str | None = None) -> Iterator
     shown: the file of the code out of which this one was made, if it was made.
     Raises: RefusedError `requirements`, for a line that cannot be obeyed.
     """
-    for number, text in _lines(content):
+    for number, text in _lines(name, content):
         place = "%s, line %d" % (name, number) if shown is None else shown
         for named in _files_of(place, text) if text else ():
             if "://" in named:  # It is not shown, because it may be secret.
@@ -63,12 +68,14 @@ def named_files(name: str, content: bytes, shown: str | None = None) -> Iterator
             yield path, place
 
 
-def _lines(content: bytes) -> Iterator[tuple[int, str]]:
+def _lines(name: str, content: bytes) -> Iterator[tuple[int, str]]:
     """The lines as pip joins them, without comments, each with the number of its first one."""
-    mark, encoding = next((one for one in MARKS if content.startswith(one[0])), (b"", "utf-8"))
+    mark, encoding = next((one for one in MARKS if content.startswith(one[0])), (b"", ""))
+    _check_coding(name, b"" if mark else content)
+    text = content[len(mark) :].decode(encoding or "utf-8", "replace")
     joined: list[str] = []
     first = 0
-    for number, line in enumerate(content[len(mark) :].decode(encoding, "replace").splitlines(), 1):
+    for number, line in enumerate(text.splitlines(), 1):
         first = first or number
         is_comment = COMMENT_LINE.match(line)
         if line.endswith("\\") and not is_comment:
@@ -78,6 +85,19 @@ def _lines(content: bytes) -> Iterator[tuple[int, str]]:
         yield first, COMMENT.sub("", "".join(joined)).strip()
         joined, first = [], 0
     yield first, COMMENT.sub("", "".join(joined)).strip()
+
+
+def _check_coding(name: str, content: bytes) -> None:
+    """Raises: RefusedError, for a file that pip would read as another text than is read here."""
+    for line in content.split(b"\n", 2)[:2]:
+        found = CODING.match(line)
+        coding = found.group(1).decode() if found else "utf-8"
+        try:
+            is_known = codecs.lookup(coding).name in CODINGS
+        except LookupError:
+            is_known = False
+        if not is_known:
+            raise refused("%s: coding: %s: is none of %s" % (name, coding, ", ".join(CODINGS)))
 
 
 def _files_of(place: str, line: str) -> Iterator[str]:
@@ -104,6 +124,9 @@ def _words(place: str, text: str) -> list[str]:
     """The words of a line's options. Raises: RefusedError."""
     if not {"'", '"', "\\"} & set(text):
         return text.split()  # Much faster, and there may be a million hashes.
+    if len(text) > MOST_QUOTED:
+        words = "%s: has quotes in options of more than %d characters"
+        raise refused(words % (place, MOST_QUOTED))
     try:
         return shlex.split(text)
     except ValueError as error:

@@ -125,6 +125,8 @@ class Command(Session):
             pairs = [os.pipe() for _ in range(3)]
             (stdin, ours), (out, stdout), (err, stderr) = pairs
             spawn.give_streams(user, [stdin, stdout, stderr])
+            for outlet in (out, err):  # The run may read its own pipes, and take all of it.
+                os.set_blocking(outlet, False)
             return [ours, out, err], [stdin, stdout, stderr]
         self.master, slave = os.openpty()
         self._resize(int(self.terminal.get("rows") or 24), int(self.terminal.get("columns") or 80))

@@ -17,6 +17,7 @@ from tests.activities.waiting import wait_for
 
 RUN = "job-ipc-0-1"
 ACCOUNT = "baseload-job-901"  # of no other test that runs beside this one
+OTHER_ACCOUNT = "baseload-job-902"
 UID, OTHER_UID = 64201, 64202
 KINDS = ("shm", "sem", "msg")
 MAKE = (
@@ -101,3 +102,20 @@ def test_what_an_account_left_where_all_may_write_goes_and_what_it_was_given_sta
     assert {path.name for path in shared.iterdir()} == {"of another", "closed"}
     assert (closed_in / "file").exists()
     assert (given / "file").exists()
+
+
+def test_what_an_account_left_in_the_closed_folder_of_another_job_goes_too(
+    uid: int, node_root: Path
+) -> None:
+    """Nothing else would remove it: neither account owns all of the folder."""
+    other = pwd.getpwnam(job_accounts.make(OTHER_ACCOUNT)).pw_uid
+    folder = node_root.parent / "of another job"
+    (folder / "inner").mkdir(parents=True)
+    for path, owner in ((folder / "inner" / "file", uid), (folder / "own", other)):
+        path.touch()
+        os.chown(path, owner, -1)
+    for path in (folder, folder / "inner"):
+        os.chown(path, other, -1)
+        path.chmod(0o700)
+    job_accounts.forget_files(ACCOUNT)
+    assert [path.name for path in sorted(folder.rglob("*"))] == ["inner", "own"]

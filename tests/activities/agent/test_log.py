@@ -130,6 +130,23 @@ def test_a_session_may_open_its_streams_again(
     assert sorted((session.out + session.err).splitlines()) == ["heard", "said"]
 
 
+def test_whoever_reads_the_streams_of_a_session_does_not_hold_up_the_agent(
+    agent: LocalAgent, user: str | None
+) -> None:
+    """What the run reads is not there for the agent, which then must not wait for it."""
+    agent.run(RUN, "sleep 600", user=user)
+    session = AgentSession(agent, "run_command", RUN, arguments=["sh", "-c", "echo $$; sleep 600"])
+    pid = int(session.until("\n"))
+    theirs = {Path(f"/proc/{pid}/fd/{number}").readlink() for number in (1, 2)}
+    folder = Path(f"/proc/{session.process.pid}/fd")
+    ours = [each.name for each in folder.iterdir() if each.readlink() in theirs]
+    notes = [(folder.parent / "fdinfo" / name).read_text() for name in ours]
+    flags = [int(note.split("flags:")[1].split()[0], 8) for note in notes]
+    assert len(flags) == 2
+    assert all(each & os.O_NONBLOCK for each in flags)
+    session.leave()
+
+
 def test_a_terminal_of_a_session_may_be_opened_again(agent: LocalAgent, user: str | None) -> None:
     agent.run(RUN, "sleep 600", user=user)
     said = "; ".join(f"echo said > {name}" for name in NAMES)

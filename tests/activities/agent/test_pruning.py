@@ -43,6 +43,16 @@ def test_what_is_unused_is_removed_and_what_broken_builds_have_left(agent: Local
     assert not any(one.exists() for one in folders)
 
 
+def test_files_of_a_package_do_not_keep_its_environment_from_being_removed(
+    agent: LocalAgent,
+) -> None:
+    folder = whole(agent.root)
+    (folder / environments.FORGOTTEN / "of a package").mkdir(parents=True)
+    removed = agent.call("prune", max_age_s=3600)["removed"]
+    assert removed == [str(folder.relative_to(agent.root))]
+    assert not folder.exists()
+
+
 @pytest.mark.parametrize("kind", ["environment", "code"])
 def test_what_is_being_built_or_taken_meanwhile_is_not_removed(
     agent: LocalAgent, kind: str

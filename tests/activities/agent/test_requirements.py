@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from activities.agent.errors import RefusedError
-from activities.agent.packages import requirements
+from activities.agent.packages import pip_lines, requirements
+from activities.site.answers import reading
+from activities.site.answers.verbs import Nothing
 from tests.activities import archives
 from tests.activities.agent.agent_process import LocalAgent, Refused, spec
 from tests.activities.archives import file, symlink
@@ -163,6 +165,8 @@ def test_the_line_that_counts_is_said_once_and_the_rest_is_the_log(
         ("./local", "environment.setup"),
         ("local-1.0-py3-none-any.whl", "environment.setup"),
         ("thing @ file:///etc", "environment.setup"),
+        ("thing[more]@FILE:///etc", "environment.setup"),
+        (f"--hash='{'a' * (64 << 10)}'", "has quotes in options of more than 65536 characters"),
         ("-r https://example.com/more.txt", "only files of the code"),
         ("-r ../outside.txt", "not inside the code"),
         ("-c /etc/passwd", "not inside the code"),
@@ -433,6 +437,28 @@ def test_files_that_take_long_to_read_are_refused_before_they_are_read(
         code = unpack(agent, tmp_path / str(number), {"pyproject.toml": text})
         refused = refusal(agent, code, "pyproject.toml")
         assert "pyproject.toml: has a line with more than 200 dots" in str(refused)
+
+
+def test_a_file_in_a_coding_that_may_hide_options_is_refused(tmp_path: Path) -> None:
+    for coding in ("utf-7", "rot13", "no-such-thing"):
+        text = f"\n# -*- coding: {coding} -*-\n+AC0-r /etc/passwd\n".encode()
+        with pytest.raises(RefusedError, match=f"more.txt: coding: {coding}: is none of utf-8,"):
+            list(pip_lines.named_files("more.txt", text))
+    for coding in ("UTF8", "latin-1"):
+        text = f"# coding={coding}\n-r other.txt  # \xe4\n".encode(coding)
+        found = pip_lines.named_files("more.txt", text)
+        assert list(found) == [("other.txt", "more.txt, line 2")]
+
+
+def test_a_refusal_is_short_and_text_whatever_it_names(agent: LocalAgent, tmp_path: Path) -> None:
+    code = unpack(agent, tmp_path, {"requirements.txt": f"./{'a' * 1_000_000}\n"})
+    staging = agent.begin("stage", run_id=RUN, code_sha256=code, requirements="requirements.txt",
+                          spec=spec(IMPORTS))  # fmt: skip
+    said = staging.communicate(timeout=60)[0]
+    found = reading.read(said, Nothing, reading.Speaker("nod-1", "stage"))
+    assert isinstance(found, reading.Refusal)
+    assert found.message.startswith("environment.requirements: requirements.txt, line 1: ./aaa")
+    assert len(found.message) < 2000
 
 
 def test_all_files_together_have_a_bound(agent: LocalAgent, tmp_path: Path) -> None:

@@ -135,6 +135,20 @@ def test_each_run_writes_in_its_own_copy_of_the_code(agent: LocalAgent, tmp_path
         assert agent.path(run_id, "log").read_bytes() == b"as uploaded"
 
 
+@pytest.mark.parametrize("time_", ["1e300", "nan", "-inf", "-1e18"])
+def test_files_with_an_impossible_time_are_unpacked(
+    agent: LocalAgent, tmp_path: Path, time_: str
+) -> None:
+    def dated(tar: tarfile.TarFile) -> None:
+        member = tarfile.TarInfo("a")
+        member.pax_headers = {"mtime": time_}
+        tar.addfile(member)
+
+    path, sha256 = archives.archive(tmp_path, dated)
+    agent.call("unpack_code", sha256=sha256, archive=str(path))
+    assert (agent.root / "code" / sha256 / "a").exists()
+
+
 def test_files_without_a_time_have_that_of_their_staging_and_others_keep_theirs(
     agent: LocalAgent, tmp_path: Path
 ) -> None:
