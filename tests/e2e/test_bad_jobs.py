@@ -275,7 +275,7 @@ def test_without_credits_nothing_that_costs_is_started(
     before = platform.items("/v1/jobs")
     answer = refused(lambda: platform.job("true", bench.site.region_id))
     assert (answer.status, answer.code) == (402, "insufficient-credits")
-    assert f"{payer}: balance 0" in answer.problem["detail"]
+    assert f"{payer}: has 0 credits" in answer.problem["detail"]
     assert platform.items("/v1/jobs") == before
 
 
