@@ -29,6 +29,7 @@ from workflows.contracts.jobs import WorkerAssignment, run_id
 from workflows.contracts.nodes import Hardware, Preparation
 from workflows.contracts.statuses import JobStatus
 from workflows.effects.jobs import (
+    DiscardOutputs,
     DiscardRunSpecs,
     DiscardSnapshots,
     RemoveStored,
@@ -105,6 +106,13 @@ def discard_run_specs(command: DiscardRunSpecs) -> Done:
 def discard_snapshots(command: DiscardSnapshots) -> Done:
     """Remove all state snapshots of a job; silent when there are none."""
     blob_store(settings().storage).delete_folder(states_of(command.job_id))
+    return Done()
+
+
+@activity.defn
+def discard_outputs(command: DiscardOutputs) -> Done:
+    """Remove the outputs of all attempts of a job; silent when there are none."""
+    blob_store(settings().storage).delete_folder(outputs_of(command.job_id))
     return Done()
 
 

@@ -10,6 +10,7 @@ from temporalio.service import RPCError
 
 from activities.db.session import database
 from activities.db.tables import Allocation, Lease, Node, Region
+from activities.lifecycles.kinds import KIND_BY_NOUN
 from activities.nodes.ephemeral import stays
 from activities.placement.allocation_states import is_of_job
 from activities.regions.storage_nodes import storage_nodes_of
@@ -26,7 +27,11 @@ def find_dependents(command: FindDependents) -> DependentsFound:
     with database().read() as session:
         found = dependents_of(session, command.resource_id)
         own = own_dependents_of(session, command.resource_id)
-    return DependentsFound(ids=tuple(found), own_ids=tuple(one for one in found if one in own))
+        table = KIND_BY_NOUN[noun_of(command.resource_id).name].table
+        row = session.get(table, command.resource_id)
+        sequence = 0 if row is None else row.sequence
+    own_ids = tuple(one for one in found if one in own)
+    return DependentsFound(ids=tuple(found), own_ids=own_ids, sequence=sequence)
 
 
 @activity.defn
@@ -36,10 +41,15 @@ async def remove_dependents(command: RemoveDependents) -> Done:
     A dependent that cannot be signalled now is signalled at the caller's next try. Leases are
     signalled only when no other dependent is left, because a node releases its own lease once
     nothing runs on its machine.
+
+    If the resource's row is ahead of the command, none is signalled: a newer workflow run owns the
+    resource, and may have given the removal up.
     """
     found = await asyncio.to_thread(
         find_dependents, FindDependents(resource_id=command.resource_id)
     )
+    if 0 < command.sequence < found.sequence:
+        return Done()
     removal = command.removal.model_copy(update={"reschedules": True})
     users = [one for one in found.ids if noun_of(one) is not LEASE]
     for resource_id in users or found.ids:

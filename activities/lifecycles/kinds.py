@@ -6,6 +6,9 @@ The folder of each noun has its `starts.py`; the names of nouns are in
 
 from typing import Any
 
+from sqlalchemy import ColumnElement
+from sqlmodel import col
+
 from activities.db import tables
 from activities.jobs.starts import end_job, resume_job, start_job
 from activities.leases.starts import resume_lease, start_lease
@@ -23,3 +26,9 @@ KINDS: tuple[LifecycleKind[Any, Any], ...] = (
     LifecycleKind(JOB, tables.Job, start_job, resume_job, end_job, starts_for_removal=True),
 )
 KIND_BY_NOUN = {kind.noun.name: kind for kind in KINDS}
+
+
+def is_open(kind: LifecycleKind[Any, Any]) -> ColumnElement[bool]:
+    """Whether a row has not ended: a failed node still has a workflow, a failed job has none."""
+    ended = sorted(str(status) for status in kind.noun.final_statuses)
+    return col(kind.table.status).not_in(ended)

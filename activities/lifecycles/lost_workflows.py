@@ -1,7 +1,10 @@
 """Lost and stale workflows: what Temporal knows of the workflow of a row, and who ended it."""
 
+import asyncio
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
+from temporalio import activity
 from temporalio.client import (
     Client,
     WorkflowExecution,
@@ -10,11 +13,14 @@ from temporalio.client import (
     WorkflowHistoryEventFilterType,
 )
 from temporalio.common import SearchAttributeKey
+from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.temporal.client import client, limited
 from activities.temporal.stuck_workflows import is_stuck
+from workflows.contracts.lifecycles import workflow_id_of
 
+CALLS_AT_ONCE = 32
 HISTORY_SERVICE = "history-service"
 """Temporal's own identity, as which it terminates a workflow at the limit of its history."""
 _STATUS = SearchAttributeKey.for_keyword("ResourceStatus")
@@ -69,6 +75,17 @@ async def describe(workflow_id: str) -> Known:
     return Known(runs=False)
 
 
+async def known_of(resource_id: str) -> Known | None:
+    """What Temporal knows of a row's workflow; None: it has not answered."""
+    async with slots():
+        try:
+            return await describe(workflow_id_of(resource_id))
+        except (RPCError, ApplicationError) as cause:
+            # The next reconciliation, minutes later, tries this one again.
+            activity.logger.warning("%s was not compared: %s", resource_id, cause)
+            return None
+
+
 async def _terminated_by(workflow_id: str, run_id: str) -> str:
     """The identity that has terminated a workflow run."""
     events = (
@@ -83,3 +100,11 @@ async def _terminated_by(workflow_id: str, run_id: str) -> str:
 
 def _status_of(found: WorkflowExecution) -> str | None:
     return found.typed_search_attributes.get(_STATUS)
+
+
+_all_slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+
+
+def slots() -> asyncio.Semaphore:
+    """The limit of concurrent calls to Temporal on this event loop."""
+    return _all_slots.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(CALLS_AT_ONCE))

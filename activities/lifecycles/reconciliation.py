@@ -3,15 +3,12 @@
 import asyncio
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary
 
-from sqlalchemy import ColumnElement, delete, update
-from sqlmodel import Session, col, select
+from sqlalchemy import delete
+from sqlmodel import col, select
 from temporalio import activity
-from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
@@ -21,19 +18,25 @@ from activities.billing.unsettled_jobs import post_unsettled
 from activities.db import tables
 from activities.db.session import database
 from activities.db.tables import OutboxRow
-from activities.lifecycles.kinds import KIND_BY_NOUN, KINDS
-from activities.lifecycles.lost_workflows import Known, describe, running_workflows
+from activities.lifecycles.kinds import KINDS, is_open
+from activities.lifecycles.lost_workflows import (
+    Known,
+    describe,
+    known_of,
+    running_workflows,
+    slots,
+)
 from activities.lifecycles.platform_events import is_mass_loss, record_mass_loss
-from activities.lifecycles.restarts import restart_of
+from activities.lifecycles.restarts import Lost, restart_all
 from activities.nodes.ephemeral import LEAVING, dismiss_ephemeral
 from activities.nodes.join_tokens import forget_join_tokens
 from activities.outbox.dispatcher import relay_soon
 from activities.outbox.requests import is_waiting
-from activities.outbox.workflow_starts import LifecycleKind, WorkflowStart, start_workflow
+from activities.outbox.workflow_starts import LifecycleKind
 from activities.temporal.client import client, limited
 from activities.temporal.singletons import ensure_singletons
 from activities.temporal.stuck_workflows import terminate_if_stuck
-from workflows.contracts.lifecycles import noun_of, workflow_id_of
+from workflows.contracts.lifecycles import workflow_id_of
 from workflows.contracts.statuses import NodeType
 from workflows.effects.reconciliation import (
     LostWorkflowsRestarted,
@@ -44,19 +47,10 @@ ANNOUNCED_FOR = timedelta(days=7)
 QUIET_FOR = timedelta(minutes=2)
 LOST_FOR = timedelta(seconds=30)
 """How long a row has not changed before its workflow is compared with it."""
-CALLS_AT_ONCE = 32
 SUSPICION_S = 900.0
 """How long after the last lost or stale workflow all others are described as well."""
 
 Item = TypeVar("Item")
-
-
-@dataclass(frozen=True)
-class Lost:
-    """A row whose workflow does not run (or is stale), and what Temporal knows of that."""
-
-    resource_id: str
-    known: Known
 
 
 class Suspicion:
@@ -110,7 +104,7 @@ async def restart_lost_workflows(command: RestartLostWorkflows) -> LostWorkflows
         await asyncio.to_thread(record_mass_loss, missing, row_count)
     restarted: list[str] = []
     for some in _pages(lost, command.page_size):
-        restarted += await _restart_all(some, adopts_all=adopts_all)
+        restarted += await restart_all(some, adopts_all=adopts_all)
         activity.heartbeat(some[-1].resource_id)
     if _suspicion.lasts:
         for workflow_id in await _end_stuck_billings(running):
@@ -135,7 +129,7 @@ async def _lost(running: Mapping[str, Known], page_size: int) -> tuple[list[Lost
                 for found, status in page.items()
                 if _is_suspect(running.get(workflow_id_of(found)), status)
             }
-            known = await asyncio.gather(*(_known(found) for found in suspects))
+            known = await asyncio.gather(*(known_of(found) for found in suspects))
             lost += [
                 Lost(found, seen)
                 for (found, status), seen in zip(suspects.items(), known, strict=True)
@@ -153,7 +147,7 @@ async def _stuck(running: Mapping[str, Known], lost: Collection[str], page_size:
         while page := await asyncio.to_thread(_open_rows, kind, after, page_size):
             after = max(page)
             ids = [each for each in page if workflow_id_of(each) in running and each not in lost]
-            known = await asyncio.gather(*(_known(each) for each in ids))
+            known = await asyncio.gather(*(known_of(each) for each in ids))
             found = zip(ids, known, strict=True)
             stuck += [Lost(each, seen) for each, seen in found if seen and seen.is_stuck]
             activity.heartbeat(after)
@@ -162,17 +156,6 @@ async def _stuck(running: Mapping[str, Known], lost: Collection[str], page_size:
 
 def _is_suspect(known: Known | None, status: str) -> bool:
     return known is None or not known.runs or known.is_stale(status)
-
-
-async def _known(resource_id: str) -> Known | None:
-    """What Temporal knows of a row's workflow; None: it has not answered."""
-    async with _slots():
-        try:
-            return await describe(workflow_id_of(resource_id))
-        except (RPCError, ApplicationError) as cause:
-            # The next reconciliation, minutes later, tries this one again.
-            activity.logger.warning("%s was not compared: %s", resource_id, cause)
-            return None
 
 
 def _forget_announcements() -> None:
@@ -218,7 +201,7 @@ def _open_rows(kind: LifecycleKind[Any, Any], after: str, limit: int) -> dict[st
             col(table.id) > after,
             (col(table.sequence) > 0) | ~undelivered,
             col(table.updated_at) < datetime.now(UTC) - LOST_FOR,
-            _is_open(kind),
+            is_open(kind),
         )
         .order_by(col(table.id))
         .limit(limit)
@@ -227,33 +210,11 @@ def _open_rows(kind: LifecycleKind[Any, Any], after: str, limit: int) -> dict[st
         return dict(session.exec(query).all())
 
 
-def _is_open(kind: LifecycleKind[Any, Any]) -> ColumnElement[bool]:
-    """Whether a row has not ended: a failed node still has a workflow, a failed job has none."""
-    ended = sorted(str(status) for status in kind.noun.final_statuses)
-    return col(kind.table.status).not_in(ended)
-
-
-async def _restart_all(lost: Sequence[Lost], *, adopts_all: bool) -> list[str]:
-    """Restart these lifecycles; return the ids of those that were."""
-
-    async def one(found: Lost) -> bool:
-        async with _slots():
-            try:
-                return await _restart(found, adopts_all=adopts_all)
-            except (RPCError, ApplicationError, ValueError, LookupError, TypeError) as cause:
-                # The next reconciliation, minutes later, tries this one again.
-                activity.logger.warning("%s was not restarted: %s", found.resource_id, cause)
-                return False
-
-    done = await asyncio.gather(*(one(found) for found in lost))
-    return [found.resource_id for found, was in zip(lost, done, strict=True) if was]
-
-
 async def _end_stuck_billings(running: Collection[str]) -> list[str]:
     """Terminate the job billings that are stuck; return the ids of their workflows."""
 
     async def one(workflow_id: str) -> bool:
-        async with _slots():
+        async with slots():
             try:
                 call = terminate_if_stuck(client(), workflow_id)
                 was_stuck: bool = await limited(call, f"{workflow_id}: describe")
@@ -284,66 +245,6 @@ async def _restart_billings(running: Collection[str]) -> list[str]:
     return restarted
 
 
-async def _restart(lost: Lost, *, adopts_all: bool) -> bool:
-    """Restart a lifecycle from its row; False when it has ended meanwhile."""
-    by_person = lost.known.ended_by_person and not adopts_all
-    found = await asyncio.to_thread(_start, lost, by_person)
-    if found is None:
-        return False
-    start, unheard = found
-    if not lost.known.runs:  # After the start, a kill of this process would lose them for good.
-        await asyncio.to_thread(_deliver_again, unheard)
-    policy = WorkflowIDConflictPolicy
-    call = start_workflow(
-        client(),
-        start,
-        id_conflict_policy=policy.TERMINATE_EXISTING if lost.known.runs else policy.USE_EXISTING,
-        static_summary=f"{start.summary}, restarted by the reconciliation",
-    )
-    await limited(call, f"{start.id}: start again")
-    if lost.known.runs:  # Before the start, the stale workflow would take them.
-        await asyncio.to_thread(_deliver_again, unheard)
-    relay_soon(unheard)
-    return True
-
-
-def _start(lost: Lost, by_person: bool) -> tuple[WorkflowStart[Any], list[str]] | None:
-    """The restart from the present row, and the outbox rows of the signals to deliver again.
-
-    None: the lifecycle has ended since it was listed, or its workflow has taken a step since then
-    and is not stale.
-    """
-    with database().read() as session:
-        row = _still_open(session, lost.resource_id)
-        if row is None or (lost.known.runs and not lost.known.is_stale(row.status)):
-            return None
-        return restart_of(session, row, ended_by_person=by_person), _unheard(session, row)
-
-
-def _unheard(session: Session, row: tables.LifecycleRow) -> list[str]:
-    """The outbox rows of the signals that the lost workflow has not acted upon.
-
-    It has recorded no step since their delivery, and whoever acts upon a signal records a step.
-    """
-    query = select(OutboxRow.id).where(
-        col(OutboxRow.resource_id) == row.id,
-        col(OutboxRow.verb) != "start",
-        col(OutboxRow.delivered_at) >= row.updated_at,
-    )
-    return list(session.exec(query.order_by(col(OutboxRow.created_at))).all())
-
-
-def _deliver_again(request_ids: Sequence[str]) -> None:
-    if not request_ids:
-        return
-    with database().write() as session:
-        session.execute(
-            update(OutboxRow)
-            .where(col(OutboxRow.id).in_(request_ids))
-            .values(delivered_at=None, attempts=0, next_attempt_at=None)
-        )
-
-
 async def _end_stale(running: Mapping[str, Known], page_size: int) -> None:
     """Terminate the stale workflows of rows that have ended."""
     for kind in KINDS:
@@ -357,7 +258,7 @@ async def _end_stale(running: Mapping[str, Known], page_size: int) -> None:
             for resource_id, status in (await asyncio.to_thread(_ended_rows, kind, some)).items():
                 if not running[workflow_id_of(resource_id)].is_stale(status):
                     continue
-                known = await _known(resource_id)
+                known = await known_of(resource_id)
                 if known is not None and known.is_stale(status):
                     await _terminate(resource_id, status)
                 activity.heartbeat(resource_id)
@@ -369,7 +270,7 @@ def _ended_rows(kind: LifecycleKind[Any, Any], ids: Sequence[str]) -> dict[str, 
     query = select(table.id, table.status).where(
         col(table.id).in_(ids),
         col(table.updated_at) < datetime.now(UTC) - LOST_FOR,
-        ~_is_open(kind),
+        ~is_open(kind),
     )
     with database().read() as session:
         return dict(session.exec(query).all())
@@ -384,21 +285,6 @@ async def _terminate(resource_id: str, status: str) -> None:
         activity.logger.warning("%s is stale, was not terminated: %s", workflow_id, cause)
 
 
-def _still_open(session: Session, resource_id: str) -> tables.LifecycleRow | None:
-    kind = KIND_BY_NOUN[noun_of(resource_id).name]
-    query = select(kind.table).where(col(kind.table.id) == resource_id, _is_open(kind))
-    row: tables.LifecycleRow | None = session.exec(query).first()
-    return row
-
-
 def _pages(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
     for start in range(0, len(items), size):
         yield items[start : start + size]
-
-
-_all_slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
-
-
-def _slots() -> asyncio.Semaphore:
-    """The limit of concurrent calls to Temporal on this event loop."""
-    return _all_slots.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(CALLS_AT_ONCE))

@@ -138,6 +138,7 @@ def _values(step: Record) -> dict[str, Any]:
             "removal_requested_at": step.at,
             "removal_force": changes.removal.force,
             "removal_requested_by": changes.removal.requested_by,
+            "removal_reschedules": changes.removal.reschedules,
         }
     if isinstance(changes, NodeChanges) and changes.hardware is not None:
         values |= _capacity(changes.hardware)

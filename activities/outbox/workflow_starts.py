@@ -109,7 +109,11 @@ def removal_of(row: RemovableRow) -> RemovalProgress | None:
     """The removal that a row says is under way; None: there is none."""
     if row.status != "removing":
         return None
-    removal = Removal(force=row.removal_force, requested_by=row.removal_requested_by or "")
+    removal = Removal(
+        force=row.removal_force,
+        requested_by=row.removal_requested_by or "",
+        reschedules=row.removal_reschedules,
+    )
     return RemovalProgress(removal=removal)
 
 

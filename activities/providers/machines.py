@@ -8,9 +8,12 @@ from typing import TypeVar
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from activities.db.session import database
+from activities.db.tables import Lease
 from activities.providers.base import Driver, NotYet, ProviderError
 from activities.providers.calls import call_provider
 from activities.providers.registry import driver_of
+from workflows.contracts.errors import STALE
 from workflows.contracts.machines import MachineObservation
 from workflows.contracts.statuses import MachineState
 from workflows.effects.machines import (
@@ -67,12 +70,14 @@ async def wait_for_machine(command: DescribeMachine) -> MachineObservation:
 async def terminate_machine(command: TerminateMachine) -> MachineObservation:
     """Terminate the machine, and return its billed period, with the driver's remark as the reason.
 
-    Raises: NotYet, while the provider still lists the machine, or cannot say yet when it ended.
+    Raises: NotYet, while the provider still lists the machine, or cannot say yet when it ended;
+    Stale, when the lease's row is ahead of the command.
     """
     # An earlier attempt leaves its remark in its last heartbeat.
     remarks = [str(each) for each in activity.info().heartbeat_details]
 
     def terminate(driver: Driver) -> MachineObservation:
+        _raise_if_stale(command)
         if remark := driver.terminate(command.machine_name, command.zone):
             remarks[:] = [remark]
         if (left := _find(driver, command)) is not None:
@@ -102,6 +107,22 @@ async def list_owned_machines(command: ListOwnedMachines) -> OwnedMachinesListed
     except ProviderError as error:
         raise ApplicationError(str(error), type=error.kind) from error
     return OwnedMachinesListed(names=tuple(sorted(machine.machine_name for machine in owned)))
+
+
+def _raise_if_stale(command: TerminateMachine) -> None:
+    """Raises: Stale, when the lease's row is ahead of the command: then a newer workflow run owns
+    the machine of this name, which may be of a later offer."""
+    if not command.sequence:
+        return
+    with database().read() as session:
+        row = session.get(Lease, command.lease_id)
+    if row is not None and row.sequence > command.sequence:
+        raise ApplicationError(
+            f"{command.lease_id}: asked to terminate its machine in step {command.sequence}, its "
+            f"row has step {row.sequence}",
+            type=STALE,
+            non_retryable=True,
+        )
 
 
 def _billed_period(

@@ -4,6 +4,7 @@ from activities.billing.job_billing import begin_billing, end_billing, post_usag
 from activities.billing.orphaned_runs import bill_orphaned_runs
 from activities.housekeeping.retention import remove_expired
 from activities.jobs.run_specs import (
+    discard_outputs,
     discard_run_specs,
     discard_snapshots,
     remove_stored,
@@ -56,6 +57,7 @@ MAIN: tuple[Activity, ...] = (
     seal_run_specs,
     discard_run_specs,
     discard_snapshots,
+    discard_outputs,
     remove_stored,
     find_shortages,
     remember_shortage,

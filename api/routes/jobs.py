@@ -14,7 +14,7 @@ from api.changes import Change, changing
 from api.pagination import Paging, page
 from api.schemas.jobs import Job, JobArray, JobCharges, JobPage, JobPlacement, JobsKilled
 from api.schemas.offers import JobPreview
-from api.services import billing, jobs, offers
+from api.services import billing, job_responses, job_submissions, jobs, offers
 from api.services.ownership import visible_job
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
@@ -49,15 +49,15 @@ def list_jobs(
             JobPage,
             rows,
             paging,
-            (col(tables.Job.id), lambda found: jobs.job_responses(session, caller, found)),
+            (col(tables.Job.id), lambda found: job_responses.job_responses(session, caller, found)),
         )
 
 
 @router.post("", status_code=202, operation_id="submit_job", openapi_extra=_SUBMISSION)
 async def submit_job(document: Annotated[Any, Body()], change: Writer) -> Job:
     """Submit a job. The answer to a wrong document names all of its mistakes."""
-    asked = await run_in_threadpool(jobs.read_document, document)
-    return await change.apply(Job, lambda context: jobs.submit_job(context, asked))
+    asked = await run_in_threadpool(job_submissions.read_document, document)
+    return await change.apply(Job, lambda context: job_submissions.submit_job(context, asked))
 
 
 @router.post("/preview", operation_id="preview_job", openapi_extra=_SUBMISSION)
@@ -73,8 +73,10 @@ def preview_job(document: Annotated[Any, Body()], caller: Submitter) -> JobPrevi
 @router.post("/arrays", status_code=202, operation_id="submit_job_array", openapi_extra=_SUBMISSION)
 async def submit_job_array(document: Annotated[Any, Body()], change: Writer) -> JobArray:
     """Submit all jobs of an array, a document with `array`, in one transaction."""
-    asked = await run_in_threadpool(jobs.read_document, document)
-    return await change.apply(JobArray, lambda context: jobs.submit_array(context, asked))
+    asked = await run_in_threadpool(job_submissions.read_document, document)
+    return await change.apply(
+        JobArray, lambda context: job_submissions.submit_array(context, asked)
+    )
 
 
 @router.post("/kill-all", status_code=202, operation_id="kill_all_jobs")
@@ -86,7 +88,7 @@ async def kill_all_jobs(change: Writer) -> JobsKilled:
 @router.get("/{job_id}", operation_id="get_job")
 def get_job(job_id: str, caller: Reader) -> Job:
     with database().read() as session:
-        return jobs.job_response(session, caller, visible_job(session, caller, job_id))
+        return job_responses.job_response(session, caller, visible_job(session, caller, job_id))
 
 
 @router.post("/{job_id}/stop", status_code=202, operation_id="stop_job")
@@ -104,9 +106,11 @@ async def start_job(job_id: str, change: Writer) -> Job:
 @router.post("/{job_id}/resubmit", status_code=202, operation_id="resubmit_job")
 async def resubmit_job(job_id: str, change: Writer) -> Job:
     """Submit the same job again, in any status, as a new job with the same code and variables."""
-    again = await run_in_threadpool(jobs.document_again, change.caller, job_id)
-    asked = await run_in_threadpool(jobs.read_document, again.document)
-    return await change.apply(Job, lambda context: jobs.resubmit_job(context, asked, again.numbers))
+    again = await run_in_threadpool(job_submissions.document_again, change.caller, job_id)
+    asked = await run_in_threadpool(job_submissions.read_document, again.document)
+    return await change.apply(
+        Job, lambda context: job_submissions.resubmit_job(context, asked, again.numbers)
+    )
 
 
 @router.post("/{job_id}/cancel", status_code=202, operation_id="cancel_job")
@@ -140,4 +144,4 @@ def get_job_charges(job_id: str, caller: Reader) -> JobCharges:
 def get_job_placement(job_id: str, caller: Reader) -> JobPlacement:
     """Why the job waits, or on which nodes it was placed."""
     with database().read() as session:
-        return jobs.placement_response(session, visible_job(session, caller, job_id))
+        return job_responses.placement_response(session, visible_job(session, caller, job_id))

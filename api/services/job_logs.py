@@ -11,7 +11,7 @@ from activities.settings import settings
 from activities.storage.log_times import Times, log_times
 from activities.storage.logs import LogStore, log_store
 from api.event_streams import Source
-from api.services.jobs import ENDED
+from api.services.job_responses import ENDED
 from workflows.contracts.jobs import run_id
 from workflows.contracts.statuses import JobStatus
 

@@ -14,7 +14,7 @@ from api.problems import field_error, invalid
 from api.schemas import offers as schemas
 from api.schemas.jobs import PlacementRefusal
 from api.schemas.offers import OffersQuery
-from api.services.jobs import accepted, known_gpu_types, read_document
+from api.services.job_submissions import accepted, known_gpu_types, read_document
 from api.services.ownership import project_for
 from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.placement import RankedOffer

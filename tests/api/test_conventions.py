@@ -287,7 +287,7 @@ async def test_a_failure_of_ours_says_nothing_of_our_inside(
     def fail(*_: object) -> None:
         raise RuntimeError("password=hunter2")
 
-    monkeypatch.setattr("api.services.jobs.job_response", fail)
+    monkeypatch.setattr("api.services.job_submissions.job_response", fail)
     response = await ada.post("/v1/jobs", JOB)
     _is_problem(response, 500, "internal-error")
     assert "hunter2" not in response.text

@@ -9,7 +9,7 @@ import pytest
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.jobs.submissions import open_variables
-from api.services import jobs
+from api.services import job_submissions
 from tests.api.http_server import JOB, Person, Site
 from workflows.rules.jobs.submission import read_submission
 
@@ -385,7 +385,7 @@ async def test_a_document_is_checked_while_others_write(
             other.execute("UPDATE accounts SET name = 'written meanwhile'")
         return read_submission(document, known)
 
-    monkeypatch.setattr(jobs, "read_submission", read)
+    monkeypatch.setattr(job_submissions, "read_submission", read)
     body = _with(environment={"python_packages": ["a" + " " * 198 + "!"] * 5000})
     # With this header the transaction begins with a read, and locks out others from there on.
     refused = await ada.post("/v1/jobs", body, headers={"Idempotency-Key": "1"})

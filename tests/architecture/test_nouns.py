@@ -88,7 +88,7 @@ print(json.dumps({
     "restarted": [restart.workflow, restart.id, restart.summary],
     "recorded in": record.KIND_BY_NOUN["device"].table.__tablename__,
     "swept": [kind.noun.name for kind in reconciliation.KINDS],
-    "ended": sorted(reconciliation.KIND_BY_NOUN["device"].noun.final_statuses),
+    "ended": sorted(restarts.KIND_BY_NOUN["device"].noun.final_statuses),
     "scopes": sorted(scope for scope in SCOPES if scope.startswith("devices:")),
     "routes": [path for path in json.loads(document())["paths"] if "devices" in path],
     "shown": lifecycle(row)["workflow_id"],

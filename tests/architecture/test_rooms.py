@@ -19,7 +19,6 @@ SMALL_ON_PURPOSE = {
     "activities/providers/gcp/identity.py": "imports Google's library, which its caller puts off",
     "activities/providers/gcp/project_resources.py": "the registry of what a project has",
     "activities/providers/gcp/region_resources.py": "GcpRegion, which the provider registry names",
-    "activities/lifecycles/restarts.py": "the start of a lost lifecycle, which tests ask for too",
     "activities/providers/checks.py": "calls nobody, while the room's other activities do",
     "activities/providers/quotas.py": "asks any kind of provider, which a service may not",
     "activities/regions/cache.py": "rows of regions, which lie in no other room",
@@ -55,6 +54,8 @@ ROUTES_WITHOUT_SERVICE = {
 SERVICES_WITHOUT_ROUTE = {
     "job_figures": "stand beside the rows of jobs",
     "job_outputs": "are read under job_logs and jobs",
+    "job_responses": "are what jobs answer",
+    "job_submissions": "are made under jobs",
     "people": "are named in reasons and events",
     "log_parts": "are read under job_logs",
 }

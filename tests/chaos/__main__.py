@@ -35,6 +35,7 @@ def main(arguments: list[str]) -> int:
         tally = asyncio.run(run(lab, orders))
     tally.check_struck()
     tell(tally.table(time.monotonic() - began))
+    tell(", ".join(f"{what}: {count}" for what, count in sorted(tally.workload.items())))
     for found in tally.found:
         tell(found)
     return 0 if tally.is_clean else 1

@@ -20,6 +20,7 @@ from tests.chaos import (
 from tests.chaos.campaign_stack import HOSTILE, POOR, SMALL, Place, Room, eventually
 from tests.chaos.kinds import KINDS, Kind, Missed, Scene
 from tests.chaos.tally import NO_FAULT
+from tests.chaos.workload import fill
 from tests.lab.machine import Kind as MachineKind
 
 MODULES = (commands, disks_and_clocks, machines, control_plane, engine, users, hostility)
@@ -83,7 +84,7 @@ class Campaign:
         self._ends_at = time.monotonic() + 60 * self.orders.minutes
         background = [asyncio.create_task(self.room.follow(), name="follow")]
         background += [
-            asyncio.create_task(self.room.fill(place, self.orders.seed), name=f"fill {place.name}")
+            asyncio.create_task(fill(self.room, place, self.orders.seed), name=f"fill {place.name}")
             for place in self.room.places
             if place.name not in UNFILLED
         ]

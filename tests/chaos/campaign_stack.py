@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,9 +13,10 @@ from typing import Any, ParamSpec, TypeVar
 
 from temporalio.client import Client
 
-from tests.chaos.job import RAN, RoomJob, Script, counting
+from tests.chaos.job import RAN, RoomJob, Script
 from tests.chaos.leftovers import (
     RUNS,
+    connections_left,
     folders_left,
     job_of,
     orders_left,
@@ -36,8 +37,9 @@ BILLING_PERIOD_S = 8
 RECONCILIATION_INTERVAL_S = 15
 FOLLOW_S = 0.5
 STUCK_S = 400.0
-NOTHING_LEFT_S = 120.0
-JOBS_OF_A_PLACE = 2
+NOTHING_LEFT_S = 180.0
+"""A trunk without a session rests for two minutes."""
+DISCARDED_S = 60.0
 SMALL, SMALL_DISK_MIB = "small", 14_000
 POOR = "poor"
 HOSTILE = "hostile"
@@ -192,16 +194,11 @@ class Room:
     def alive(self) -> list[RoomJob]:
         return [job for job in self.jobs.values() if not job.has_ended]
 
-    async def fill(self, place: Place, seed: int) -> None:
-        """Keep its jobs running, each a bit different, for as long as the room is open."""
-        number = seed
-        while True:
-            await asyncio.sleep(FOLLOW_S)
-            if self.filling and len(self.at(place)) < JOBS_OF_A_PLACE:
-                async with place.filling:
-                    number += 1
-                    if self.filling:
-                        await self.submit(place, counting(8 + number % 13, 0.3))
+    def accompany(self, company: Coroutine[Any, Any, None]) -> None:
+        """What a person does with a job beside it; the room rests no earlier than that is over."""
+        task = asyncio.create_task(company)
+        self._checks.add(task)
+        task.add_done_callback(self._checked)
 
     async def follow(self) -> None:
         """See what becomes of the jobs, and look closely at each that has ended."""
@@ -239,6 +236,8 @@ class Room:
         """Take note of what is wrong with it; one that is in order is removed."""
         place = next(one for one in self.places if one.name == job.place)
         seen = await aside(self._see, job, place)
+        if job.retries or job.is_service:
+            job.attempts = job.attempt
         if GIVEN_UP in str(job.row["status_reason"]):
             job.strays = True
             self.strays.add(job.id)
@@ -259,8 +258,21 @@ class Room:
         log = owner.ask("GET", f"{job.path}/logs").content
         charges = owner.get(f"{job.path}/charges")["charges"]
         job.row = owner.get(job.path)
-        file = self.disk(place) / RAN.lstrip("/") / job.id
-        return Seen(notes(file.read_text()) if file.exists() else [], log, charges)
+        files = (self.disk(place) / RAN.lstrip("/")).glob(f"{job.id}.*")
+        runs = sorted((notes(file.read_text()) for file in files), key=lambda run: run[:1])
+        ran = [note for run in runs for note in run]
+        return Seen(ran, log, charges, self._outputs(job))
+
+    def _outputs(self, job: RoomJob) -> list[str]:
+        """Its outputs in the store; one that was discarded is removed after the job has ended."""
+        deadline = time.monotonic() + DISCARDED_S
+        folder = self.stack.home / "storage/outputs" / job.id
+        while True:
+            found = sorted(one.name for one in folder.glob("*")) if folder.is_dir() else []
+            goes = found and job.is_discarded and job.status == "canceled"
+            if not goes or time.monotonic() > deadline:
+                return found
+            time.sleep(0.2)
 
     def disk(self, place: Place) -> Any:
         """The machine's own files, also while it is switched off; only to be read."""
@@ -319,6 +331,7 @@ class Room:
     async def _left(self) -> list[str]:
         left = list(rows_left(self.stack.home)) + list(orders_left(self.stack.home))
         left += await workflows_left(self.temporal)
+        left += connections_left(self.stack.pid("worker"), self.stack.url)
         for place in self.places:
             left += processes_left(place.name, place.machine.pids())
             left += folders_left(place.name, place.machine.disk)

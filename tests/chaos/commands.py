@@ -28,8 +28,7 @@ async def supervisor_killed(scene: Scene) -> None:
         await aside(lambda: place.machine.run("kill", "-9", str(pid), check=False))
         lost = beats(room.disk(place)).get(folder.name)
         if lost is not None:
-            job.breaks_off()
-            job.measured_s = lost
+            job.breaks_off(lost)
 
 
 async def runs_through(scene: Scene, script: Script) -> None:

@@ -9,7 +9,7 @@ from activities.site.signal_rates import MOST_OF_RUN_PER_MINUTE
 from tests.chaos.campaign_stack import aside
 from tests.chaos.kinds import Scene, kind
 from tests.chaos.machines import announce, until_node
-from tests.chaos.users import ask_quietly
+from tests.chaos.workload import ask_quietly
 from tests.e2e.platform import ENDED
 from tests.failure.hostile_machine import HostileMachine
 from tests.failure.lies import FORGERIES, Lie, flood, forgeries, paths, violations

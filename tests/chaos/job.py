@@ -8,8 +8,8 @@ from typing import Any
 from tests.e2e.platform import ENDED, Resource
 
 RAN = "/srv/room"
-"""Where each command notes that it begins and ends, in a file named after its job."""
-_NOTE = f'echo {{0}} $(cut -d" " -f1 /proc/uptime) >> {RAN}/$BASELOAD_JOB_ID'
+"""Where each command notes that it begins and ends, in a file named after its job and run."""
+_NOTE = f'echo {{0}} $(cut -d" " -f1 /proc/uptime) >> {RAN}/$BASELOAD_JOB_ID.$BASELOAD_RUN_ID'
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,23 @@ def counting(count: int, pause_s: float, first: str = "") -> Script:
     )
     said = [line.replace("$n", str(n)) for n in range(1, count + 1)]
     return Script(body, "".join(f"{one}\n" for one in said).encode())
+
+
+FAILING_RETRIES = 2
+
+
+def failing_first(count: int, pause_s: float) -> Script:
+    """As `counting`, and the command fails by itself where it has not begun before."""
+    whole = counting(count, pause_s)
+    begun = f"$(ls {RAN}/$BASELOAD_JOB_ID.* | wc -l)"
+    fails = f'[ "{begun}" -gt 1 ] || {{ {_NOTE.format("fail")}; exit 3; }}'
+    return Script(f"{whole.body}; {fails}", whole.text)
+
+
+def serving(port: int) -> Script:
+    """A page at a port, for as long as the job lasts."""
+    body = f"echo serves; exec python3 -m http.server {port} --bind 127.0.0.1 > /dev/null 2>&1"
+    return Script(body, b"serves\n")
 
 
 def short_lines(count: int) -> Script:
@@ -66,6 +83,13 @@ class RoomJob:
     strays: bool = False
     """Its node was given up: what it went on to run there is billed once the node is back."""
     attempts: int = 1
+    measured_attempt: int = 1
+    """The attempt that had measured `measured_s`."""
+    retries: int = 0
+    """How often it is tried again where its command fails."""
+    is_service: bool = False
+    is_discarded: bool = False
+    """Who cancels it does not want its output."""
     looked_at: bool = False
 
     @property
@@ -93,6 +117,13 @@ class RoomJob:
         """It may also end so."""
         self.allowed |= set(statuses)
 
-    def breaks_off(self) -> None:
-        """Its command was broken off; what else may become of it may have come first."""
-        self.allowed = self.allowed - {"finished"} | {"failed"}
+    @property
+    def attempt(self) -> int:
+        return int(self.row.get("attempt") or 1)
+
+    def breaks_off(self, measured_s: int | None, attempt: int = 1) -> None:
+        """Its command was broken off when it had measured so much; what else may become of it may
+        have come first, and one that goes on by itself may still come to its own end."""
+        self.measured_s, self.measured_attempt = measured_s, attempt
+        goes_on = self.retries > 0 or self.is_service
+        self.allowed = self.allowed - (set() if goes_on else {"finished"}) | {"failed"}

@@ -12,8 +12,11 @@ from typing import Any
 from temporalio.client import Client
 
 RUNS = "var/lib/baseload/runs"
+OF_SESSIONS = (b"run_command", b"connect_port")
+"""What the agent is asked for a session."""
 HIDING = b"sleep 7777"
 """What hides from its supervisor, without a mark in its environment."""
+ESTABLISHED = "01"
 _NONE_LEFT = {
     "live allocations": "SELECT id, job_id FROM allocations WHERE released_at IS NULL",
     "live GPU allocations": "SELECT * FROM gpu_allocations WHERE released_at IS NULL",
@@ -66,8 +69,30 @@ def processes_left(name: str, pids: set[int]) -> Iterator[str]:
             command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
         except OSError:
             continue
-        if b"BASELOAD_RUN_ID=" in environment or HIDING in command:
+        if b"BASELOAD_RUN_ID=" in environment or any(
+            word in command for word in (HIDING, *OF_SESSIONS)
+        ):
             yield f"{name}: process {pid}: {command.decode(errors='replace')[:200]}"
+
+
+def connections_left(pid: int | None, url: str) -> Iterator[str]:
+    """Trunks and sessions: connections of the worker with this process id to the API."""
+    port = f"{int(url.rpartition(':')[2]):04X}"
+    if pid is None:
+        return
+    own = {link for link in _links(Path(f"/proc/{pid}/fd")) if link.startswith("socket:")}
+    for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]:
+        _, local, remote, state, *rest = line.split()
+        if remote.endswith(f":{port}") and state == ESTABLISHED and f"socket:[{rest[5]}]" in own:
+            yield f"a connection of the worker to the API: {local} to {remote}"
+
+
+def _links(folder: Path) -> Iterator[str]:
+    for each in folder.iterdir():
+        try:
+            yield str(each.readlink())
+        except OSError:
+            continue
 
 
 def job_of(folder: Path) -> str:

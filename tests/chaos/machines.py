@@ -59,8 +59,7 @@ def judge_by_disk(scene: Scene, jobs: Sequence[RoomJob]) -> None:
     for job in jobs:
         for run_id, beat_s in lost.items():
             if run_id.startswith(f"{job.id}-"):
-                job.breaks_off()
-                job.measured_s = beat_s
+                job.breaks_off(beat_s, attempt=int(run_id.removeprefix(f"{job.id}-").split("-")[1]))
                 log = disk / RUNS / run_id / "log"
                 job.least_log_bytes = log.stat().st_size if log.exists() else 0
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
@@ -35,6 +35,8 @@ class Tally:
         self.rows: dict[str, Row] = defaultdict(Row)
         self.jobs = 0
         self.found: list[str] = []
+        self.workload: Counter[str] = Counter()
+        """Submissions by their sort, and sessions by how they ended."""
 
     @property
     def injected(self) -> int:

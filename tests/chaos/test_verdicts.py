@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +13,8 @@ import pytest
 
 from tests.chaos.job import RoomJob, counting, short_lines
 from tests.chaos.kinds import KINDS
-from tests.chaos.leftovers import beats, folders_left, job_of
+from tests.chaos.leftovers import beats, connections_left, folders_left, job_of
+from tests.chaos.sessions import Ended, wrong_with
 from tests.chaos.stack import PATIENCE_S, PatientPlatform, lose_patience
 from tests.chaos.tally import MOST_MISSED, Tally
 from tests.chaos.verdicts import CPU_SECOND_MICROCREDITS, Seen, notes, verdicts
@@ -35,7 +38,12 @@ def a_job(status: str = "finished", elapsed_s: float = ELAPSED_S) -> RoomJob:
     return job
 
 
-RIGHT = Seen([("begin", 100.0), ("end", 107.4)], SCRIPT.text, [charge(0, 5), charge(5, 7)])
+RIGHT = Seen(
+    [("begin", 100.0), ("end", 107.4)],
+    SCRIPT.text,
+    [charge(0, 5), charge(5, 7)],
+    ["0-1.tar.gz"],
+)
 
 
 def found(job: RoomJob, seen: Seen) -> set[str]:
@@ -55,6 +63,8 @@ def test_nothing_is_wrong_with_a_job_that_ran_once_and_was_billed_to_the_second(
         ({"log": SCRIPT.text[:-1]}, "lost"),
         ({"log": SCRIPT.text * 2}, "lost"),
         ({"log": SCRIPT.text.replace(b"2", b"\0", 1)}, "lost"),
+        ({"outputs": []}, "lost"),
+        ({"outputs": ["0-1.tar.gz", "0-2.tar.gz"]}, "lost"),
         ({"charges": [charge(0, 5)]}, "billed"),
         ({"charges": [charge(0, 5), charge(0, 5), charge(5, 7)]}, "billed"),
         ({"charges": [charge(0, 5), charge(6, 7)]}, "billed"),
@@ -74,7 +84,8 @@ def test_a_job_that_ended_as_it_may_not_is_lost() -> None:
 
 def test_a_broken_off_job_has_the_seconds_and_the_log_that_its_disk_held() -> None:
     job = a_job("failed")
-    job.allowed, job.measured_s, job.least_log_bytes = {"failed"}, 7, 20
+    job.breaks_off(7)
+    job.least_log_bytes = 20
     cut_off = replace(RIGHT, ran=RIGHT.ran[:1], log=SCRIPT.text[:30])
     assert found(job, cut_off) == set()
     assert found(job, replace(cut_off, log=SCRIPT.text[:19])) == {"lost"}
@@ -91,6 +102,52 @@ def test_attempts_that_were_broken_off_one_after_the_other_are_a_whole_log() -> 
     twice = Seen([("begin", 1.0), ("begin", 9.0)], first + second, bills)
     assert found(job, twice) == set()
     assert found(job, replace(twice, log=first + second[3:])) == {"lost"}
+
+
+def test_a_discarded_output_that_is_stored_is_found() -> None:
+    job = a_job("canceled")
+    job.allowed, job.is_discarded = {"canceled"}, True
+    assert found(job, replace(RIGHT, outputs=[])) == set()
+    assert found(job, RIGHT) == {"left"}
+
+
+def test_each_attempt_of_a_retried_job_is_billed_for_its_own_seconds_and_none_is_too_many() -> None:
+    job = a_job(elapsed_s=7.5)
+    job.retries, job.attempts = 1, 2
+    job.row["charged_microcredits"] = 12 * CPU_SECOND_MICROCREDITS
+    ran = [("begin", 10.0), ("fail", 15.1), ("begin", 20.0), ("end", 27.4)]
+    bills = [charge(0, 5), charge(0, 7, attempt=2)]
+    twice = Seen(ran, SCRIPT.text * 2, bills, ["0-2.tar.gz"])
+    assert found(job, twice) == set()
+    job.row["charged_microcredits"] = 10 * CPU_SECOND_MICROCREDITS
+    assert found(job, replace(twice, charges=[charge(0, 3), bills[1]])) == {"billed"}
+    job.row["charged_microcredits"] = 12 * CPU_SECOND_MICROCREDITS
+    job.retries = 0
+    job.attempts = 1
+    assert "doubled" in found(job, twice)
+    job.retries, job.attempts = 1, 3
+    assert "doubled" in found(job, twice)
+
+
+def test_a_session_that_breaks_off_says_why() -> None:
+    def about(code: int | None, *, whole: bool, said: str) -> set[str]:
+        return {what for what, _ in wrong_with(Ended("exec", code, whole, said))}
+
+    assert about(0, whole=True, said="") == set()
+    assert about(1, whole=False, said="baseload: the job has ended") == set()
+    assert about(1, whole=False, said="") == {"lost"}
+    assert about(0, whole=False, said="baseload: hello") == {"lost"}
+    assert about(1, whole=False, said="Traceback (most recent call last)") == {"lost"}
+    assert about(None, whole=False, said="waiting") == {"left"}
+
+
+def test_a_connection_of_the_worker_to_the_api_is_found() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as api:
+        url = f"http://127.0.0.1:{api.getsockname()[1]}"
+        assert list(connections_left(os.getpid(), url)) == []
+        with socket.create_connection(api.getsockname()):
+            assert len(list(connections_left(os.getpid(), url))) == 1
+        assert list(connections_left(None, url)) == []
 
 
 def test_notes_that_a_power_cut_broke_off_are_left_out() -> None:

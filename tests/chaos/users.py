@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
@@ -15,7 +14,8 @@ from tests.chaos.job import counting
 from tests.chaos.kinds import Scene, kind
 from tests.chaos.machines import announce, jobs_end, until_node
 from tests.chaos.verdicts import CPU_SECOND_MICROCREDITS
-from tests.e2e.platform import Refused, Resource
+from tests.chaos.workload import ask_quietly, posted
+from tests.e2e.platform import Refused
 
 AT_ONCE = 50
 REMOVED_S = 180.0
@@ -35,7 +35,7 @@ async def submitted_fifty_times_at_once(scene: Scene) -> None:
     }
     async with place.filling:  # as in `Scene.submit`
         answers = await asyncio.gather(
-            *(aside(submitted, room.platform.post, body, key) for _ in range(AT_ONCE))
+            *(aside(posted, room.platform.post, "/v1/jobs", body, key) for _ in range(AT_ONCE))
         )
         made = sorted({answer["id"] for answer in answers})
         jobs = [room.follow_job(name, place, script) for name in made]
@@ -43,16 +43,6 @@ async def submitted_fifty_times_at_once(scene: Scene) -> None:
         if len(made) != 1:
             room.tally.wrong(scene.kind.name, "doubled", f"one submission made {made}")
         await jobs_end(scene, jobs)
-
-
-def submitted(post: Callable[..., Resource], body: dict[str, Any], key: str) -> Resource:
-    """The answer; one that says that the same is being answered is asked again."""
-    while True:
-        try:
-            return post("/v1/jobs", body, key)
-        except Refused as refused:
-            if refused.status != 409:
-                raise
 
 
 @kind("people", 5)
@@ -93,12 +83,6 @@ async def stop_races_start(scene: Scene) -> None:
             lambda: job.has_ended and job.status != "stopped", "it has ended for good", 300
         )
         job.attempts = int(job.row["attempt"])
-
-
-def ask_quietly(post: Callable[..., Resource], path: str) -> None:
-    """What does not fit its state is refused, as it should be."""
-    with contextlib.suppress(Refused):
-        post(path)
 
 
 @kind("people")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tests.chaos.job import RoomJob
 from tests.chaos.tally import Wrong
@@ -24,6 +24,8 @@ class Seen:
     ran: list[tuple[str, float]]
     log: bytes
     charges: list[Resource]
+    outputs: list[str] = field(default_factory=list)
+    """The names of its outputs in the store."""
 
     def count(self, note: str) -> int:
         return sum(1 for word, _ in self.ran if word == note)
@@ -41,11 +43,14 @@ def verdicts(job: RoomJob, seen: Seen) -> Iterator[Verdict]:
         yield "lost", f"{job.id}: {job.status} ({job.row['status_reason']})"
     yield from _runs(job, seen)
     yield from _log(job, seen)
+    yield from _output(job, seen)
     yield from _bill(job, seen)
 
 
 def _runs(job: RoomJob, seen: Seen) -> Iterator[Verdict]:
     begun = seen.count("begin")
+    if job.retries and job.attempts > job.retries + 1:
+        yield "doubled", f"{job.id}: attempt {job.attempts}, with {job.retries} retries"
     if begun > job.attempts:
         yield "doubled", f"{job.id}: its command began {begun} times: {seen.ran}"
     if job.status == "finished" and (begun == 0 or seen.count("end") == 0):
@@ -61,6 +66,14 @@ def _log(job: RoomJob, seen: Seen) -> Iterator[Verdict]:
     if len(seen.log) < job.least_log_bytes:
         found = f"{len(seen.log)} bytes of log, {job.least_log_bytes} were on its node's disk"
         yield "lost", f"{job.id}: {found}"
+
+
+def _output(job: RoomJob, seen: Seen) -> Iterator[Verdict]:
+    """A finished job's is there, that of its last attempt; none is that its owner discards."""
+    if job.status == "finished" and seen.outputs != [f"0-{job.attempts}.tar.gz"]:
+        yield "lost", f"{job.id}: finished, and its outputs are {seen.outputs}"
+    if job.status == "canceled" and job.is_discarded and seen.outputs:
+        yield "left", f"{job.id}: discarded outputs are stored: {seen.outputs}"
 
 
 def _begun_again(log: bytes, whole: bytes) -> bool:
@@ -93,6 +106,7 @@ def _bill(job: RoomJob, seen: Seen) -> Iterator[Verdict]:
                 yield "billed", f"{job.id}: slices of attempt {attempt} do not join: {slices}"
             last = ends
         charged_s += last
+        yield from _failed(job, seen, attempt, last)
         if attempt == job.attempts:
             yield from _measured(job, seen, last)
     charged, shown = (
@@ -103,10 +117,24 @@ def _bill(job: RoomJob, seen: Seen) -> Iterator[Verdict]:
         yield "billed", f"{job.id}: charged {charged}, shown {shown}, for {charged_s} s"
 
 
+def _failed(job: RoomJob, seen: Seen, attempt: int, billed_s: int) -> Iterator[Verdict]:
+    """The seconds of an attempt that has failed by itself, against the command's own."""
+    begins = [at for at, (word, _) in enumerate(seen.ran) if word == "begin"]
+    if not job.retries or len(begins) != job.attempts:
+        return  # An attempt that was broken off before its command has no note.
+    at = begins[attempt - 1]
+    if at + 1 == len(seen.ran) or seen.ran[at + 1][0] != "fail":
+        return
+    own_s = seen.ran[at + 1][1] - seen.ran[at][1]
+    if not own_s - 1 - CLOCK_S <= billed_s <= own_s + STARTING_S:
+        yield "billed", f"{job.id}: attempt {attempt}: billed {billed_s} s, ran for {own_s:.2f} s"
+
+
 def _measured(job: RoomJob, seen: Seen, billed_s: int) -> Iterator[Verdict]:
     """The last attempt's seconds against its supervisor's, and these against the command's own."""
     elapsed_s = float(job.worker.get("elapsed_s") or 0.0)
-    wanted_s = int(elapsed_s) if job.measured_s is None else job.measured_s
+    known_s = job.measured_s if job.measured_attempt == job.attempts else None
+    wanted_s = int(elapsed_s) if known_s is None else known_s
     if billed_s != wanted_s and not (job.strays and billed_s >= wanted_s):
         yield "billed", f"{job.id}: billed {billed_s} s, its supervisor measured {wanted_s} s"
     if job.status != "finished" or not seen.ran or seen.ran[-1][0] != "end":

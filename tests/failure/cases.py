@@ -1,10 +1,10 @@
-"""The cases: every effect of every lifecycle, broken in every way that makes sense there."""
+"""A case: one effect of one lifecycle, broken in one way."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
 
-from tests.failure.pairs import Pair, has_handler, pairs, stubs
+from tests.failure.pairs import Pair, stubs
 
 
 def id_part(name: str) -> str:
@@ -34,11 +34,6 @@ class Mode(StrEnum):
 
 
 BY_KILLING = (Mode.KILLED, Mode.KILLED_AFTER)
-FAMILIES = (
-    (Mode.FAILS_FOR_GOOD, Mode.HANGS),
-    (Mode.REPLY_LOST, Mode.FAILS_TWICE, Mode.DONE_TWICE),
-    (Mode.KILLED, Mode.CANCELED, Mode.KILLED_AFTER, Mode.CANCELED_IN_TEMPORAL),
-)
 REFUSED_BY_NATURE = ("seal_run_specs",)
 """Tried for ever, but not what they refuse: the job's code is not there, for example."""
 
@@ -47,11 +42,13 @@ REFUSED_BY_NATURE = ("seal_run_specs",)
 class Case:
     pair: Pair
     mode: Mode
+    variant: str = ""
+    """Of the story; empty: the first one that reaches the effect."""
 
     @property
     def name(self) -> str:
         """Also its world's, and a part of the id of each of its workflows."""
-        return f"{self.pair}-{self.mode}"
+        return f"{self.variant}{'_' if self.variant else ''}{self.pair}-{self.mode}"
 
     @property
     def refuses(self) -> bool:
@@ -59,30 +56,3 @@ class Case:
         effect = stubs()[self.pair.stub]
         bounded = effect.attempts > 0 or effect.schedule_to_close_s is not None
         return bounded or self.pair.stub in REFUSED_BY_NATURE
-
-
-def cases() -> tuple[Case, ...]:
-    """All of them."""
-    return tuple(Case(pair, mode) for pair in pairs() for mode in Mode if _makes_sense(pair, mode))
-
-
-def sample(seed: int) -> tuple[Case, ...]:
-    """One of each family for every effect of every lifecycle; each seed has its own."""
-    return tuple(
-        Case(pair, sensible[(turn + seed) % len(sensible)])
-        for turn, pair in enumerate(pairs())
-        for family in FAMILIES
-        if (sensible := [mode for mode in family if _makes_sense(pair, mode)])
-    )
-
-
-def is_cancelable(lifecycle: str) -> bool:
-    """Whether a person can end it by a signal. A bill is ended with its job."""
-    ended_by = any(has_handler(lifecycle, signal) for signal in ("cancel", "remove", "release"))
-    return ended_by or lifecycle == "JobBilling"
-
-
-def _makes_sense(pair: Pair, mode: Mode) -> bool:
-    if mode is Mode.CANCELED:
-        return is_cancelable(pair.lifecycle)
-    return mode is not Mode.AS_PLANNED

@@ -14,8 +14,9 @@ from temporalio.service import RPCError, RPCStatusCode
 from tests.failure.fault import Fault
 from tests.failure.leases import NodeLeases
 from tests.failure.pairs import Pair, stubs
+from tests.failure.run_files import RunFiles
 from tests.failure.worker_channel import Call, Waiting
-from tests.workflows.fake_world import REGION, Machine, Run, World, node_address
+from tests.workflows.fake_world import REGION, Machine, Run, node_address
 from workflows.billing.job_billing import JobBilling
 from workflows.contracts import errors, queues
 from workflows.contracts.base import Contract, Done
@@ -33,7 +34,7 @@ MEASURED_S = 3.0
 
 
 @dataclass
-class FaultedWorld(NodeLeases, World):
+class FaultedWorld(NodeLeases, RunFiles):
     """The tests' world, with what only the whole truth can be checked against."""
 
     fault: Fault = field(default_factory=Fault)
@@ -158,18 +159,18 @@ class FaultedWorld(NodeLeases, World):
                 self.held.pop(job_id)
         return nodes.JobsNotified(job_ids=jobs)
 
-    def sweep_node(self) -> None:
+    def sweep_node(self, node_id: str = "nod-1") -> None:
         """What its lifecycle does each time that it sees a node again."""
-        held = self.find_node_runs(nodes.FindNodeRuns(node_id="nod-1"))
-        runs = self.machines["nod-1"].runs
+        held = self.find_node_runs(nodes.FindNodeRuns(node_id=node_id))
+        runs = self.machines[node_id].runs
         asked = nodes.EndOrphanedRuns(
-            node=node_address(),
+            node=node_address(node_id),
             among=tuple(runs),
             live=held.run_ids,
             leaving=tuple(run.run_id for run in held.leaving),
         )
         seen = self.end_orphaned_runs(asked).runs
-        self.bill_orphaned_runs(nodes.BillOrphanedRuns(node_id="nod-1", runs=seen))
+        self.bill_orphaned_runs(nodes.BillOrphanedRuns(node_id=node_id, runs=seen))
         for run in seen:
             runs.pop(run.run_id, None)
 

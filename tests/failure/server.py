@@ -87,10 +87,11 @@ class Room:
             return await self._broken(case)
 
     async def _broken(self, case: Case) -> Verdict:
-        story = story_of(case.pair)
+        story = story_of(case.pair, case.variant)
         if story is None:
             return Verdict([f"no story of {case.pair.lifecycle}"])
-        fault = Fault(case, self._nth(case, self.planned[story].calls[case.pair]))
+        nth = story.nth.get(case.pair.stub)
+        fault = Fault(case, nth or self._nth(case, self.planned[story].calls[case.pair]))
         return await self._tell(story, case.name, fault)
 
     def _nth(self, case: Case, calls: int) -> int:

@@ -5,17 +5,19 @@ Nothing of it changes what is done, or in which order.
 
 from datetime import timedelta
 from functools import cache
+from types import ModuleType
 from typing import Any
 
 from temporalio import workflow
 
-from tests.failure.cases import BY_KILLING, Mode, cases, id_part
+from tests.failure.all_cases import cases
+from tests.failure.cases import BY_KILLING, Mode, id_part
 from tests.failure.pairs import pairs, stubs
 from workflows.billing import job_billing
 from workflows.effects.effect import Effect
 from workflows.jobs import job_lifecycle, node_outages, teardown
 from workflows.leases import lease_lifecycle
-from workflows.nodes import connection, leased_machine, node_lifecycle, running_jobs
+from workflows.nodes import connection, leased_machine, outage, running_jobs
 from workflows.placement import loop
 from workflows.providers import machine_reconciliation, notifications, provider_lifecycle
 from workflows.reconciliation import reconcilers
@@ -26,37 +28,38 @@ SILENCE_S = 1.5
 HUNG_S = 2.0
 GIVEN_UP_S = 5.0
 
+SHORTENED: tuple[tuple[ModuleType, str, float], ...] = (
+    (job_lifecycle, "WAIT_INTERVAL", 0.2),
+    (teardown, "STORE_LIMIT", 120),
+    (node_outages, "OUTAGE_POLL_INTERVAL", 2),
+    (connection, "FIRST_INTERVAL", 0.3),
+    (outage, "REFUSED_KEY_INTERVAL", 0.3),
+    (connection, "REBOOT_INTERVAL", 0.2),
+    (running_jobs, "DRAIN_INTERVAL", 0.2),
+    (running_jobs, "END_INTERVAL", 0.3),
+    (running_jobs, "NOTIFY_AGAIN_INTERVAL", 2),
+    (leased_machine, "POLL_INTERVAL_MIN", 2),
+    (leased_machine, "RELEASE_POLL_MIN", 0.2),
+    (leased_machine, "RETRY_INTERVAL_MIN", 0.1),
+    (lease_lifecycle, "POLL_INTERVAL", 1),
+    (lease_lifecycle, "RELEASE_INTERVAL", 0.3),
+    (notifications, "FEED_ERROR_INTERVAL", 0.3),
+    (cloud_resources, "POLL_INTERVAL_MIN", 0.3),
+    (region_lifecycle, "OFFLINE_INTERVAL", 0.3),
+    (region_lifecycle, "REMOVAL_INTERVAL", 0.2),
+    (provider_lifecycle, "REMOVAL_INTERVAL", 0.2),
+    (machine_reconciliation, "RECONCILIATION_INTERVAL", 0.5),
+    (machine_reconciliation, "UNRECONCILED_LIMIT", 0),
+    (loop, "QUIET_INTERVAL", 2),
+    (reconcilers, "RELAY_INTERVAL", 1),
+    (job_billing, "SHORTEST_WAIT", 1),
+    (job_billing, "ENDING_WAIT", 30),
+)
+
 
 def install() -> None:
     """Once in a process, before its workers begin."""
-    for module, name, seconds in (
-        (job_lifecycle, "WAIT_INTERVAL", 0.2),
-        (teardown, "STORE_LIMIT", 20),
-        (node_outages, "OUTAGE_POLL_INTERVAL", 2),
-        (connection, "FIRST_INTERVAL", 0.3),
-        (node_lifecycle, "REFUSED_KEY_INTERVAL", 0.3),
-        (connection, "REBOOT_INTERVAL", 0.2),
-        (running_jobs, "DRAIN_INTERVAL", 0.2),
-        (running_jobs, "END_INTERVAL", 0.3),
-        (running_jobs, "NOTIFY_AGAIN_INTERVAL", 2),
-        (leased_machine, "POLL_INTERVAL_MIN", 2),
-        (leased_machine, "RELEASE_POLL_MIN", 0.2),
-        (leased_machine, "RETRY_INTERVAL_MIN", 0.1),
-        (lease_lifecycle, "POLL_INTERVAL", 1),
-        (lease_lifecycle, "RELEASE_INTERVAL", 0.3),
-        (notifications, "FEED_ERROR_INTERVAL", 0.3),
-        (cloud_resources, "POLL_INTERVAL_MIN", 0.3),
-        (region_lifecycle, "OFFLINE_INTERVAL", 0.3),
-        (region_lifecycle, "REMOVAL_INTERVAL", 0.2),
-        (provider_lifecycle, "REMOVAL_INTERVAL", 0.2),
-        (machine_reconciliation, "RECONCILIATION_INTERVAL", 0.5),
-        (machine_reconciliation, "UNRECONCILED_LIMIT", 0),
-        (loop, "QUIET_INTERVAL", 2),
-        (reconcilers, "RELAY_INTERVAL", 1),
-        (job_billing, "SHORTEST_WAIT", 1),
-        (job_billing, "ENDING_WAIT", 30),
-    ):
-        getattr(module, name)  # it must be there to be changed
+    for module, name, seconds in SHORTENED:
         setattr(module, name, timedelta(seconds=seconds))
     Effect._options = _options  # type: ignore[method-assign]
 

@@ -9,12 +9,16 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import timedelta
+from types import ModuleType
 
 import pytest
 
-from tests.failure.cases import Case, cases, sample
+from tests.failure.all_cases import cases, sample
+from tests.failure.cases import Case
 from tests.failure.pairs import Pair, lifecycles, pairs, stubs
 from tests.failure.server import Room, Verdict
+from tests.failure.short_timeouts import SHORTENED
 from tests.failure.stories import STORIES, Story, story_of
 from tests.temporal_server import TemporalServer
 
@@ -58,6 +62,11 @@ def _chosen(items: list[pytest.Item]) -> list[Case]:
 def test_every_effect_and_lifecycle_has_its_cases() -> None:
     assert {pair.lifecycle for pair in pairs()} == set(lifecycles())
     assert {pair.stub for pair in pairs()} == set(stubs())
+
+
+@pytest.mark.parametrize(("module", "name"), [(one, name) for one, name, _ in SHORTENED])
+def test_every_wait_that_is_shortened_is_there(module: ModuleType, name: str) -> None:
+    assert isinstance(getattr(module, name), timedelta)
 
 
 @pytest.mark.parametrize("pair", pairs(), ids=str)

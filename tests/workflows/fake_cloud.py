@@ -76,6 +76,10 @@ class RentedMachines:
 
     cloud: Cloud
 
+    def is_ahead(self, resource_id: str, sequence: int) -> bool:
+        """Whether the row has a later step than a command comes from; 0: that does not say."""
+        raise NotImplementedError
+
     def refresh_prices(self, _: providers.RefreshPrices) -> providers.PricesRefreshed:
         kept = len(self.cloud.untold_prices)
         self.cloud.known_prices |= self.cloud.untold_prices
@@ -125,6 +129,8 @@ class RentedMachines:
 
     def terminate_machine(self, asked: machine.TerminateMachine) -> MachineObservation:
         key = (asked.machine_name, asked.zone)
+        if self.is_ahead(asked.lease_id, asked.sequence):
+            raise ApplicationError("its row is ahead", type=errors.STALE, non_retryable=True)
         if (ended := self.cloud.machines.pop(key, None)) is not None:
             self.cloud.gone[key] = ended
         if asked.was_unseen and key in self.cloud.gone:

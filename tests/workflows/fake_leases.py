@@ -29,6 +29,10 @@ class LeasedNodes(RentedMachines):
     client: Client | None = None
     rows: dict[str, Record] = field(default_factory=dict)
 
+    def is_ahead(self, resource_id: str, sequence: int) -> bool:
+        row = self.rows.get(resource_id)
+        return row is not None and 0 < sequence < row.sequence
+
     async def acquire_lease(self, asked: leased.AcquireLease) -> leased.LeaseAcquired:
         live = [one for one, holder in self.leases.items() if holder == asked.node_id]
         live = [one for one in live if self._status(one) not in _LEAVING]

@@ -298,6 +298,10 @@ class World(Allocations, WantedStatuses, LeasedNodes, CloudProjects):
         self.outputs = {run for run in self.outputs if not run.startswith(asked.job_id)}
         return self.discard_snapshots(job.DiscardSnapshots(job_id=asked.job_id))
 
+    def discard_outputs(self, asked: job.DiscardOutputs) -> Done:
+        self.outputs = {run for run in self.outputs if not run.startswith(asked.job_id)}
+        return Done()
+
     def save_snapshot(self, asked: job.SaveSnapshot) -> job.SnapshotSaved:
         run = self.machine(asked.node).runs[asked.run_id]
         job_id, worker, attempt = parse_run_id(asked.run_id)
@@ -430,9 +434,14 @@ class World(Allocations, WantedStatuses, LeasedNodes, CloudProjects):
     def find_dependents(self, asked: lifecycles.FindDependents) -> lifecycles.DependentsFound:
         own = tuple(node.node_id for node in self.storage[asked.resource_id])
         ids = tuple(sorted(self.dependents[asked.resource_id])) + own
-        return lifecycles.DependentsFound(ids=ids, own_ids=own)
+        row = self.rows.get(asked.resource_id)
+        return lifecycles.DependentsFound(
+            ids=ids, own_ids=own, sequence=row.sequence if row is not None else 0
+        )
 
     def remove_dependents(self, asked: lifecycles.RemoveDependents) -> Done:
+        if self.is_ahead(asked.resource_id, asked.sequence):
+            return Done()
         self.dependents[asked.resource_id].clear()
         self.storage[asked.resource_id].clear()
         return Done()

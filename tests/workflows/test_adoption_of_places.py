@@ -146,6 +146,25 @@ async def test_a_node_whose_workflow_is_forgotten_after_a_violation_goes_on_taki
     assert at.status(NODE) == "maintenance"
 
 
+async def test_a_job_leaves_a_node_whose_removal_is_forgotten_and_begins_again_elsewhere(
+    installation: Installation,
+) -> None:
+    at = installation
+    await at.start(NODE)
+    await is_active(at)
+    await at.start(JOB)
+    await at.run_to("running")
+    gate = at.held["notify_jobs"] = Gate(at.stage, "notify_jobs")
+    await at.tell(NODE, "remove", Removal(force=True, reschedules=True))
+    await gate.entered()
+    await at.stage.client.get_workflow_handle(f"node/{NODE}").terminate("Temporal forgets it")
+    handle = await at.start(NODE)
+    await eventually(lambda: JOB not in at.world.held, "the job has left the node")
+    await at.let_go()
+    await handle.result()
+    assert at.status(JOB) == "waiting_for_resources"
+
+
 # ── leases ──────────────────────────────────────────────────────────────────────────────────
 
 

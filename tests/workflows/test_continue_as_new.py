@@ -34,13 +34,13 @@ LONG = 40
 """Events, after which a history counts as long here."""
 TRIES = 12
 INTERVALS = (
-    "workflows.leases.lease_lifecycle.RELEASE_INTERVAL",
+    "workflows.leases.machine_end.TERMINATION_INTERVAL",
     "workflows.regions.region_lifecycle.REMOVAL_INTERVAL",
     "workflows.providers.provider_lifecycle.REMOVAL_INTERVAL",
     "workflows.nodes.leased_machine.RELEASE_POLL_MIN",
     "workflows.nodes.leased_machine.POLL_INTERVAL_MAX",
-    "workflows.nodes.node_lifecycle.REFUSED_KEY_INTERVAL",
-    "workflows.nodes.node_lifecycle.LAST_REFUSED_KEY_INTERVAL",
+    "workflows.nodes.outage.REFUSED_KEY_INTERVAL",
+    "workflows.nodes.outage.LAST_REFUSED_KEY_INTERVAL",
     "workflows.jobs.job_lifecycle.WAIT_INTERVAL",
 )
 

@@ -137,6 +137,12 @@ class DiscardSnapshots(Contract):
     job_id: str
 
 
+class DiscardOutputs(Contract):
+    """Remove all outputs of a job, of every attempt; its logs stay."""
+
+    job_id: str
+
+
 class CleanWorker(SiteCommand):
     run_id: str
 
@@ -157,6 +163,7 @@ seal_run_specs = Effect("seal_run_specs", SealRunSpecs, RunSpecsSealed, waits_fo
 """Run specs hold secrets, so no late attempt may write them after they are discarded."""
 discard_run_specs = Effect("discard_run_specs", DiscardRunSpecs, Done)
 discard_snapshots = Effect("discard_snapshots", DiscardSnapshots, Done, start_to_close_s=120)
+discard_outputs = Effect("discard_outputs", DiscardOutputs, Done, start_to_close_s=120)
 remove_stored = Effect("remove_stored", RemoveStored, Done, start_to_close_s=120)
 
 stage_worker = Effect(
@@ -216,7 +223,9 @@ store_output = Effect(
     schedule_to_close_s=6 * 3600,
     heartbeat_s=HEARTBEAT_S,
     retry_max_s=15,
+    waits_for_cancellation=True,
 )
+"""No late attempt may store an output after the outputs are discarded or removed."""
 save_snapshot = Effect(
     "save_snapshot",
     SaveSnapshot,
@@ -230,6 +239,18 @@ save_snapshot = Effect(
 )
 """One attempt, because the next interval tries again; no late attempt may write a snapshot after
 the snapshots are removed."""
+save_last_snapshot = Effect(
+    "save_snapshot",
+    SaveSnapshot,
+    SnapshotSaved,
+    queue=None,
+    start_to_close_s=590,
+    schedule_to_close_s=590,
+    heartbeat_s=HEARTBEAT_S,
+    retry_max_s=15,
+    waits_for_cancellation=True,
+)
+"""The snapshot before the files of the run are removed from its node: no interval tries again."""
 clean_worker = Effect(
     "clean_worker",
     CleanWorker,

@@ -17,10 +17,14 @@ class FindDependents(Contract):
 
 
 class DependentsFound(Contract):
+    """What still uses a resource."""
+
     ids: tuple[str, ...] = ()
     own_ids: tuple[str, ...] = ()
     """Dependents that do not prevent the removal: a storage node that the region created for
     itself, nodes that are being removed, and ephemeral nodes whose job has ended."""
+    sequence: int = 0
+    """The sequence of the last step in the resource's row, which is ahead of a stale workflow."""
 
 
 class RemoveDependents(Contract):
@@ -28,6 +32,9 @@ class RemoveDependents(Contract):
 
     resource_id: str
     removal: Removal
+    sequence: int = 0
+    """The sequence of the resource's last recorded step. If the row is ahead, a newer workflow run
+    owns the resource and this request is ignored. 0: an earlier release has not said it."""
 
 
 find_dependents = Effect("find_dependents", FindDependents, DependentsFound)

@@ -37,6 +37,10 @@ class TerminateMachine(NamedMachine):
     was_unseen: bool = False
     """Whether the machine may have existed without an observation of it. Then the billed period of
     the last machine of this name is returned."""
+    sequence: int = 0
+    """The sequence of the lease's last recorded step. If the row is ahead, the command fails as
+    `Stale`, because the machine of this name may be of a later offer. 0: an earlier release has not
+    said it."""
 
 
 class TerminateOrphanedMachine(CloudCommand):

@@ -335,10 +335,15 @@ class JobLifecycle:
         self._status = outcome = self._termination.outcome
         retained = retained_nodes(self._request, self._termination, self._attempt.workers)
         stored = self._teardown.stored_events()
+        discards = self._teardown.discards_outputs and not self._remove_asked
+        if discards:
+            self._teardown.output_bytes = 0
         events = (*stored, self._termination.event(), *retention_events(retained))
         await self._write(*events, release=True)
         if outcome.is_final:  # Last, so that no machine costs money while the store is unavailable.
             await self._snapshots.discard()
+            if discards:
+                await self._teardown.discard_outputs()
 
     async def _rest(self) -> None:
         """Stay stopped until a person starts the job again, cancels it or removes it."""

@@ -7,6 +7,7 @@ has a next one. A notebook or endpoint, which can start again, keeps all its fil
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+from functools import partial
 
 from temporalio import workflow
 
@@ -123,10 +124,10 @@ class StateSnapshots:
         """Between two snapshots of a worker."""
         return self._interval if worker.assigned.can_be_lost else OWN_INTERVAL
 
-    async def _save(self, worker: Worker) -> None:
+    async def _save(self, worker: Worker, *, is_last: bool = False) -> None:
         self.has_copies = True
         try:
-            saved = await worker.save_snapshot(self._folders)
+            saved = await self._taken(worker, is_last=is_last)
         except EFFECT_FAILED as failure:
             await report_violation(worker.node, failure)
             await self._record_failure(worker, cause_of(failure)[1])
@@ -143,6 +144,13 @@ class StateSnapshots:
             message = f"{self._what} is saved {every} when it has changed"
             await self._record_event(Event(type=JobEvent.STATE_SAVED, message=message))
 
+    async def _taken(self, worker: Worker, *, is_last: bool) -> SnapshotSaved:
+        """A snapshot; the last one is also waited for through an outage of the worker's node."""
+        if not is_last:
+            return await worker.save_snapshot(self._folders)
+        save = partial(worker.save_snapshot, self._folders, is_last=True)
+        return await self._outages.run_through(worker, save)
+
     async def _record_failure(self, worker: Worker, why: str) -> None:
         if worker.index not in self._failing:
             self._failing.add(worker.index)
@@ -152,15 +160,24 @@ class StateSnapshots:
     # ── at the end of an attempt ────────────────────────────────────────────────────────────
 
     async def save_last(self, workers: Sequence[Worker], limit: timedelta) -> None:
-        """Take a last snapshot of the workers on nodes that can be reached, within the limit."""
+        """Take a last snapshot of the workers on nodes that can be reached, within the limit.
+
+        What fails is tried again: no interval follows, and the files go from the nodes.
+        """
         there = [w for w in workers if w.has_run and not self._outages.abandoned(w)]
         if not self._interval or not there:
             return
-        snapshots = gather_all(self._save(worker) for worker in there)
+        waiting = set(there)
+
+        async def save(worker: Worker) -> None:
+            await self._save(worker, is_last=True)
+            waiting.remove(worker)
+
         try:
-            await asyncio.wait_for(snapshots, limit.total_seconds())
+            await asyncio.wait_for(gather_all(map(save, there)), limit.total_seconds())
         except TimeoutError:
-            return
+            for worker in [one for one in there if one in waiting]:
+                await self._record_failure(worker, f"not within {limit.total_seconds():g} s")
 
     # ── in the next attempt ─────────────────────────────────────────────────────────────────
 

@@ -2,19 +2,22 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
 from pydantic import JsonValue
 from temporalio import workflow
+from temporalio.exceptions import ApplicationError
 
 from workflows.contracts.billing import WorkerUsage
+from workflows.contracts.errors import JOB_ENDED
 from workflows.contracts.events import Event, JobEvent
 from workflows.contracts.jobs import JobRequest
 from workflows.contracts.statuses import JobStatus, WorkerStatus
 from workflows.effects.billing import BillingDone, PostUsage, end_billing, settle_usage
-from workflows.effects.jobs import LogCollected, OutputStored
+from workflows.effects.jobs import DiscardOutputs, LogCollected, OutputStored, discard_outputs
 from workflows.jobs.node_outages import NodeOutages
 from workflows.jobs.state_snapshots import LAST_SNAPSHOT_LIMIT, StateSnapshots
 from workflows.jobs.termination import Termination
@@ -24,6 +27,7 @@ from workflows.primitives.waiting import (
     Interrupted,
     gather_all,
     gather_or_cancel,
+    interruptible,
     wait_until,
     with_watch,
 )
@@ -33,6 +37,7 @@ STORE_LIMIT = timedelta(minutes=10)
 """How long a job that was asked to end may store its log and output."""
 LEAVING_LIMIT = timedelta(minutes=2)
 """How long a job that goes on elsewhere may store them, because its machine ends."""
+DISCARDED = "the output is discarded, as asked"
 _BY_ITSELF = (JobStatus.FINISHED, JobStatus.FAILED)
 
 
@@ -95,6 +100,8 @@ class Teardown:
         self._stored_logs: list[LogCollected] = []
         self._stored_outputs: list[OutputStored] = []
         progress = request.resumed_from
+        self._may_have_output = progress is not None
+        """Whether an output may be in the object store, of this attempt or an earlier one."""
         self.log_bytes: int | None = progress.log_bytes if progress else None
         """The stored logs of all attempts that have ended; None: none is stored."""
         self.unsettled: tuple[WorkerUsage, ...] = progress.unsettled if progress else ()
@@ -104,6 +111,7 @@ class Teardown:
         """Tear one attempt down, step by step."""
         await self._end(workers)
         await self._settle(attempt, workers)
+        self._may_have_output = self._may_have_output or attempt > 1
         steps = [self._upload, self._save_state]
         if self._termination.is_rescheduled:  # Without its state the next attempt begins anew.
             steps.reverse()
@@ -180,20 +188,15 @@ class Teardown:
             await with_watch(storing, self._until_given_up())
         except (*EFFECT_FAILED, Interrupted) as cause:
             if self._termination.outcome is not JobStatus.FINISHED:
-                why = cause_of(cause)[1] or self._why_given_up()
+                why = cause_of(cause)[1] or f"not within {self._store_limit()}"
                 message = f"log or output is not stored: {why}"
                 await self._write(Event(type=JobEvent.NOT_STORED, message=message), None)
             self._fail_to_store(cause)
 
     async def _until_given_up(self) -> None:
         """Until nobody waits any longer for what is being stored: others may need the machine."""
-        discarded = self._termination.discards
         await workflow.wait_condition(lambda: self._termination.is_asked)
-        await wait_until(
-            lambda: self._termination.discards and not discarded,
-            self._store_limit(),
-            "until storing takes too long",
-        )
+        await wait_until(lambda: False, self._store_limit(), "until storing takes too long")
 
     def _store_limit(self) -> timedelta:
         leaves = self._termination.goes_on and not self._termination.is_retried
@@ -201,7 +204,7 @@ class Teardown:
 
     def _uploading_message(self) -> str:
         if self._termination.discards:
-            return "the log is being stored; the output is discarded, as asked"
+            return f"the log is being stored; {DISCARDED}"
         if self._is_tried_again:
             return "the log is being stored; the output of an attempt that is tried again is not"
         message = f"{'log and output are' if self._stores_output() else 'the log is'} being stored"
@@ -209,14 +212,10 @@ class Teardown:
             message += f", for at most {self._store_limit().total_seconds() / 60:.0f} min"
         return message
 
-    def _why_given_up(self) -> str:
-        if self._termination.discards:
-            return "the output is discarded, as asked"
-        return f"not within {self._store_limit()}"
-
     def stored_events(self) -> tuple[Event, ...]:
         """The event of what is stored of the attempt, once; empty where nothing is."""
         logs, outputs = self._stored_logs, self._stored_outputs
+        outputs = [] if self.discards_outputs else outputs
         self._stored_logs, self._stored_outputs = [], []
         if not logs:
             return ()
@@ -234,6 +233,17 @@ class Teardown:
                 files = f"{counted(count, 'file')}, "
             message += f", and the output: {files}{_size(output_bytes)} packed"
         return (Event(type=JobEvent.STORED, message=f"stored: {message}", details=details),)
+
+    @property
+    def discards_outputs(self) -> bool:
+        """Whether an output that nobody wants may be stored; that of a finished job is wanted."""
+        is_discarded = self._termination.discards and self._request.keeps_output
+        is_finished = self._termination.outcome is JobStatus.FINISHED
+        return is_discarded and self._may_have_output and not is_finished
+
+    async def discard_outputs(self) -> None:
+        """Remove the outputs that were stored before they were discarded, or in spite of it."""
+        await discard_outputs(DiscardOutputs(job_id=self._request.job_id))
 
     def _fail_to_store(self, cause: BaseException | None = None) -> None:
         """Let a finished job restart or fail, because its log or output is not stored."""
@@ -257,14 +267,20 @@ class Teardown:
 
     async def _store_one(self, worker: Worker) -> None:
         with_output = self._stores_output()
-        log, output = await self._outages.run_through(
-            worker, partial(worker.store, with_output=with_output)
+        self._may_have_output = self._may_have_output or with_output
+        store = partial(
+            worker.store,
+            with_output=with_output,
+            is_discarded=lambda: self._termination.discards,
         )
+        log, output = await self._outages.run_through(worker, store)
         self._stored_logs.append(log)
         self.log_bytes = (self.log_bytes or 0) + log.stored_bytes
         if output is not None:
             self._stored_outputs.append(output)
             self.output_bytes = (self.output_bytes or 0) + output.stored_bytes
+        elif with_output:
+            raise ApplicationError(DISCARDED, type=JOB_ENDED)
 
     async def _save_state(self, workers: Sequence[Worker]) -> None:
         """Take a last snapshot of a job that continues in a later attempt.
@@ -275,8 +291,11 @@ class Teardown:
         continues = self._termination.will_restart or self._termination.outcome is JobStatus.STOPPED
         leaves = self._termination.is_rescheduled or self._termination.is_retried
         applies = self._snapshots.applies_to(workers) or leaves
-        if continues and applies:
-            await self._snapshots.save_last(workers, LAST_SNAPSHOT_LIMIT)
+        if not (continues and applies):
+            return
+        saving = self._snapshots.save_last(workers, LAST_SNAPSHOT_LIMIT)
+        with suppress(Interrupted):  # What a canceled job has kept is not needed any more.
+            await interruptible(saving, when=lambda: self._termination.is_canceled)
 
     async def _clean(self, workers: Sequence[Worker]) -> None:
         """Remove the runs' folders from all nodes that can be reached."""

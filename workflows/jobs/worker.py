@@ -1,6 +1,6 @@
 """The worker of a job: its assignment, its run, its exit, and the commands to its node."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 from temporalio import workflow
@@ -34,11 +34,13 @@ from workflows.effects.jobs import (
     collect_log,
     end_worker,
     get_run_status,
+    save_last_snapshot,
     save_snapshot,
     stage_worker,
     start_worker,
     store_output,
 )
+from workflows.primitives.waiting import Interrupted, interruptible
 
 _KILLED = (128 + 9, 128 + 15)
 """The exit codes by which a shell reports the signals KILL and TERM."""
@@ -119,17 +121,26 @@ class Worker:
         self.take_report(await end_worker(command, summary=f"end worker {self.index}"))
         self._seen_to_end = True  # Also where the node knows nothing of the run any more.
 
-    async def store(self, *, with_output: bool) -> tuple[LogCollected, OutputStored | None]:
-        """Store the whole log and, on request, the output."""
+    async def store(
+        self, *, with_output: bool, is_discarded: Callable[[], bool]
+    ) -> tuple[LogCollected, OutputStored | None]:
+        """Store the whole log and, on request, the output, unless it is discarded meanwhile."""
         log = await collect_log(CollectLog(node=self.node, run_id=self.run))
         if not with_output:
             return log, None
-        return log, await store_output(StoreOutput(node=self.node, run_id=self.run))
+        storing = store_output(StoreOutput(node=self.node, run_id=self.run))
+        try:
+            return log, await interruptible(storing, when=is_discarded)
+        except Interrupted:
+            return log, None
 
-    async def save_snapshot(self, folders: tuple[RunFolder, ...]) -> SnapshotSaved:
-        """Store a state snapshot of the run, of these folders."""
+    async def save_snapshot(
+        self, folders: tuple[RunFolder, ...], *, is_last: bool = False
+    ) -> SnapshotSaved:
+        """Store a state snapshot of the run, of these folders; the last one is tried again."""
+        save = save_last_snapshot if is_last else save_snapshot
         command = SaveSnapshot(node=self.node, run_id=self.run, at=workflow.now(), folders=folders)
-        return await save_snapshot(command, summary=f"save the state of worker {self.index}")
+        return await save(command, summary=f"save the state of worker {self.index}")
 
     async def clean(self) -> None:
         """Remove the run's folders from the worker's node."""

@@ -1,7 +1,7 @@
 """The lifecycle of a lease, which alone creates and terminates machines at providers."""
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -18,7 +18,6 @@ from workflows.contracts.errors import (
 )
 from workflows.contracts.events import Event, LeaseEvent
 from workflows.contracts.leases import (
-    LeaseEnding,
     LeaseProgress,
     LeaseRelease,
     LeaseReport,
@@ -31,27 +30,22 @@ from workflows.contracts.machines import (
     MachineNotification,
     MachineObservation,
     MachineOffer,
-    Shortage,
 )
 from workflows.contracts.removals import Removal
-from workflows.contracts.statuses import LeaseStatus, MachineState
+from workflows.contracts.statuses import LeaseStatus
 from workflows.effects.machines import (
     CreateMachine,
     DescribeMachine,
-    FindShortages,
-    RememberShortage,
-    TerminateMachine,
     create_machine,
     describe_machine,
-    describe_machine_briefly,
-    find_shortages,
-    remember_shortage,
-    terminate_machine,
     wait_for_machine,
 )
 from workflows.effects.nodes import ReachNode, await_ssh
+from workflows.leases.deadline import Deadline
 from workflows.leases.holder import Holder
 from workflows.leases.machine import Machine
+from workflows.leases.machine_end import MachineEnd
+from workflows.leases.offers import Offers
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import Journal
@@ -63,13 +57,7 @@ START_POLL_INTERVAL = timedelta(minutes=1)
 NOTIFIED_POLL_INTERVAL = timedelta(seconds=30)
 """After a notification; a provider sends that before its own answers show the machine's end."""
 RELEASE_INTERVAL = timedelta(minutes=1)
-ENDING_NOTICE = timedelta(minutes=15)
-"""How long before its deadline a lease notifies its holder: longer than a job needs to leave, which
-is its grace, ten minutes for its last state snapshot, and two for its log and output."""
-ENDING_SHARE = 10
-"""A short lease notifies its holder when a tenth of its lifetime is left."""
-ENDING_INTERVAL = timedelta(minutes=1)
-"""Between two such notifications, because the holder may have been restarted since the last."""
+"""Between two notifications of a holder that could not be notified of the loss."""
 CANCELED_OUTSIDE = LeaseRelease(reason="canceled in Temporal")
 _ACQUIRING = (LeaseStatus.RESERVED, LeaseStatus.CREATING, LeaseStatus.WAITING_FOR_SSH)
 _NO_OTHER_OFFER = (REQUEST_REFUSED, HOST_KEY_MISMATCH, OUT_OF_TIME)
@@ -109,18 +97,19 @@ class LeaseLifecycle:
         self._was_ready = resumed_from.was_ready if resumed_from else False
         self._release_request = resumed_from.released if resumed_from else None
         self._lost = resumed_from.lost if resumed_from else None
-        self._is_ending = bool(resumed_from and resumed_from.is_ending)
+        self._offers = Offers(request, self._machine)
+        self._deadline = Deadline(request, self._record_event)
+        self._machine_end = MachineEnd(self._machine, self._journal, self._write, self._observe)
         self._holder = Holder(request.holder_id, request.lease_id, self._record_event)
         self._inbox = Inbox()
         if resumed_from is not None and resumed_from.is_adopted:
             self._inbox.put(Refresh())  # The machine may have ended unseen.
-        self._out_of_time = self._is_notice_due = False
         self._poll_error = ""
         """Why the last poll of the provider failed; empty: it did not."""
 
     @workflow.run
     async def run(self, request: LeaseRequest) -> LeaseReport:
-        clock = asyncio.create_task(self._watch_deadline())
+        clock = asyncio.create_task(self._deadline.watch())
         try:
             if request.resumed_from is None or self._status in _ACQUIRING:
                 await self._acquire()
@@ -140,33 +129,17 @@ class LeaseLifecycle:
 
         Raises: ApplicationError, with the refusals of all offers.
         """
-        command = FindShortages(provider_id=self._request.provider_id)
-        found = await self._interruptible(find_shortages.run_locally(command))
-        shortages = {one.scope: one for one in found.shortages}
+        await self._interruptible(self._offers.find_shortages())
         refusals = []
-        for offer in self._ordered_offers():
-            self._check_deadline()
-            refusal = self._refusal_before(offer, shortages) or await self._try(offer)
+        for offer in self._offers.in_order():
+            self._deadline.check()
+            refusal = self._offers.refusal_before(offer) or await self._try(offer)
             if refusal is None:
                 self._status = LeaseStatus.READY
                 return
             refusals.append(f"{offer.scope}: {refusal}")
             await self._write(Event(type=LeaseEvent.OFFER_REFUSED, message=refusals[-1]))
         raise ApplicationError("; ".join(refusals) or "no offers", type=CAPACITY_EXHAUSTED)
-
-    def _ordered_offers(self) -> list[MachineOffer]:
-        """The offers, the last tried one first, because its machine may exist."""
-        tried = [] if self._machine.offer is None else [self._machine.offer]
-        return tried + [offer for offer in self._request.offers if offer not in tried]
-
-    def _refusal_before(self, offer: MachineOffer, shortages: Mapping[str, Shortage]) -> str | None:
-        """Why the offer is not tried; None: it is."""
-        if offer == self._machine.offer:
-            return None
-        if offer.scope in shortages:
-            short = shortages[offer.scope]
-            return f"{short.reason}; not asked again before {short.until:%H:%M:%S} UTC"
-        return self._over_cap(offer.microcredits_per_hour)
 
     async def _try(self, offer: MachineOffer) -> str | None:
         """Try one offer. None: its machine answers over SSH.
@@ -188,22 +161,12 @@ class LeaseLifecycle:
             return None
         await shielded(self._abandon_offer(), self._canceled_outside)
         if kind == CAPACITY_EXHAUSTED:
-            await self._remember(offer.scope, reason)
+            await self._interruptible(self._offers.remember_shortage(offer.scope, reason))
         return reason
 
     async def _abandon_offer(self) -> None:
         """Terminate the machine of the offer, and add its cost to that of earlier offers."""
-        self._machine.abandon(await self._terminate())
-
-    async def _remember(self, scope: str, reason: str) -> None:
-        short = RememberShortage(provider_id=self._request.provider_id, scope=scope, reason=reason)
-        try:
-            await self._interruptible(remember_shortage(short))
-        except ActivityError as failure:
-            if is_cancelled_exception(failure):
-                raise
-            # The next lease tries the same offer in vain, which does no other harm.
-            workflow.logger.warning("a shortage was not remembered: %s", cause_of(failure)[1])
+        self._machine.abandon(await self._machine_end.terminate())
 
     async def _make(self, offer: MachineOffer) -> None:
         """Find or create the machine, then wait until it answers over SSH with its host key.
@@ -217,7 +180,7 @@ class LeaseLifecycle:
             reason = seen.reason or f"the machine is {seen.state} and could not be reached"
             raise ApplicationError(reason, type=UNAVAILABLE)
         price = seen.microcredits_per_hour
-        if price is not None and (over_cap := self._over_cap(price)):
+        if price is not None and (over_cap := self._offers.over_cap(price)):
             raise ApplicationError(over_cap, type=PRICE_CAP)
         self._status = LeaseStatus.WAITING_FOR_SSH
         await self._observe(seen)
@@ -234,12 +197,6 @@ class LeaseLifecycle:
             await self._inbox.wait(interval)
             await self._poll()
 
-    def _over_cap(self, microcredits_per_hour: int) -> str | None:
-        cap = self._request.price_cap_microcredits_per_hour
-        if cap is None or microcredits_per_hour <= cap:
-            return None
-        return f"costs {microcredits_per_hour} microcredits an hour, the cap is {cap}"
-
     async def _serve(self) -> None:
         """Hold the machine until its release, its deadline, or its end at the provider."""
         is_new, self._was_ready = not self._was_ready, True
@@ -251,7 +208,7 @@ class LeaseLifecycle:
             raise self._holder_is_missing()
         while not self._release_request:
             await self._journal.continue_when_long()
-            if self._until_notice() <= timedelta(0):
+            if self._deadline.until_notice() <= timedelta(0):
                 await self._notify_ending()
             message = await self._interruptible(self._inbox.wait(self._poll_interval()))
             if not self._must_notify():
@@ -261,28 +218,14 @@ class LeaseLifecycle:
 
     def _poll_interval(self) -> timedelta:
         interval = NOTIFIED_POLL_INTERVAL if self._machine.notification else POLL_INTERVAL
-        left = self._until_notice()
-        return min(interval, left if left > timedelta(0) else ENDING_INTERVAL)
-
-    def _until_notice(self) -> timedelta:
-        """The time until the holder is notified of the deadline."""
-        lifetime = timedelta(seconds=self._request.spec.lifetime_s)
-        notice = min(ENDING_NOTICE, lifetime / ENDING_SHARE)
-        return self._request.deadline - notice - workflow.now()
+        return min(interval, self._deadline.until_next_notice())
 
     async def _notify_ending(self) -> None:
         """Notify the holder of the deadline, so that it leaves the machine before.
 
         Raises: ApplicationError, when the holder does not exist.
         """
-        deadline = self._request.deadline
-        reason = f"the lease of its machine ends at {deadline:%F %T} UTC"
-        if not self._is_ending:
-            self._is_ending = True
-            message = f"{self._holder.id} is asked to leave: {reason}"
-            await self._record_event(Event(type=LeaseEvent.ENDING, message=message))
-        lease_id = self._request.lease_id
-        ending = LeaseEnding(lease_id=lease_id, reason=reason, ends_at=deadline)
+        ending = await self._deadline.announce()
         if not await self._interruptible(self._holder.notify_ending(ending)):
             raise self._holder_is_missing()
 
@@ -291,24 +234,7 @@ class LeaseLifecycle:
 
     def _must_notify(self) -> bool:
         """Whether the holder of a ready machine is now to be notified of the deadline, once."""
-        is_ready = self._status is LeaseStatus.READY
-        return is_ready and self._is_notice_due and not self._is_ending
-
-    async def _watch_deadline(self) -> None:
-        notice = self._until_notice()
-        if notice > timedelta(0):
-            await workflow.sleep(notice, summary="until the notice of the deadline")
-        self._is_notice_due = True
-        left = self._request.deadline - workflow.now()
-        if left > timedelta(0):
-            await workflow.sleep(left, summary="until the deadline")
-        self._out_of_time = True
-
-    def _check_deadline(self) -> None:
-        """Raises: ApplicationError `OutOfTime`, when the deadline has passed."""
-        if self._out_of_time or self._request.deadline <= workflow.now():
-            message = f"the deadline has passed: {self._request.deadline:%F %T} UTC"
-            raise ApplicationError(message, type=OUT_OF_TIME)
+        return self._status is LeaseStatus.READY and self._deadline.must_announce
 
     async def _poll(self) -> None:
         """Poll the provider; a failed poll does not mean that the machine is gone.
@@ -350,7 +276,7 @@ class LeaseLifecycle:
         if not self._was_ready or self._machine.is_lost_at_provider:
             is_notified = await self._notify_lost(reason)
         if self._machine.offer is not None:
-            self._machine.seen = await self._terminate()
+            self._machine.seen = await self._machine_end.terminate()
         while not is_notified and not await self._notify_lost(reason):
             await workflow.sleep(RELEASE_INTERVAL, summary="before the holder is notified again")
             await self._journal.continue_when_long()
@@ -378,51 +304,6 @@ class LeaseLifecycle:
         if self._status is not LeaseStatus.RELEASING:
             self._status = LeaseStatus.RELEASING
             await self._write(Event(type=LeaseEvent.RELEASING, message=reason), reason=reason)
-
-    async def _terminate(self) -> MachineObservation:
-        """Terminate the machine, and try again after a failure, which an event shows."""
-        was_unseen = self._machine.seen is None and not await self._describe_unseen()
-        recorded = ""
-        while True:
-            try:
-                command = TerminateMachine(
-                    **self._machine.name,
-                    provider_machine_id=self._machine.known_id,
-                    was_unseen=was_unseen,
-                )
-                gone = await terminate_machine(command)
-            except EFFECT_FAILED as failure:
-                reason = (
-                    "the machine could not be terminated and may still cost money: "
-                    f"{cause_of(failure)[1]}"
-                )
-            else:
-                if gone.reason:
-                    event = Event(type=LeaseEvent.TERMINATED_OTHERWISE, message=gone.reason)
-                    await self._record_event(event)
-                return self._machine.ended(gone)
-            if reason != recorded:
-                await self._write(
-                    Event(type=LeaseEvent.NOT_RELEASED, message=reason), reason=reason
-                )
-                recorded = reason
-            await workflow.sleep(RELEASE_INTERVAL, summary="before the next try to terminate")
-            await self._journal.continue_when_long()
-
-    async def _describe_unseen(self) -> bool:
-        """Observe a machine whose creation was not answered, to know its start and price.
-
-        False: the provider cannot be reached.
-        """
-        try:
-            seen = await describe_machine_briefly(DescribeMachine(**self._machine.name))
-        except EFFECT_FAILED as failure:
-            message = f"the cost of the machine is unknown: {cause_of(failure)[1]}"
-            await self._record_event(Event(type=LeaseEvent.COST_UNKNOWN, message=message))
-            return False
-        if seen.state is not MachineState.GONE:
-            await self._observe(seen)
-        return True
 
     # ── messages ────────────────────────────────────────────────────────────────────────────
 
@@ -479,11 +360,11 @@ class LeaseLifecycle:
         """
         try:
             return await interruptible(
-                work, when=lambda: self._release_request is not None or self._out_of_time
+                work, when=lambda: self._release_request is not None or self._deadline.has_passed
             )
         except Interrupted:
             if self._release_request is None:
-                self._check_deadline()
+                self._deadline.check()
             raise
 
     async def _observe(self, seen: MachineObservation) -> None:
@@ -514,7 +395,7 @@ class LeaseLifecycle:
             released=self._release_request,
             lost=self._lost,
             is_lost_at_provider=self._machine.is_lost_at_provider,
-            is_ending=self._is_ending,
+            is_ending=self._deadline.is_announced,
             earlier_microcredits=self._machine.earlier_microcredits,
             reason=self._journal.reason,
         )

@@ -6,14 +6,12 @@ from functools import partial
 from typing import Any
 
 from temporalio import workflow
-from temporalio.exceptions import FailureError, is_cancelled_exception
+from temporalio.exceptions import is_cancelled_exception
 
-from workflows.contracts.base import Contract
 from workflows.contracts.errors import HOST_KEY_MISMATCH, NON_RETRYABLE, PROTOCOL_VIOLATION
 from workflows.contracts.events import Event, NodeEvent
 from workflows.contracts.lifecycles import Wake
 from workflows.contracts.nodes import Announcement, NodeRequest
-from workflows.contracts.regions import Replacement
 from workflows.contracts.statuses import NodeStatus
 from workflows.effects.nodes import (
     FindAnnouncement,
@@ -56,7 +54,6 @@ class NodeConnection:
         self._request = request
         self._location = location
         self._record_event = record_event
-        self._shown: NodeStatus | None = None
 
     async def await_announcement(self, inbox: Inbox) -> None:
         """Wait until the node's address is known: from the request or from an announcement.
@@ -180,30 +177,6 @@ class NodeConnection:
         await self._record_event(
             Event(type=NodeEvent.RESTARTED, message="the machine has restarted")
         )
-
-    async def refresh_region(self) -> None:
-        """Signal `refresh` to the region, which would otherwise poll its site within the hour."""
-        await self._signal_region("refresh")
-
-    async def ask_for_replacement(self) -> None:
-        """Signal `replace` to the region, whose storage node this is."""
-        node_id = self._request.node_id
-        replacement = Replacement(requested_by=node_id, node_id=node_id)
-        await self._signal_region("replace", replacement)
-
-    async def _signal_region(self, signal: str, *arguments: Contract) -> None:
-        region = workflow.get_external_workflow_handle(f"region/{self._request.region_id}")
-        try:
-            await region.signal(signal, args=arguments)
-        except FailureError as failure:
-            workflow.logger.warning("%s was not signalled %s: %s", region.id, signal, failure)
-
-    async def notify_region(self, status: NodeStatus) -> None:
-        """Refresh a cloud region when the status of its storage node changes."""
-        is_its_storage = self._request.machine is not None and "storage" in self._request.services
-        if is_its_storage and status is not self._shown:
-            self._shown = status
-            await self.refresh_region()
 
     async def restore_logins(self, *, gone: bool) -> None:
         """Restore the logins of the machine; if that fails, record how its owner can do it.

@@ -19,8 +19,10 @@ from workflows.effects.leases import (
     release_lease,
 )
 from workflows.nodes.location import NodeLocation, refusal
+from workflows.nodes.region import NodeRegion
+from workflows.nodes.steps import NodeSteps
 from workflows.primitives.inbox import Inbox
-from workflows.primitives.journal import LEASE_ID, EventWriter, Journal
+from workflows.primitives.journal import LEASE_ID, Journal
 from workflows.primitives.waiting import wait_until
 from workflows.rules.ids import timed_id
 from workflows.rules.nodes.onboarding import TRIES, lacking_of
@@ -52,7 +54,7 @@ class LeaseEndingError(Exception):
 class LeasedMachine:
     """The leased machine of one node; a node with a machine of its own has no claim.
 
-    record_event: writes an event that leaves the node's status as it is.
+    region: of the node, which replaces its storage node before the lease ends.
     """
 
     def __init__(
@@ -60,12 +62,14 @@ class LeasedMachine:
         request: NodeRequest,
         location: NodeLocation,
         journal: Journal,
-        record_event: EventWriter,
+        steps: NodeSteps,
+        region: NodeRegion,
     ) -> None:
         self._request = request
         self._location = location
         self._journal = journal
-        self._record_event = record_event
+        self._steps = steps
+        self._region = region
         self._claim: MachineClaim | None = request.machine
         self.lease_id = request.resumed_from.lease_id if request.resumed_from else ""
         self.offer: MachineOffer | None = None
@@ -146,7 +150,7 @@ class LeasedMachine:
         if self._recorded_lease != self.lease_id:
             self._recorded_lease = self.lease_id
             workflow.upsert_search_attributes([LEASE_ID.value_set(self.lease_id)])
-            await self._record_event(
+            await self._steps.record_event(
                 Event(type=NodeEvent.LEASED, message=f"{self.lease_id} leases its machine")
             )
         if leased.status.is_final:
@@ -186,6 +190,17 @@ class LeasedMachine:
         if is_news:
             self.ending = ending.reason
         return is_news
+
+    async def leave_before(self, ending: LeaseEnding) -> None:
+        """Leave the machine before the end of its lease; the region replaces its storage node.
+
+        Raises: LeaseEndingError, unless the region removes the node when another one serves.
+        """
+        if "storage" not in self._request.services:
+            raise LeaseEndingError(ending.reason)
+        message = f"{ending.reason}; its region is asked for another storage node"
+        await self._steps.record_event(Event(type=NodeEvent.MACHINE_ENDING, message=message))
+        await self._region.ask_for_replacement()
 
     def concerns(self, lost: MachineLost) -> bool:
         """Record a loss of the node's machine, and return whether the machine is lost."""
@@ -252,7 +267,9 @@ class LeasedMachine:
                     f"the machine of {', '.join(left)} is not gone after {RELEASE_LIMIT} "
                     "and may still cost money"
                 )
-                await self._record_event(Event(type=NodeEvent.MACHINE_NOT_GONE, message=message))
+                await self._steps.record_event(
+                    Event(type=NodeEvent.MACHINE_NOT_GONE, message=message)
+                )
             await workflow.sleep(pause, summary="the machine is terminated")
             pause = min(2 * pause, POLL_INTERVAL_MAX)
             await self._journal.continue_when_long()

@@ -6,7 +6,7 @@ from functools import partial
 from workflows.contracts.lifecycles import NodeChanges, Wake
 from workflows.contracts.statuses import NodeStatus
 from workflows.effects.nodes import FindWantedStatus, WantedStatusFound, find_wanted_status
-from workflows.nodes.inspection import ChangeWriter
+from workflows.nodes.steps import NodeSteps
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import Journal
 from workflows.primitives.waiting import wait_until
@@ -17,18 +17,29 @@ IDLE_INTERVAL = timedelta(days=30)
 class WantedStatus:
     """The wanted status of one node.
 
-    record: writes changes and events that leave the node's status as it is.
+    inbox: where the wake arrives that says that the row has a new one.
     """
 
-    def __init__(self, journal: Journal, inbox: Inbox, record: ChangeWriter) -> None:
+    def __init__(self, journal: Journal, inbox: Inbox, steps: NodeSteps) -> None:
         self._journal = journal
         self._inbox = inbox
-        self._record = record
+        self._steps = steps
 
     async def find(self) -> WantedStatusFound:
         """The wanted status, unless the lifecycle has seen it before."""
         question = FindWantedStatus(node_id=self._journal.resource_id)
         return await find_wanted_status.run_locally(question)
+
+    async def follow(self) -> None:
+        """Switch to the status that a person wants, if one was requested since the last look."""
+        wanted = await self.find()
+        if wanted.status is None:
+            return
+        seen = NodeChanges(seen_revision=wanted.revision)
+        if wanted.status is self._steps.status:
+            await self._steps.record_changes(seen, ())
+            return
+        await self._steps.follow(wanted.status, seen)
 
     async def pass_over(self) -> NodeChanges:
         """The changes by which a wanted status that nobody has followed yet counts as seen."""
@@ -43,7 +54,7 @@ class WantedStatus:
             self._inbox.pick(Wake)
             wanted = await self.find()
             if wanted.status is not None:
-                await self._record(NodeChanges(seen_revision=wanted.revision), ())
+                await self._steps.record_changes(NodeChanges(seen_revision=wanted.revision), ())
             if wanted.status is NodeStatus.ACTIVE:
                 return
             await self._journal.continue_when_long()

@@ -1,6 +1,7 @@
 """The inbox of a lifecycle."""
 
 from collections import deque
+from collections.abc import Callable
 from datetime import timedelta
 from typing import TypeVar
 
@@ -42,6 +43,10 @@ class Inbox:
                 self._messages.remove(message)
                 return message
         return None
+
+    def drop(self, is_dropped: Callable[[Contract], bool]) -> None:
+        """Remove the messages for which `is_dropped` is true, because they are answered."""
+        self._messages = deque(one for one in self._messages if not is_dropped(one))
 
     async def wait(self, limit: timedelta) -> Contract | None:
         """Wait for the next message and take it; None when none arrives within the limit."""

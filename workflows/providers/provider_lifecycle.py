@@ -10,7 +10,6 @@ from workflows.contracts.events import Event, ProviderEvent
 from workflows.contracts.lifecycles import ProviderChanges, Refresh
 from workflows.contracts.machines import OrphanedMachinesFound, TerminateOrphan
 from workflows.contracts.providers import (
-    CloudResource,
     FeedStatus,
     PricesState,
     ProviderReport,
@@ -19,34 +18,22 @@ from workflows.contracts.providers import (
 )
 from workflows.contracts.removals import Removal, RemovalProgress
 from workflows.contracts.statuses import ProviderStatus
-from workflows.effects.lifecycles import (
-    FindDependents,
-    RemoveDependents,
-    find_dependents,
-    remove_dependents,
-)
 from workflows.effects.providers import (
     CheckProvider,
-    ForgetProviderKey,
-    ListOwnedMachines,
     ProviderChecked,
-    ProviderResource,
     StartNotifications,
     check_cloud,
     check_provider,
-    ensure_provider_resource,
-    forget_provider_key,
-    list_owned_machines,
-    remove_provider_resource,
     start_notifications,
 )
+from workflows.primitives.dependents import Dependents
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import Journal
 from workflows.primitives.waiting import cancel_and_wait
+from workflows.providers.cloud_resources import CloudResources
 from workflows.providers.machine_reconciliation import MachineReconciliation
 from workflows.providers.orphaned_machines import OrphanedMachines
-from workflows.rules.catalogue.providers import traits_of
 
 IDLE_INTERVAL = timedelta(days=1)
 POLL_INTERVAL = timedelta(hours=1)
@@ -69,10 +56,11 @@ class ProviderLifecycle:
             request.provider_id, request.account_id, request.sequence, request.resumed_reason
         )
         self._journal.next_run = self._next_run
+        self._dependents = Dependents(self._journal)
         self._status = request.resumed_status or ProviderStatus.NEW
         self._inbox = Inbox()
         self._removed = False
-        self._made: list[CloudResource] = []
+        self._cloud = CloudResources(request)
         self._removal = request.removal
         self._orphans = OrphanedMachines(request, self._record_event)
         self._feed_error = request.feed_error
@@ -84,7 +72,7 @@ class ProviderLifecycle:
 
     @workflow.run
     async def run(self, request: ProviderRequest) -> ProviderReport:
-        reconciling = [self._reconciliation.run()] if self._is_cloud else []
+        reconciling = [self._reconciliation.run()] if self._cloud.is_cloud else []
         tasks = [asyncio.create_task(work) for work in reconciling]
         if request.resumed_status is None:
             await self._enable()
@@ -103,10 +91,6 @@ class ProviderLifecycle:
         if workflow.info().is_continue_as_new_suggested():
             self.refresh()
 
-    @property
-    def _is_cloud(self) -> bool:
-        return traits_of(self._request.kind).is_cloud
-
     async def _enable(self) -> None:
         """Run every check, then create what the provider needs in its cloud."""
         self._status = ProviderStatus.ENABLING
@@ -118,16 +102,16 @@ class ProviderLifecycle:
             if not checked.passed:
                 await self._fail(_reasons(checked), changes)
                 return
-            await self._make_resources()
+            await self._cloud.create()
         except EFFECT_FAILED as failure:
-            if self._is_cloud and is_cancelled_exception(failure):
+            if self._cloud.is_cloud and is_cancelled_exception(failure):
                 raise
-            await self._fail(cause_of(failure)[1], self._with_resources(changes))
+            await self._fail(cause_of(failure)[1], self._cloud.added_to(changes))
             return
         self._status = ProviderStatus.READY
         ready = Event(type=ProviderEvent.READY, message="every check passed")
-        await self._write(ready, changes=self._with_resources(changes))
-        if self._is_cloud:
+        await self._write(ready, changes=self._cloud.added_to(changes))
+        if self._cloud.is_cloud:
             await self._start_notifications()
 
     async def _start_notifications(self) -> None:
@@ -172,35 +156,12 @@ class ProviderLifecycle:
         command = CheckProvider(
             provider_id=self._request.provider_id, provider_kind=self._request.kind
         )
-        if self._is_cloud:
+        if self._cloud.is_cloud:
             return await check_cloud(command, summary="every check")
         return await check_provider(command)
 
-    async def _make_resources(self) -> None:
-        """Create what is not there yet of the provider's cloud resources, one after another."""
-        self._made.clear()
-        for resource in self._resources():
-            self._made.append(
-                (await ensure_provider_resource(resource, summary=resource.resource)).resource
-            )
-
-    def _with_resources(self, changes: ProviderChanges) -> ProviderChanges:
-        """The changes with the resources that are known to be there; None for own machines."""
-        resources = tuple(self._made) if self._is_cloud else None
-        return changes.model_copy(update={"resources": resources})
-
-    def _resources(self) -> tuple[ProviderResource, ...]:
-        return tuple(
-            ProviderResource(
-                provider_id=self._request.provider_id,
-                provider_kind=self._request.kind,
-                resource=name,
-            )
-            for name in traits_of(self._request.kind).resources
-        )
-
     async def _serve(self) -> None:
-        message = await self._inbox.wait(POLL_INTERVAL if self._is_cloud else IDLE_INTERVAL)
+        message = await self._inbox.wait(POLL_INTERVAL if self._cloud.is_cloud else IDLE_INTERVAL)
         if isinstance(message, Recheck):
             await self._enable()
         elif isinstance(message, Removal):
@@ -213,7 +174,7 @@ class ProviderLifecycle:
             await self._record_feed(message)
         elif isinstance(message, PricesState):
             await self._record_prices(message)
-        elif self._is_cloud and self._status is ProviderStatus.READY:
+        elif self._cloud.is_cloud and self._status is ProviderStatus.READY:
             await self._poll()
         await self._journal.continue_when_long()
 
@@ -244,8 +205,7 @@ class ProviderLifecycle:
 
     async def _remove(self, removal: Removal) -> None:
         """Remove the provider; with regions only when forced, and after they are gone."""
-        dependents = FindDependents(resource_id=self._request.provider_id)
-        regions = (await find_dependents(dependents)).ids
+        regions = (await self._dependents.find()).ids
         if regions and not removal.force:
             message = f"asked to be removed, has {', '.join(regions)}: stays (force removes them)"
             await self._write(Event(type=ProviderEvent.REMOVAL_REFUSED, message=message))
@@ -267,68 +227,35 @@ class ProviderLifecycle:
             await self._write(Event(type=ProviderEvent.REMOVAL_REFUSED, message=message))
             return
         message, changes = "removed", ProviderChanges()
-        if self._is_cloud:
-            machines = await self._machines_left()
+        if self._cloud.is_cloud:
+            machines = await self._cloud.machines_left()
             if machines and not removal.force:
                 await self._refuse_removal(machines)
                 return
-            gone = await self._remove_resources()
-            if self._made and not removal.force:
-                await self._refuse_removal(_describe_resources(self._made))
+            gone = await self._cloud.remove()
+            if self._cloud.are_left and not removal.force:
+                await self._refuse_removal(self._cloud.describe_left())
                 return
-            message = _describe_removal(gone, self._made, machines)
-            changes = self._with_resources(changes)
-            await forget_provider_key(ForgetProviderKey(provider_id=self._request.provider_id))
+            message = self._cloud.describe_removal(gone, machines)
+            changes = self._cloud.added_to(changes)
+            await self._cloud.forget_key()
         self._status, self._removed = ProviderStatus.ARCHIVED, True
         await self._write(Event(type=ProviderEvent.ARCHIVED, message=message), changes=changes)
 
     async def _remove_regions(self, removal: Removal, deadline: datetime) -> tuple[str, ...]:
         """Have the regions and leases removed until the deadline; return those that are left."""
-        dependents = FindDependents(resource_id=self._request.provider_id)
-        command = RemoveDependents(resource_id=self._request.provider_id, removal=removal)
-        while (left := (await find_dependents(dependents)).ids) and workflow.now() < deadline:
-            await remove_dependents(command)
+        while (left := (await self._dependents.find()).ids) and workflow.now() < deadline:
+            await self._dependents.remove(removal)
             await workflow.sleep(REMOVAL_INTERVAL, summary="its regions end")
             await self._journal.continue_when_long()
         return left
-
-    async def _machines_left(self) -> str:
-        """The machines with our label that the cloud still lists, in words; empty: none.
-
-        Nothing looks for them once the key is forgotten.
-        """
-        command = ListOwnedMachines(
-            provider_id=self._request.provider_id, provider_kind=self._request.kind
-        )
-        try:
-            names = (await list_owned_machines(command)).names
-        except EFFECT_FAILED as failure:
-            if is_cancelled_exception(failure):
-                raise
-            return f"its machines could not be listed: {cause_of(failure)[1]}"
-        return f"its cloud still lists {', '.join(names)}" if names else ""
-
-    async def _remove_resources(self) -> list[str]:
-        """Remove what we created, the last first. What is gone; `_made` keeps what is left."""
-        gone: list[str] = []
-        self._made.clear()
-        for resource in reversed(self._resources()):
-            try:
-                seen = await remove_provider_resource(resource, summary=resource.resource)
-            except EFFECT_FAILED as failure:
-                if is_cancelled_exception(failure):
-                    raise
-                self._made.append(CloudResource(name=resource.resource, path=cause_of(failure)[1]))
-            else:
-                gone.append(seen.resource.path)
-        return gone
 
     async def _refuse_removal(self, left: str) -> None:
         """Fail: its regions are gone, so the provider is of no use until a recheck."""
         self._status = ProviderStatus.FAILED
         reason = f"not removed: {left}; mend it and remove again, or force leaves it"
         event = Event(type=ProviderEvent.REMOVAL_REFUSED, message=reason)
-        await self._write(event, changes=self._with_resources(ProviderChanges()), reason=reason)
+        await self._write(event, changes=self._cloud.added_to(ProviderChanges()), reason=reason)
 
     @workflow.signal(description="Run every check again.")
     def recheck(self) -> None:
@@ -403,15 +330,3 @@ def _reasons(checked: ProviderChecked) -> str:
     return "; ".join(
         f"{check.name}: {check.detail}" + f" ({check.fix})" * bool(check.fix) for check in failed
     )
-
-
-def _describe_resources(kept: list[CloudResource]) -> str:
-    return "; ".join(f"{resource.name}: {resource.path}" for resource in kept)
-
-
-def _describe_removal(gone: list[str], kept: list[CloudResource], machines: str) -> str:
-    """What we created and is gone, what of it is left, and what was there before."""
-    costs = f"; {machines}, which may still cost money" if machines else ""
-    left = f"; left, by force: {_describe_resources(kept)}" if kept else ""
-    others = "the service account, its roles and the APIs that are on are as they were"
-    return f"removed {', '.join(gone) or 'nothing'}{left}{costs}; {others}"

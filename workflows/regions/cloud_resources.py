@@ -9,7 +9,7 @@ from temporalio.exceptions import ApplicationError, is_cancelled_exception
 from workflows.contracts.errors import REFUSED
 from workflows.contracts.events import Event, RegionEvent
 from workflows.contracts.lifecycles import Refresh
-from workflows.contracts.regions import RegionRequest
+from workflows.contracts.regions import RegionRequest, Replacement
 from workflows.contracts.statuses import NodeStatus
 from workflows.effects.regions import (
     AddStorageNode,
@@ -110,26 +110,38 @@ class CloudResources:
             return ""
         return "; ".join(map(_describe, nodes)) or "it has no storage node"
 
-    async def _settle(self, nodes: tuple[StorageNode, ...]) -> None:
-        """End a replacement that was broken off as `replace` does, once its outcome is known."""
+    async def _settle(self, nodes: tuple[StorageNode, ...]) -> set[str]:
+        """End a replacement that was broken off as `replace` does, once its outcome is known.
+
+        Returns the storage nodes that it has removed, which may not show that yet.
+        """
         there = [node for node in nodes if node.status not in _REMOVED]
         is_active = bool(there) and there[-1].status is NodeStatus.ACTIVE
         if len(there) > 1 and not is_active and there[-1].status not in _BROKEN:
-            return  # The newer one is still being created.
+            return set()  # The newer one is still being created.
         self._is_unsettled = False
-        for surplus in there[:-1] if is_active else there[1:]:
-            await self._request_removal(surplus.node_id)
+        surplus = [node.node_id for node in (there[:-1] if is_active else there[1:])]
+        for node_id in surplus:
+            await self._request_removal(node_id)
+        return set(surplus)
 
     async def replace(self, node_id: str, inbox: Inbox) -> None:
         """Add a storage node; when it is active, have the older ones removed, else keep them.
 
+        A replacement that was broken off goes on instead, unless its new node is the one that asks.
+        What was asked of the older nodes meanwhile is answered by this one.
+
         node_id: the node that asks for its replacement, which is ignored when it is being removed;
         empty: a person asks.
         """
-        there = {node.node_id: node.status for node in await self._storage()}
-        if node_id and there.get(node_id, NodeStatus.ARCHIVED) in _REMOVED:
+        nodes = await self._storage()
+        removed = await self._settle(nodes) if self._is_unsettled else set()
+        there = {node.node_id: node.status for node in nodes}
+        if node_id in removed or (node_id and there.get(node_id, NodeStatus.ARCHIVED) in _REMOVED):
             return
-        older = tuple(there)
+        left = [node.node_id for node in nodes if node.status not in _REMOVED]
+        begun = left[-1] if self._is_unsettled and left[-1] != node_id else ""
+        older = tuple(each for each in there if each != begun)
         try:
             new = await self._add_storage(older)
         except EFFECT_FAILED as failure:
@@ -144,11 +156,13 @@ class CloudResources:
             if is_cancelled_exception(failure):
                 raise
             await self._request_removal(new.node_id)
+            answer_requests(inbox, new.node_id)
             self._is_unsettled = False
             await self._keep_storage(failure)
             return
         for replaced in older:
             await self._request_removal(replaced)
+        answer_requests(inbox, "", *older)
         self._is_unsettled = False
         await self._record_event(
             Event(type=RegionEvent.STORAGE_REPLACED, message=f"{new.node_id} is its storage node")
@@ -196,6 +210,11 @@ class CloudResources:
                 raise ApplicationError(why, type=REFUSED)
             await wait_until(partial(inbox.holds, Refresh), pause, f"{node.name} is {node.status}")
             pause = POLL_INTERVAL_MIN if inbox.pick(Refresh) else min(2 * pause, POLL_INTERVAL_MAX)
+
+
+def answer_requests(inbox: Inbox, *node_ids: str) -> None:
+    """Drop the requests to replace these storage nodes; empty: whichever there is."""
+    inbox.drop(lambda one: isinstance(one, Replacement) and one.node_id in node_ids)
 
 
 def _describe(node: StorageNode) -> str:

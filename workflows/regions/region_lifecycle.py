@@ -12,18 +12,13 @@ from workflows.contracts.lifecycles import Refresh, RegionChanges
 from workflows.contracts.regions import RegionReport, RegionRequest, Replacement, SiteChange
 from workflows.contracts.removals import Removal, RemovalProgress
 from workflows.contracts.statuses import RegionStatus
-from workflows.effects.lifecycles import (
-    FindDependents,
-    RemoveDependents,
-    find_dependents,
-    remove_dependents,
-)
 from workflows.effects.regions import CheckSite, check_site
+from workflows.primitives.dependents import Dependents
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import Journal
 from workflows.primitives.waiting import Interrupted, interruptible, wait_until
-from workflows.regions.cloud_resources import CloudResources
+from workflows.regions.cloud_resources import CloudResources, answer_requests
 
 SITE_INTERVAL = timedelta(hours=1)
 OFFLINE_INTERVAL = timedelta(minutes=1)
@@ -48,6 +43,7 @@ class RegionLifecycle:
             request.region_id, request.account_id, request.sequence, request.resumed_reason
         )
         self._journal.next_run = self._next_run
+        self._dependents = Dependents(self._journal)
         self._removal = request.removal
         self._status = request.resumed_status or RegionStatus.NEW
         self._cloud = CloudResources(request, self._record_event)
@@ -140,7 +136,7 @@ class RegionLifecycle:
 
     async def _remove(self, removal: Removal) -> None:
         """Remove the region; with nodes only when forced, and after they are gone."""
-        found = await find_dependents(self._dependents)
+        found = await self._dependents.find()
         nodes = [one for one in found.ids if one not in found.own_ids]
         if nodes and not removal.force:
             message = f"asked to be removed, has {', '.join(nodes)}: stays (force removes them)"
@@ -166,10 +162,9 @@ class RegionLifecycle:
 
     async def _take_down(self, removal: Removal, deadline: datetime) -> str:
         """Have nodes, machines and resources removed, and see them gone. What is left of them."""
-        command = RemoveDependents(resource_id=self._request.region_id, removal=removal)
         pause = REMOVAL_INTERVAL
-        while (await find_dependents(self._dependents)).ids and workflow.now() < deadline:
-            await remove_dependents(command)
+        while (await self._dependents.find()).ids and workflow.now() < deadline:
+            await self._dependents.remove(removal)
             await self._journal.continue_when_long()
             if not self._request.is_in_cloud:
                 await workflow.sleep(pause, summary="its nodes end")
@@ -178,7 +173,7 @@ class RegionLifecycle:
             if await wait_until(partial(self._inbox.holds, Refresh), pause, "its nodes end"):
                 self._inbox.pick(Refresh)
             pause = min(2 * pause, LAST_REMOVAL_INTERVAL)
-        if left := (await find_dependents(self._dependents)).ids:
+        if left := (await self._dependents.find()).ids:
             return f"still has {', '.join(left)} after {REMOVAL_LIMIT}"
         return await self._cloud.remove()
 
@@ -201,10 +196,6 @@ class RegionLifecycle:
         request = self._request
         return CheckSite(region_id=request.region_id, own_worker=request.own_worker)
 
-    @property
-    def _dependents(self) -> FindDependents:
-        return FindDependents(resource_id=self._request.region_id)
-
     @workflow.signal(description="Remove the region; with nodes only when forced.")
     def remove(self, removal: Removal) -> None:
         self._inbox.put(removal)
@@ -221,8 +212,8 @@ class RegionLifecycle:
 
     @workflow.signal(description="Give it another storage node.")
     def replace(self, replacement: Replacement) -> None:
-        if not self._inbox.holds(Replacement):  # asked twice, it is replaced once
-            self._inbox.put(replacement)
+        answer_requests(self._inbox, replacement.node_id)  # Asked twice, it is replaced once.
+        self._inbox.put(replacement)
 
     @workflow.query(description="Status and reason.")
     def status(self) -> RegionReport:

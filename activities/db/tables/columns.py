@@ -61,3 +61,5 @@ class RemovableRow(LifecycleRow):
     removal_requested_at: datetime | None = Field(default=None, sa_type=Instant)
     removal_force: bool = False
     removal_requested_by: str | None = None
+    removal_reschedules: bool = False
+    """Whether jobs on removed nodes begin again on other nodes."""

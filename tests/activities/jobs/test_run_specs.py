@@ -14,7 +14,12 @@ from temporalio.testing import ActivityEnvironment
 from activities.accounts.accounts import add_account
 from activities.db.session import Database
 from activities.db.tables import Allocation, Job, Node, Provider, Region, StoredSecret, Upload
-from activities.jobs.run_specs import discard_run_specs, remove_stored, seal_run_specs
+from activities.jobs.run_specs import (
+    discard_outputs,
+    discard_run_specs,
+    remove_stored,
+    seal_run_specs,
+)
 from activities.jobs.submissions import sealed_variables, stored_spec
 from activities.secrets.credentials import STORED
 from activities.secrets.sealing import SealBrokenError, secret_box
@@ -27,7 +32,13 @@ from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.jobs import WorkerAssignment
 from workflows.contracts.nodes import NodeAddress
 from workflows.contracts.statuses import JobStatus
-from workflows.effects.jobs import DiscardRunSpecs, RemoveStored, RunSpecsSealed, SealRunSpecs
+from workflows.effects.jobs import (
+    DiscardOutputs,
+    DiscardRunSpecs,
+    RemoveStored,
+    RunSpecsSealed,
+    SealRunSpecs,
+)
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 SECRET, VARIABLE = "a-token-that-is-made-up", "a-variable-that-is-made-up"
@@ -422,3 +433,15 @@ def test_what_a_job_has_stored_is_removed_and_what_others_have_stays(home: Path)
         ActivityEnvironment().run(remove_stored, RemoveStored(job_id=JOB))
     assert store().names("outputs") == ["outputs/job-second/0-1.tar.gz"]
     assert (logs.length("job-o-0-1"), logs.length("job-second-0-1")) == (0, 7)
+
+
+def test_discarded_outputs_are_removed_of_every_attempt_and_the_logs_stay(home: Path) -> None:
+    assert home.exists()
+    logs = log_store(settings().storage)
+    logs.append(f"{JOB}-0-1", 0, b"a line\n")
+    for name in (f"{JOB}/0-1.tar.gz", f"{JOB}/1-2.tar.gz", "job-second/0-1.tar.gz"):
+        store().put(f"outputs/{name}", b"an output")
+    for _ in range(2):
+        ActivityEnvironment().run(discard_outputs, DiscardOutputs(job_id=JOB))
+    assert store().names("outputs") == ["outputs/job-second/0-1.tar.gz"]
+    assert logs.length(f"{JOB}-0-1") == 7

@@ -387,12 +387,17 @@ async def test_an_onboarding_that_was_lost_begins_anew_with_later_steps(world: W
 
 
 async def test_a_removal_that_was_lost_goes_on_as_it_was_asked_for(world: World) -> None:
-    asked = {"status": "removing", "removal_force": False, "removal_requested_by": "key-7"}
+    asked = {
+        "status": "removing",
+        "removal_force": False,
+        "removal_requested_by": "key-7",
+        "removal_reschedules": True,
+    }
     rows = (world.provider, world.region, world.node)
     for row in rows:
         world.set(row, **asked)
     await world.sweep()
-    removal = Removal(force=False, requested_by="key-7")
+    removal = Removal(force=False, requested_by="key-7", reschedules=True)
     region = await world.argument_of(f"region/{world.region.id}", RegionRequest)
     provider = await world.argument_of(f"provider/{world.provider.id}", ProviderRequest)
     node = await world.argument_of(f"node/{world.node.id}", NodeRequest)

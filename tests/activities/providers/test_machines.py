@@ -151,6 +151,20 @@ async def test_the_end_of_a_machine_is_asked_for_again_before_it_is_billed_until
     assert gone.ended_at is not None
 
 
+async def test_a_command_that_the_row_of_its_lease_has_left_behind_terminates_no_machine(
+    migrated: Database, driver: RentedDriver
+) -> None:
+    row = Books(migrated).lease(LeaseStatus.READY)
+    await do(create_machine, CREATE)
+    late = {"lease_id": row.id, "sequence": row.sequence - 1}
+    failure = await refusal(terminate_machine, RELEASE.model_copy(update=late))
+    assert (failure.type, failure.non_retryable) == (errors.STALE, True)
+    assert len(driver.machines) == 1
+    present = {"lease_id": row.id, "sequence": row.sequence}
+    await do(terminate_machine, RELEASE.model_copy(update=present))
+    assert driver.machines == {}
+
+
 async def test_machines_of_a_kind_without_driver_are_refused_by_name() -> None:
     command = LOOK.model_copy(update={"provider_kind": ProviderKind.PHYSICAL})
     failure = await refusal(describe_machine, command)

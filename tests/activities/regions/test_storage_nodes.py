@@ -233,3 +233,21 @@ def test_a_node_that_leaves_already_is_not_asked_again(place: Place) -> None:
         asked = session.exec(select(tables.OutboxRow).filter_by(verb="remove")).all()
         removal = {"force": True, "requested_by": "its region", "reschedules": True}
         assert [row.argument for row in asked] == [removal]
+
+
+async def test_a_removal_that_its_row_has_left_behind_reaches_nobody(
+    place: Place, temporal_server: Client
+) -> None:
+    node_id = new_id("nod")
+    place.add(node_id)
+    set_client(temporal_server)
+    await start_idle(temporal_server, f"node/{node_id}")
+    place.set(tables.Region, place.region.id, sequence=9)
+    found = find_dependents(FindDependents(resource_id=place.region.id))
+    assert found.sequence == 9
+    for sequence, signals in ((8, []), (9, ["remove"])):
+        command = RemoveDependents(
+            resource_id=place.region.id, removal=Removal(force=True), sequence=sequence
+        )
+        await ActivityEnvironment().run(remove_dependents, command)
+        assert await signals_of(temporal_server, f"node/{node_id}") == signals

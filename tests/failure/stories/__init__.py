@@ -3,9 +3,9 @@
 from tests.failure.pairs import Pair
 from tests.failure.stories.bill import BillStory
 from tests.failure.stories.cloud_region import CloudRegionStory
+from tests.failure.stories.ends import ENDED_STORIES
 from tests.failure.stories.job import (
     KeptStateStory,
-    NotebookStory,
     PreemptedStory,
     RescheduledStory,
     TrainingStory,
@@ -22,6 +22,7 @@ from tests.failure.stories.loops import (
     TrunkStory,
 )
 from tests.failure.stories.node import LossStory, NodeStory, StuckRunStory
+from tests.failure.stories.notebook import NOTEBOOK_STORIES
 from tests.failure.stories.regions import (
     CloudProviderStory,
     ProviderStory,
@@ -32,7 +33,8 @@ from tests.failure.stories.story import Story
 
 STORIES: tuple[type[Story], ...] = (
     TrainingStory,
-    NotebookStory,
+    *NOTEBOOK_STORIES,
+    *ENDED_STORIES,
     PreemptedStory,
     RescheduledStory,
     KeptStateStory,
@@ -59,9 +61,11 @@ STORIES: tuple[type[Story], ...] = (
 )
 
 
-def story_of(pair: Pair) -> type[Story] | None:
+def story_of(pair: Pair, variant: str = "") -> type[Story] | None:
     """The story that reaches an effect of a lifecycle; None: nobody has written it yet."""
-    of_lifecycle = [story for story in STORIES if story.lifecycle == pair.lifecycle]
+    of_lifecycle = [
+        story for story in STORIES if story.lifecycle == pair.lifecycle and story.variant == variant
+    ]
     for story in of_lifecycle:
         if pair.stub in story.only:
             return story

@@ -1,4 +1,4 @@
-"""The lives of jobs: a training from its submission to its removal, a notebook that rests."""
+"""The lives of jobs: a training from its submission to its removal, on one machine or several."""
 
 import asyncio
 from typing import ClassVar
@@ -50,6 +50,11 @@ class JobStory(Story):
         return f"job/{self.job_id}"
 
     @property
+    def nodes(self) -> tuple[str, ...]:
+        """Where its attempt is placed."""
+        return ("nod-1",)
+
+    @property
     def status(self) -> str:
         return self.world.status_of(self.job_id)
 
@@ -86,7 +91,7 @@ class JobStory(Story):
             return await self._after_its_end()
         if self.status == JobStatus.WAITING_FOR_RESOURCES and self.attempt not in self.placed:
             self.placed.add(self.attempt)
-            self.world.place(self.job_id, self.attempt, leased=self.leased)
+            self.world.place(self.job_id, self.attempt, self.nodes, self.leased)
         elif self.status == JobStatus.RUNNING:
             await self._while_running()
         elif self.status == JobStatus.UNREACHABLE:
@@ -113,9 +118,8 @@ class JobStory(Story):
         now = asyncio.get_running_loop().time()
         if now - self.reached_at > PATIENCE_S:
             self.reached_at = now
-            await self.signal(
-                self.workflow_id_of_job, "node_reachable", NodeReachable(node_id="nod-1")
-            )
+            back = NodeReachable(node_id=self.nodes[0])
+            await self.signal(self.workflow_id_of_job, "node_reachable", back)
 
     @property
     def workflow_id_of_job(self) -> str:
@@ -165,10 +169,12 @@ class JobStory(Story):
     def look(self) -> None:
         world = self.world
         if "job.worker-abandoned" in world.events[self.job_id] or self._folder_may_be_left():
-            world.sweep_node()
+            for node_id in world.machines:
+                world.sweep_node(node_id)
         self.expect(self.status == JobStatus.ARCHIVED, f"it is {self.status} in the end")
         self.expect(world.live_runs() == [], f"still run: {world.live_runs()}")
-        self.expect(not world.machines["nod-1"].runs, "its folder is left on the node")
+        left = [name for machine in world.machines.values() for name in machine.runs]
+        self.expect(not left, f"folders are left on nodes: {left}")
         self.expect(not world.held, f"still held: {sorted(world.held)}")
         self.expect(not world.leaving, f"left to the node for ever: {sorted(world.leaving)}")
         self.expect(not world.freed_alive, f"freed while they ran: {world.freed_alive}")
@@ -297,30 +303,3 @@ class KeptStateStory(PreemptedStory):
         if self.mode is Mode.AS_PLANNED:
             kept = self.world.ever[run_id(self.job_id, 0, 2)].kept
             self.expect(kept == 2 * STEP, f"it has come to {kept}: it began anew")
-
-
-class NotebookStory(JobStory):
-    """Stopped while it runs, started again, ended by itself, removed at rest."""
-
-    type = JobType.NOTEBOOK
-    only = frozenset({"start_worker"})
-    planned_end = JobStatus.ARCHIVED
-
-    async def begin(self) -> None:
-        await super().begin()
-        self.stopped = self.again = self.gone = False
-
-    async def _command_ends(self) -> None:
-        if self.attempt > 1:
-            await super()._command_ends()
-        elif not self.stopped:
-            self.stopped = True
-            await self.signal(self.workflow_id_of_job, "stop", EndRequest(reason="for the night"))
-
-    async def _at_rest(self) -> None:
-        if not self.again:
-            self.again = True
-            await self.signal(self.workflow_id_of_job, "start_again")
-        elif self.attempt > 1 and not self.gone:
-            self.gone = True
-            await self.signal(self.workflow_id_of_job, "remove")

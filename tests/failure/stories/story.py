@@ -32,6 +32,10 @@ class Story:
     lifecycle: ClassVar[str]
     only: ClassVar[frozenset[str]] = frozenset()
     """The effects it is for; empty: all that no other story of the lifecycle is for."""
+    variant: ClassVar[str] = ""
+    """Its name, where another story is for the same effects; they are broken in each of both."""
+    nth: ClassVar[dict[str, int]] = {}
+    """The call of an effect that is broken, where only that one has the meaning of the story."""
     silent: ClassVar[dict[str, str]] = {}
     """Effects whose failure for good need not be told to a person, and why not."""
 

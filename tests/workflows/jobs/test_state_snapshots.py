@@ -14,6 +14,7 @@ from tests.workflows.jobs.test_job_lifecycle import (
     CANCEL,
     Handle,
     assert_nothing_left,
+    at_running,
     job_id_of,
     reaches,
 )
@@ -223,6 +224,21 @@ async def test_a_notebook_on_a_leased_machine_finds_its_state_when_it_is_started
     await handle.signal(JobLifecycle.cancel, CANCEL)
     assert (await handle.result()).status is JobStatus.CANCELED
     assert stage.world.states == {}
+
+
+async def test_the_last_snapshot_of_a_notebook_that_stops_is_tried_again(stage: Stage) -> None:
+    handle = await stage.job(JobType.NOTEBOOK, keeps_output=False, state_interval_s=3600)
+    await at_running(stage, handle)
+    run_of(stage, handle).kept = 7
+
+    async def breaks(_: Contract) -> None:
+        raise ApplicationError("the store is away")
+
+    stage.world.faults["save_snapshot"] += [breaks] * 2
+    await handle.signal(JobLifecycle.stop, STOP)
+    await eventually(lambda: latest(stage, handle) == JobStatus.STOPPED, "it is stopped")
+    assert stored(stage, handle) == 7
+    assert "job.state-not-saved" not in stage.world.events[job_id_of(handle)]
 
 
 async def test_what_a_job_has_stored_of_all_attempts_is_recorded_for_its_account(

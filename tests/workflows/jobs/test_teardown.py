@@ -137,18 +137,25 @@ async def test_who_discards_the_output_gets_the_log_alone(stage: Stage) -> None:
     assert stage.world.logs == {run_id(job_id_of(handle), 0, 1)}
 
 
-async def test_who_discards_an_output_that_is_being_stored_does_not_wait_for_it(
-    stage: Stage,
+@pytest.mark.parametrize("effect", ["collect_log", "store_output", "clean_worker"])
+async def test_who_discards_an_output_while_the_job_is_ending_keeps_the_log_alone(
+    stage: Stage, effect: str
 ) -> None:
     handle = await stage.job()
     await at_running(stage, handle)
-    gate = Gate(stage, "store_output")
+    gate = Gate(stage, effect)
     await handle.signal(JobLifecycle.cancel, CANCEL)
     await gate.entered()
     await handle.signal(JobLifecycle.cancel, CANCEL.model_copy(update={"discards": True}))
+    await handle.query("status")  # It is answered after all that its workflow was told before.
+    gate.open()  # What was begun is done in spite of the news.
     assert (await handle.result()).status is JobStatus.CANCELED
     assert stage.world.outputs == set()
-    gate.open()
+    assert stage.world.logs == {run_id(job_id_of(handle), 0, 1)}
+    changes = stage.world.rows[job_id_of(handle)].changes
+    assert isinstance(changes, JobChanges)
+    assert not changes.output_bytes
+    assert "output" not in stage.world.told[job_id_of(handle)]["job.stored"]
 
 
 async def test_a_notebook_that_is_stopped_keeps_its_output(stage: Stage) -> None:

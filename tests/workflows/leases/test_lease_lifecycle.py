@@ -226,7 +226,7 @@ async def test_a_deadline_is_told_before_and_a_loss_only_when_the_provider_shows
 async def test_a_provider_that_does_not_answer_keeps_nobody_from_hearing_of_the_deadline(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workflows.leases.lease_lifecycle.ENDING_NOTICE", timedelta(seconds=4))
+    monkeypatch.setattr("workflows.leases.deadline.ENDING_NOTICE", timedelta(seconds=4))
     handle = await lease(stage, deadline=datetime.now(UTC) + timedelta(seconds=10))
     await reaches(stage, LeaseStatus.READY)
     cloud_is_silent = Gate(stage, "describe_machine")

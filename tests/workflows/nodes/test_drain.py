@@ -52,7 +52,7 @@ async def ends_soon(stage: Stage) -> None:
 async def test_before_the_deadline_a_job_leaves_its_machine_with_its_state_and_never_runs_twice(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workflows.leases.lease_lifecycle.ENDING_NOTICE", timedelta(seconds=7))
+    monkeypatch.setattr("workflows.leases.deadline.ENDING_NOTICE", timedelta(seconds=7))
     world = stage.world
     world.lease_s = 15
     cloud_is_silent = Gate(stage, "terminate_machine")

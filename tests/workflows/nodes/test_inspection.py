@@ -84,7 +84,7 @@ async def test_a_node_whose_driver_is_broken_after_a_restart_takes_no_jobs(stage
 async def test_the_free_disk_of_an_idle_node_is_seen_anew_within_the_interval(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workflows.nodes.node_lifecycle.TIDY_INTERVAL", timedelta(seconds=1))
+    monkeypatch.setattr("workflows.nodes.upkeep.TIDY_INTERVAL", timedelta(seconds=1))
     changed(stage, free_disk_bytes=9 * 10**9)
     await onboarded(stage)
     changed(stage, free_disk_bytes=10**9)

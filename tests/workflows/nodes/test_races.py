@@ -161,7 +161,7 @@ async def test_a_job_that_was_deaf_when_its_node_was_removed_is_told_again(
 async def test_what_a_job_has_left_on_a_connected_node_is_ended_within_the_interval(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workflows.nodes.node_lifecycle.TIDY_INTERVAL", timedelta(seconds=1))
+    monkeypatch.setattr("workflows.nodes.upkeep.TIDY_INTERVAL", timedelta(seconds=1))
     await onboarded(stage)
     run = Run(RunState.RUNNING)
     stage.world.machines["nod-1"].runs["job-x-0-1"] = run

@@ -22,7 +22,7 @@ async def test_a_run_that_cannot_be_killed_holds_its_gpus_until_it_has_ended(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workflows.nodes.running_jobs.END_INTERVAL", timedelta(seconds=1))
-    monkeypatch.setattr("workflows.nodes.node_lifecycle.TIDY_INTERVAL", timedelta(seconds=2))
+    monkeypatch.setattr("workflows.nodes.upkeep.TIDY_INTERVAL", timedelta(seconds=2))
     handle, job = await busy(stage)
     world, run_id = stage.world, f"{job_id_of(job)}-0-1"
     run = world.machines["nod-1"].runs[run_id]

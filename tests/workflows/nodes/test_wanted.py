@@ -87,7 +87,7 @@ async def test_of_two_wishes_the_last_one_holds_however_late_the_first_arrives(
 async def test_a_node_is_tidied_by_its_own_clock_while_wakes_keep_coming(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workflows.nodes.node_lifecycle.TIDY_INTERVAL", timedelta(seconds=2))
+    monkeypatch.setattr("workflows.nodes.upkeep.TIDY_INTERVAL", timedelta(seconds=2))
     handle = await onboarded(stage)
     run = Run(RunState.RUNNING)
     stage.world.machines["nod-1"].runs["job-x-0-1"] = run

@@ -192,6 +192,65 @@ async def test_a_replacement_that_a_refused_removal_breaks_off_leaves_one_storag
     await eventually(lambda: storage_ids(stage) == ["nod-store-2"], "one is left")
 
 
+async def test_storage_that_a_person_and_its_lease_have_replaced_meanwhile_is_replaced_once(
+    stage: Stage,
+) -> None:
+    handle = await healthy(stage)
+    await replaces(stage, handle)
+    for reason in (Replacement(node_id="nod-store-1"), Replacement(), Replacement()):
+        await handle.signal(RegionLifecycle.replace, reason)
+    stage.world.storage_comes_as = NodeStatus.ACTIVE
+    newest_becomes(stage, NodeStatus.ACTIVE)
+    await handle.signal(RegionLifecycle.refresh)
+    there = stage.world.events[REGION]
+    await eventually(lambda: "region.storage-replaced" in there, "it is replaced")
+    assert storage_ids(stage) == ["nod-store-2"]
+    await handle.signal(RegionLifecycle.remove, Removal())
+    await handle.result()
+    assert stage.world.events[REGION].count("region.storage-replaced") == 1
+    assert stage.world.storage_added == 2
+
+
+async def test_a_node_that_asks_while_another_is_replaced_is_replaced_after_it(
+    stage: Stage,
+) -> None:
+    handle = await healthy(stage)
+    await replaces(stage, handle)
+    await handle.signal(RegionLifecycle.replace, Replacement(node_id="nod-store-1"))
+    await handle.signal(RegionLifecycle.replace, Replacement(node_id="nod-store-2"))
+    stage.world.storage_comes_as = NodeStatus.ACTIVE
+    newest_becomes(stage, NodeStatus.ACTIVE)
+    await handle.signal(RegionLifecycle.refresh)
+    await eventually(lambda: storage_ids(stage) == ["nod-store-3"], "both are replaced")
+    assert stage.world.storage_added == 3
+
+
+async def test_a_request_after_a_replacement_that_failed_is_tried(stage: Stage) -> None:
+    handle = await healthy(stage)
+    await replaces(stage, handle)
+    await handle.signal(RegionLifecycle.replace, Replacement(node_id="nod-store-1"))
+    stage.world.storage_comes_as = NodeStatus.ACTIVE
+    newest_becomes(stage, NodeStatus.FAILED)
+    await handle.signal(RegionLifecycle.refresh)
+    await eventually(lambda: storage_ids(stage) == ["nod-store-3"], "it is replaced all the same")
+
+
+async def test_a_request_that_is_repeated_after_a_replacement_was_forgotten_goes_on_with_that(
+    stage: Stage,
+) -> None:
+    first = await healthy(stage)
+    await replaces(stage, first)
+    await first.terminate("Temporal forgets it")
+    row = {"resumed_status": "healthy", "sequence": stage.world.rows[REGION].sequence}
+    handle = await begun(stage, **row)
+    await handle.signal(RegionLifecycle.replace, Replacement(node_id="nod-store-1"))
+    await handle.signal(RegionLifecycle.refresh)
+    newest_becomes(stage, NodeStatus.ACTIVE)
+    await handle.signal(RegionLifecycle.refresh)
+    await eventually(lambda: storage_ids(stage) == ["nod-store-2"], "one is left")
+    assert stage.world.storage_added == 2
+
+
 async def test_storage_is_claimed_anew_when_it_is_replaced(stage: Stage) -> None:
     handle = await healthy(stage)
     first = stage.world.storage_claim

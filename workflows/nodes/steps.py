@@ -1,0 +1,65 @@
+"""The steps of a node: its status, which its lifecycle and its parts share, and its changes."""
+
+from workflows.contracts.events import Event, NodeEvent
+from workflows.contracts.lifecycles import NodeChanges
+from workflows.contracts.nodes import NodeRequest
+from workflows.contracts.statuses import NodeStatus
+from workflows.nodes.region import NodeRegion
+from workflows.primitives.journal import Journal
+from workflows.rules.nodes.onboarding import first_status_of
+
+
+class NodeSteps:
+    """The status of one node, and the steps by which it is recorded.
+
+    region: of the node, which is refreshed when the status of its storage node changes.
+    """
+
+    def __init__(self, request: NodeRequest, journal: Journal, region: NodeRegion) -> None:
+        resumed_from = request.resumed_from
+        self._journal = journal
+        self._region = region
+        self.status = resumed_from.status if resumed_from else NodeStatus.NEW
+        self.resume_status = (
+            resumed_from.resume_status
+            if resumed_from
+            else first_status_of(request.services, is_leased=request.machine is not None)
+        )
+        """The status of the node whenever it is connected and prepared."""
+        self.withheld = journal.reason if self.status is NodeStatus.MAINTENANCE else None
+        """Why the node takes no jobs although nobody has asked for that; None: no such reason."""
+
+    @property
+    def reason(self) -> str | None:
+        """The reason of the last recorded status."""
+        return self._journal.reason
+
+    async def write(
+        self, *events: Event, changes: NodeChanges | None = None, reason: str | None = None
+    ) -> None:
+        """Record a step with the present status."""
+        await self._journal.write(self.status, changes or NodeChanges(), *events, reason=reason)
+        await self._region.show(self.status)
+
+    async def record_changes(self, changes: NodeChanges, events: tuple[Event, ...]) -> None:
+        """Record changes and events that leave status and reason as they are."""
+        await self.write(*events, changes=changes, reason=self._journal.reason)
+
+    async def record_event(self, event: Event) -> None:
+        """Record an event that leaves status and reason as they are."""
+        await self.record_changes(NodeChanges(), (event,))
+
+    async def withhold(self, reason: str) -> None:
+        """Take no jobs until a person has read the reason and activates the node."""
+        if self.resume_status is NodeStatus.ACTIVE:
+            self.resume_status, self.withheld = NodeStatus.MAINTENANCE, reason
+            if self.status is NodeStatus.ACTIVE:
+                self.status = NodeStatus.MAINTENANCE
+            await self.write(Event(type=NodeEvent.MAINTENANCE, message=reason), reason=reason)
+
+    async def follow(self, wanted: NodeStatus, changes: NodeChanges) -> None:
+        """Switch to the status that a person wants."""
+        self.status = self.resume_status = wanted
+        self.withheld = None
+        message = "takes jobs" if wanted is NodeStatus.ACTIVE else "takes no new jobs"
+        await self.write(Event(type=NodeEvent(f"node.{wanted}"), message=message), changes=changes)
