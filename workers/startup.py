@@ -77,13 +77,15 @@ async def serve_workflows(
 
     Its files may have been restored meanwhile. The workflow runs in a worker's cache would then
     know more than their history, and never hear what is written there instead; a new worker has an
-    empty cache, and begins each run anew from its history.
+    empty cache, and begins each run anew from its history. Between two workers there is a pause,
+    because Temporal may refuse polls for long although it is there.
     """
     while not stop.is_set():
         worker = new_worker()
         log.info("serves", queue=worker.task_queue)
         async with worker:
             await _until_away(client, stop)
+        await _pause(stop)
         await _until_back(client, stop)
 
 

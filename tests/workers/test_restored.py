@@ -1,13 +1,17 @@
 """Temporal's files are restored behind a worker that lives on, with workflow runs in its cache."""
 
 import asyncio
+import contextlib
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
 
 from tests.temporal_server import TemporalServer
@@ -79,3 +83,38 @@ async def test_a_cached_run_that_knows_more_than_the_restored_history_begins_ane
         await server.connect()
         await handle.signal(Listener.say, "end")
         assert await asyncio.wait_for(handle.result(), 60) == ["before", "end"]
+
+
+class IdleWorker:
+    """A worker that serves nothing."""
+
+    task_queue = QUEUE
+
+    async def __aenter__(self) -> None:
+        pass
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+
+async def test_a_temporal_that_is_there_and_refuses_polls_gets_few_new_workers() -> None:
+    async def refuse(*_: object, **__: object) -> None:
+        raise RPCError("no host of matching is there", RPCStatusCode.UNAVAILABLE, b"")
+
+    async def is_healthy(**_: object) -> bool:
+        return True
+
+    client: Any = SimpleNamespace(
+        namespace="default",
+        workflow_service=SimpleNamespace(poll_workflow_task_queue=refuse),
+        service_client=SimpleNamespace(check_health=is_healthy),
+    )
+    made: list[Any] = []
+
+    def worker() -> Any:
+        made.append(IdleWorker())
+        return made[-1]
+
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(serve_workflows(asyncio.Event(), client, worker), 1)
+    assert len(made) <= 3

@@ -247,6 +247,29 @@ async def test_a_job_that_is_tried_again_uses_up_one_retry_although_all_was_forg
     assert str(row.status_reason).endswith("; retry 1 of 1")
 
 
+async def test_a_log_that_was_stored_before_all_was_forgotten_counts_once(
+    installation: Installation,
+) -> None:
+    at = installation
+    await at.start(JOB)
+    await runs(at)
+    gate = Gate(at.stage, "clean_worker")
+    at.end_command()
+    await at.tell(JOB, "node_reachable", REACHABLE)
+    await gate.entered()
+    await at.tell(JOB, "node_unreachable", NodeUnreachable(node_id=NODE, reason="no route"))
+    await eventually(lambda: "job.unreachable" in at.world.events[JOB], "a step is recorded")
+    await at.forget()
+    gate.open()
+    handle = await at.start(JOB)
+    await at.tell(JOB, "node_reachable", REACHABLE)
+    await handle.result()
+    with at.database.read() as session:
+        row = session.get_one(tables.Job, JOB)
+        counted = session.get_one(tables.Account, row.account_id).job_bytes
+    assert (row.status, row.log_bytes, counted) == ("finished", 1, 1)
+
+
 @pytest.mark.parametrize("is_over", [False, True])
 async def test_a_job_that_pauses_before_a_retry_goes_on_pausing_although_all_was_forgotten(
     installation: Installation, monkeypatch: pytest.MonkeyPatch, *, is_over: bool
