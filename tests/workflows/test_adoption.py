@@ -270,6 +270,28 @@ async def test_a_log_that_was_stored_before_all_was_forgotten_counts_once(
     assert (row.status, row.log_bytes, counted) == ("finished", 1, 1)
 
 
+async def test_the_outputs_of_all_attempts_count_although_all_was_forgotten(
+    installation: Installation,
+) -> None:
+    at = installation
+    await at.start(JOB, type="notebook")
+    await at.run_to("running")
+    await at.tell(JOB, "stop", STOP)
+    await at.reaches(JOB, "stopped")
+    assert _job_row(at).output_bytes == 7
+    await at.forget()
+    await at.start(JOB)
+    await at.tell(JOB, "start_again")
+    await at.reaches(JOB, "waiting_for_resources")
+    at.place(attempt=2)
+    await at.tell(JOB, "placed", at.world.held[JOB])
+    await at.reaches(JOB, "running")
+    await at.tell(JOB, "stop", STOP)
+    await at.reaches(JOB, "stopped")
+    assert len(at.world.outputs) == 2
+    assert _job_row(at).output_bytes == 14
+
+
 @pytest.mark.parametrize("is_over", [False, True])
 async def test_a_job_that_pauses_before_a_retry_goes_on_pausing_although_all_was_forgotten(
     installation: Installation, monkeypatch: pytest.MonkeyPatch, *, is_over: bool

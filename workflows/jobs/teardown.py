@@ -96,7 +96,6 @@ class Teardown:
         self._outages = outages
         self._snapshots = snapshots
         self._write = write
-        self.output_bytes: int | None = None
         self._stored_logs: list[LogCollected] = []
         self._stored_outputs: list[OutputStored] = []
         progress = request.resumed_from
@@ -105,6 +104,8 @@ class Teardown:
         self.log_bytes: int | None = progress.log_bytes if progress else None
         """The stored logs of all attempts that have ended; None: none is stored. Those of the
         present one are added with its outcome, so that none counts twice after an adoption."""
+        self.output_bytes: int | None = progress.output_bytes if progress else None
+        """The stored outputs of all attempts that have ended, as the logs."""
         self.unsettled: tuple[WorkerUsage, ...] = progress.unsettled if progress else ()
         """The usage of this and earlier attempts that could not be posted."""
 
@@ -227,6 +228,7 @@ class Teardown:
         message = f"a log of {_size(log_bytes)}"
         if outputs:
             output_bytes = sum(output.stored_bytes for output in outputs)
+            self.output_bytes = (self.output_bytes or 0) + output_bytes
             details["output_bytes"] = output_bytes
             counts = [output.file_count for output in outputs]
             files = ""
@@ -280,7 +282,6 @@ class Teardown:
         self._stored_logs.append(log)
         if output is not None:
             self._stored_outputs.append(output)
-            self.output_bytes = (self.output_bytes or 0) + output.stored_bytes
         elif with_output:
             raise ApplicationError(DISCARDED, type=JOB_ENDED)
 
