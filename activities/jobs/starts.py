@@ -85,6 +85,7 @@ def resume_job(session: Session, row: Job, request: JobRequest) -> JobRequest:
         ran_s=row.ran_s,
         has_copies=leased or row.attempt + is_over > 1,
         log_bytes=row.log_bytes,
+        output_bytes=row.output_bytes,
         unsettled=_USAGES.validate_python(row.unsettled or ()),
         reason=row.status_reason if waits else None,
         ending=None if row.ending is None else JobEnding.model_validate(row.ending),

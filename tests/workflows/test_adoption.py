@@ -247,6 +247,51 @@ async def test_a_job_that_is_tried_again_uses_up_one_retry_although_all_was_forg
     assert str(row.status_reason).endswith("; retry 1 of 1")
 
 
+async def test_a_log_that_was_stored_before_all_was_forgotten_counts_once(
+    installation: Installation,
+) -> None:
+    at = installation
+    await at.start(JOB)
+    await runs(at)
+    gate = Gate(at.stage, "clean_worker")
+    at.end_command()
+    await at.tell(JOB, "node_reachable", REACHABLE)
+    await gate.entered()
+    await at.tell(JOB, "node_unreachable", NodeUnreachable(node_id=NODE, reason="no route"))
+    await eventually(lambda: "job.unreachable" in at.world.events[JOB], "a step is recorded")
+    await at.forget()
+    gate.open()
+    handle = await at.start(JOB)
+    await at.tell(JOB, "node_reachable", REACHABLE)
+    await handle.result()
+    with at.database.read() as session:
+        row = session.get_one(tables.Job, JOB)
+        counted = session.get_one(tables.Account, row.account_id).job_bytes
+    assert (row.status, row.log_bytes, counted) == ("finished", 1, 1)
+
+
+async def test_the_outputs_of_all_attempts_count_although_all_was_forgotten(
+    installation: Installation,
+) -> None:
+    at = installation
+    await at.start(JOB, type="notebook")
+    await at.run_to("running")
+    await at.tell(JOB, "stop", STOP)
+    await at.reaches(JOB, "stopped")
+    assert _job_row(at).output_bytes == 7
+    await at.forget()
+    await at.start(JOB)
+    await at.tell(JOB, "start_again")
+    await at.reaches(JOB, "waiting_for_resources")
+    at.place(attempt=2)
+    await at.tell(JOB, "placed", at.world.held[JOB])
+    await at.reaches(JOB, "running")
+    await at.tell(JOB, "stop", STOP)
+    await at.reaches(JOB, "stopped")
+    assert len(at.world.outputs) == 2
+    assert _job_row(at).output_bytes == 14
+
+
 @pytest.mark.parametrize("is_over", [False, True])
 async def test_a_job_that_pauses_before_a_retry_goes_on_pausing_although_all_was_forgotten(
     installation: Installation, monkeypatch: pytest.MonkeyPatch, *, is_over: bool

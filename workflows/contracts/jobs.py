@@ -254,6 +254,8 @@ class JobProgress(Contract):
     """Whether the object store may hold state snapshots of the job."""
     log_bytes: int | None = None
     """The stored logs of the attempts that have ended; None: none is stored."""
+    output_bytes: int | None = None
+    """The stored outputs of the attempts that have ended; None: none is stored."""
     snapshot_bytes: dict[int, int] = Field(default_factory=dict)
     """The size of the stored state snapshot of each worker, as far as it is known."""
     unsettled: tuple[WorkerUsage, ...] = ()

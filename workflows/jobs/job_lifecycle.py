@@ -335,15 +335,24 @@ class JobLifecycle:
         self._status = outcome = self._termination.outcome
         retained = retained_nodes(self._request, self._termination, self._attempt.workers)
         stored = self._teardown.stored_events()
-        discards = self._teardown.discards_outputs and not self._remove_asked
-        if discards:
-            self._teardown.output_bytes = 0
+        discards = self._forgets_outputs()
         events = (*stored, self._termination.event(), *retention_events(retained))
         await self._write(*events, release=True)
         if outcome.is_final:  # Last, so that no machine costs money while the store is unavailable.
-            await self._snapshots.discard()
-            if discards:
-                await self._teardown.discard_outputs()
+            await self._discard_stored(outputs=discards)
+
+    def _forgets_outputs(self) -> bool:
+        """Whether the stored outputs are discarded, which then count nothing; a removal does it."""
+        discards = self._teardown.discards_outputs and not self._remove_asked
+        if discards:
+            self._teardown.output_bytes = 0
+        return discards
+
+    async def _discard_stored(self, *, outputs: bool) -> None:
+        """Remove the snapshots of a job that has ended and, on request, its outputs."""
+        await self._snapshots.discard()
+        if outputs:
+            await self._teardown.discard_outputs()
 
     async def _rest(self) -> None:
         """Stay stopped until a person starts the job again, cancels it or removes it."""
@@ -359,10 +368,11 @@ class JobLifecycle:
             self._start_again = False
             self._termination.decide()
             self._status = self._termination.outcome
+            discards = self._forgets_outputs()
             await self._write(
                 Event(type=JobEvent(f"job.{self._status}"), message="ended while stopped")
             )
-            await shielded(self._snapshots.discard(), self._canceled_outside)
+            await shielded(self._discard_stored(outputs=discards), self._canceled_outside)
 
     async def _remove(self) -> JobReport:
         self._status = JobStatus.REMOVING
@@ -542,6 +552,7 @@ class JobLifecycle:
             ran_s=self._termination.ran_s,
             has_copies=self._snapshots.has_copies,
             log_bytes=self._teardown.log_bytes,
+            output_bytes=self._teardown.output_bytes,
             snapshot_bytes=self._snapshots.snapshot_bytes,
             unsettled=self._teardown.unsettled,
             reason=self._termination.before,

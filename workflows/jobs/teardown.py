@@ -96,14 +96,16 @@ class Teardown:
         self._outages = outages
         self._snapshots = snapshots
         self._write = write
-        self.output_bytes: int | None = None
         self._stored_logs: list[LogCollected] = []
         self._stored_outputs: list[OutputStored] = []
         progress = request.resumed_from
         self._may_have_output = progress is not None
         """Whether an output may be in the object store, of this attempt or an earlier one."""
         self.log_bytes: int | None = progress.log_bytes if progress else None
-        """The stored logs of all attempts that have ended; None: none is stored."""
+        """The stored logs of all attempts that have ended; None: none is stored. Those of the
+        present one are added with its outcome, so that none counts twice after an adoption."""
+        self.output_bytes: int | None = progress.output_bytes if progress else None
+        """The stored outputs of all attempts that have ended, as the logs."""
         self.unsettled: tuple[WorkerUsage, ...] = progress.unsettled if progress else ()
         """The usage of this and earlier attempts that could not be posted."""
 
@@ -213,17 +215,20 @@ class Teardown:
         return message
 
     def stored_events(self) -> tuple[Event, ...]:
-        """The event of what is stored of the attempt, once; empty where nothing is."""
+        """The event of what is stored of the attempt, which then counts, once; empty where nothing
+        is."""
         logs, outputs = self._stored_logs, self._stored_outputs
         outputs = [] if self.discards_outputs else outputs
         self._stored_logs, self._stored_outputs = [], []
         if not logs:
             return ()
         log_bytes = sum(log.stored_bytes for log in logs)
+        self.log_bytes = (self.log_bytes or 0) + log_bytes
         details: dict[str, JsonValue] = {"log_bytes": log_bytes}
         message = f"a log of {_size(log_bytes)}"
         if outputs:
             output_bytes = sum(output.stored_bytes for output in outputs)
+            self.output_bytes = (self.output_bytes or 0) + output_bytes
             details["output_bytes"] = output_bytes
             counts = [output.file_count for output in outputs]
             files = ""
@@ -275,10 +280,8 @@ class Teardown:
         )
         log, output = await self._outages.run_through(worker, store)
         self._stored_logs.append(log)
-        self.log_bytes = (self.log_bytes or 0) + log.stored_bytes
         if output is not None:
             self._stored_outputs.append(output)
-            self.output_bytes = (self.output_bytes or 0) + output.stored_bytes
         elif with_output:
             raise ApplicationError(DISCARDED, type=JOB_ENDED)
 

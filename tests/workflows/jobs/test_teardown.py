@@ -164,3 +164,16 @@ async def test_a_notebook_that_is_stopped_keeps_its_output(stage: Stage) -> None
     await handle.signal(JobLifecycle.stop, CANCEL)
     await reaches(stage, handle, JobStatus.STOPPED)
     assert stage.world.outputs == {run_id(job_id_of(handle), 0, 1)}
+
+
+async def test_who_discards_the_output_of_a_stopped_notebook_leaves_none(stage: Stage) -> None:
+    handle = await stage.job(JobType.NOTEBOOK)
+    await at_running(stage, handle)
+    await handle.signal(JobLifecycle.stop, CANCEL)
+    await reaches(stage, handle, JobStatus.STOPPED)
+    await handle.signal(JobLifecycle.cancel, CANCEL.model_copy(update={"discards": True}))
+    assert (await handle.result()).status is JobStatus.CANCELED
+    assert stage.world.outputs == set()
+    changes = stage.world.rows[job_id_of(handle)].changes
+    assert isinstance(changes, JobChanges)
+    assert changes.output_bytes == 0
