@@ -60,28 +60,28 @@ async def save_snapshot(command: SaveSnapshot) -> SnapshotSaved:
         if found.bytes > most_bytes or found.files > MOST_FILES:
             limit = f"{most_bytes / 1e9:.1f} GB in {MOST_FILES} files"
             return saved.model_copy(update={"outcome": SnapshotOutcome.TOO_LARGE, "limit": limit})
-        stored_bytes = await _copy(command, found.mark)
-        if stored_bytes is None:
-            return saved.model_copy(update={"outcome": SnapshotOutcome.UNCHANGED})
-    return saved.model_copy(update={"stored_bytes": stored_bytes})
+        outcome, stored_bytes = await _copy(command, found.mark)
+    return saved.model_copy(update={"outcome": outcome, "stored_bytes": stored_bytes})
 
 
-async def _copy(command: SaveSnapshot, fingerprint: str) -> int | None:
-    """Save a snapshot if it is needed, and return its stored bytes; None: it is not needed.
+async def _copy(command: SaveSnapshot, fingerprint: str) -> tuple[SnapshotOutcome, int | None]:
+    """Save a snapshot if it is needed, and return the bytes that are stored now.
 
-    A later attempt's snapshot stays.
+    An earlier try may have stored it without its reply being heard, so an unchanged snapshot has
+    its size too. A later attempt's snapshot stays; its size is None.
     """
     store = blob_store(settings().storage)
     job_id, worker, attempt = parse_run_id(command.run_id)
     copies = await asyncio.to_thread(copies_of, store, job_id, worker)
     if any(copy.attempt > attempt for copy in copies):
-        return None
+        return SnapshotOutcome.UNCHANGED, None
     if copies and (copies[-1].attempt, copies[-1].mark) == (attempt, fingerprint):
-        return None
+        stored = copies[-1].name(job_id, worker)
+        return SnapshotOutcome.UNCHANGED, await asyncio.to_thread(store.size, stored)
     new = StateSnapshot(attempt, command.at, fingerprint, tuple(command.folders))
     stored_bytes = await _pack(command, store, new.name(job_id, worker))
     await asyncio.to_thread(remove_older, store, job_id, worker, new)
-    return stored_bytes
+    return SnapshotOutcome.SAVED, stored_bytes
 
 
 async def _pack(command: SaveSnapshot, store: BlobStore, name: str) -> int:

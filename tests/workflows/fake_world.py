@@ -122,7 +122,7 @@ class World(Allocations, WantedStatuses, LeasedNodes, CloudProjects):
             self.under_way[name] += 1
             try:
                 if self.faults[name]:
-                    await _meet(self.faults[name].pop(0), command)
+                    await _meet(self.faults[name].pop(0), command, name in _TRANSFERS)
                 answer = body(command)
                 result: Contract = await answer if inspect.isawaitable(answer) else answer
             finally:
@@ -311,7 +311,8 @@ class World(Allocations, WantedStatuses, LeasedNodes, CloudProjects):
         if not run.kept:
             return job.SnapshotSaved(outcome=job.SnapshotOutcome.NOTHING)
         if before is not None and (before.attempt, before.kept) == (attempt, run.kept):
-            return job.SnapshotSaved(outcome=job.SnapshotOutcome.UNCHANGED)
+            unchanged = job.SnapshotOutcome.UNCHANGED
+            return job.SnapshotSaved(outcome=unchanged, stored_bytes=before.kept)
         if before is None or before.attempt <= attempt:
             copy = StateSnapshot(attempt, asked.at, run.kept, asked.folders)
             self.states[job_id, worker] = copy
@@ -452,10 +453,11 @@ class World(Allocations, WantedStatuses, LeasedNodes, CloudProjects):
         return changes
 
 
-async def _meet(fault: Fault, command: Contract) -> None:
+async def _meet(fault: Fault, command: Contract, is_transfer: bool) -> None:
     """Meet a fault as a call to the world does: with heartbeats, and to its end if it is cancelled.
 
-    Without heartbeats Temporal would give a call that is held up for long to another attempt.
+    Without heartbeats Temporal would give a call that is held up for long to another attempt. A
+    transfer to the object store ends as soon as it hears that it is cancelled.
     """
     if activity.info().is_local:  # It has no heartbeats.
         await fault(command)
@@ -465,11 +467,13 @@ async def _meet(fault: Fault, command: Contract) -> None:
         try:
             await asyncio.shield(met)
         except asyncio.CancelledError:
-            if met.done() or activity.is_worker_shutdown():
+            if met.done() or activity.is_worker_shutdown() or is_transfer:
+                met.cancel()
                 raise
             await met
 
 
+_TRANSFERS = {"store_output", "save_snapshot"}
 _EFFECTS = {
     effect.name: effect
     for found in pkgutil.iter_modules(effects.__path__)

@@ -104,8 +104,11 @@ def life(site: Site) -> Life:
 async def test_the_next_attempt_finds_what_the_one_before_had_saved_last(life: Life) -> None:
     await life.begins()
     (life.state / "line").write_text("epoch 3\n")
-    assert (await life.saves()).outcome is SnapshotOutcome.SAVED
-    assert (await life.saves()).outcome is SnapshotOutcome.UNCHANGED
+    first = await life.saves()
+    assert first.outcome is SnapshotOutcome.SAVED
+    unchanged = await life.saves()
+    assert unchanged.outcome is SnapshotOutcome.UNCHANGED
+    assert unchanged.stored_bytes == first.stored_bytes > 0
     saved_at = life.copies[0].saved_at
     assert saved_at == BEGAN + timedelta(minutes=5)
     (life.state / "line").write_text("epoch 4\n")

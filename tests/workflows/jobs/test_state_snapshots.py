@@ -33,6 +33,7 @@ from workflows.contracts.jobs import (
 )
 from workflows.contracts.lifecycles import JobChanges
 from workflows.contracts.statuses import JobStatus, JobType, RunState, WorkerStatus
+from workflows.effects.jobs import SaveSnapshot
 from workflows.jobs.job_lifecycle import JobLifecycle
 
 
@@ -64,6 +65,17 @@ async def keeps(stage: Stage, handle: Handle, kept: int, worker: int = 0, attemp
     """Its command has come so far, and that is stored."""
     run_of(stage, handle, worker, attempt).kept = kept
     await eventually(lambda: stored(stage, handle, worker) == kept, f"{kept} is stored")
+
+
+async def has_heard_of_stored(stage: Stage, workers: int = 2) -> None:
+    """Each worker's next snapshot begins when its job has the reply of the one before."""
+    asked: list[Contract] = []
+    stage.world.faults["save_snapshot"] += [_remembering(asked)] * 2 * workers
+    names = {name for m in stage.world.machines.values() for name in m.runs}
+    await eventually(
+        lambda: {one.run_id for one in asked if isinstance(one, SaveSnapshot)} == names,
+        "the next snapshots begin",
+    )
 
 
 def stored(stage: Stage, handle: Handle, worker: int = 0) -> int | None:
@@ -247,6 +259,7 @@ async def test_what_a_job_has_stored_of_all_attempts_is_recorded_for_its_account
     handle = await running(stage, "nod-1", "nod-2", leased=("nod-1", "nod-2"))
     await keeps(stage, handle, 3, worker=0)
     await keeps(stage, handle, 5, worker=1)
+    await has_heard_of_stored(stage)
     await is_taken(stage, handle)
     changes = stage.world.rows[job_id_of(handle)].changes
     assert isinstance(changes, JobChanges)
