@@ -7,13 +7,17 @@ and both stay read-only. What a run installs comes before what it shares.
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
 import stat
+import time
 from typing import Any
 
-from ..folders import OWN_ENVIRONMENT, Folders, Run
+from ..folders import OWN_ENVIRONMENT, Folders, Run, take_lock
 from ..host import file_tree
-from . import shared_pip
+from ..host.interpreter import interpreter_for_jobs
+from ..loading import load
 from .environments import python_of
 
 CONFIGURATION = """home = %s
@@ -32,6 +36,10 @@ LONGEST_FIRST_LINE = 120
 """Of a script, in bytes; older kernels cut longer ones."""
 MOST_SCRIPTS = 1000
 MOST_SCRIPT_BYTES = 64 << 10
+ASK_AGAIN_S = 3600.0
+"""After this time a machine without a pip is inspected again."""
+NO_PIP = "none"
+"""The file that says that this machine has no pip."""
 
 
 def make(folders: Folders, run: Run, spec: dict[str, Any]) -> None:
@@ -52,13 +60,32 @@ def make(folders: Folders, run: Run, spec: dict[str, Any]) -> None:
     for name in names:
         os.symlink(python, os.path.join(scripts, name))
     paths = PATHS % os.path.join(shared, library)
-    pip = shared_pip.folder(folders)
+    pip = pip_folder(folders)
     if pip is not None:
         paths += pip + "\n"
         for name in ("pip", "pip3"):
             _write_script(os.path.join(scripts, name), os.path.join(scripts, "python"), PIP)
     _write(os.path.join(packages, "baseload.pth"), paths)
     _bring_scripts(shared, scripts)
+
+
+def pip_folder(folders: Folders) -> str | None:
+    """The folder that has pip and nothing else, made if it is missing; None: there is no pip."""
+    python, version = interpreter_for_jobs(folders)
+    key = hashlib.sha256(("%s\n%s" % (python, version)).encode()).hexdigest()[:16]
+    path = os.path.join(folders.packages, "pip-" + key)
+    if os.path.exists(os.path.join(path, "pip", "__init__.py")):
+        return path
+    with contextlib.suppress(OSError):
+        if time.time() - os.stat(os.path.join(path, NO_PIP)).st_mtime < ASK_AGAIN_S:
+            return None
+    lock = take_lock(path + ".lock", wait=True)
+    try:
+        if not os.path.exists(os.path.join(path, "pip", "__init__.py")):
+            load("packages.shared_pip:make")(python, path, NO_PIP)
+    finally:
+        os.close(lock or 0)
+    return path if os.path.exists(os.path.join(path, "pip", "__init__.py")) else None
 
 
 def _library_of(shared: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from activities.agent.folders import Folders
-from activities.agent.packages import pip_folder, shared_pip
+from activities.agent.packages import own_environment, shared_pip
 from tests.activities import archives
 from tests.activities.agent.agent_process import LocalAgent, spec
 from tests.activities.archives import file
@@ -166,12 +166,12 @@ def test_a_project_is_installed_in_place_by_the_set_up(
 def test_a_machine_without_a_pip_of_its_own_shares_the_one_that_python_brings(
     node_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pip_folder, "_find", lambda _: "")
+    monkeypatch.setattr(shared_pip, "_find", lambda _: "")
     folders = Folders(str(node_root))
     folders.make()
-    path = shared_pip.folder(folders)
+    path = own_environment.pip_folder(folders)
     assert path is not None
-    assert path == shared_pip.folder(folders)
+    assert path == own_environment.pip_folder(folders)
     done = subprocess.run(
         ["/usr/bin/python3", "-S", "-m", "pip", "--version"],
         env={"PYTHONPATH": path}, capture_output=True, check=True,
