@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from typing import Any
@@ -28,6 +29,8 @@ POLL_LIMIT = timedelta(minutes=2)
 """Temporal answers a poll without a task after one minute at most."""
 QUIET_QUEUE = "quiet"
 """A task queue without tasks."""
+CUTS_APART_S = 5.0
+"""Two polls that break within this time tell of Temporal, and not of a cut connection."""
 BROKEN = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.UNKNOWN)
 """What the client says of a connection that has ended: UNKNOWN of one with a call on it."""
 
@@ -84,17 +87,27 @@ async def serve_workflows(
         worker = new_worker()
         log.info("serves", queue=worker.task_queue)
         async with worker:
-            await _until_away(client, stop)
+            await first_of(stop.wait(), _until_away(client))
         await _pause(stop)
         await _until_back(client, stop)
 
 
-async def _until_away(client: Client, stop: asyncio.Event) -> None:
-    await first_of(stop.wait(), _until_broken(client))
+async def _until_away(client: Client) -> None:
+    """Until Temporal ends, however soon it is back, or refuses polls: a poll that waits breaks.
+
+    So does one whose connection something on the way has cut; then Temporal is there, and the next
+    poll waits again.
+    """
+    last_s = -math.inf
+    while True:
+        await _until_broken(client)
+        now_s = asyncio.get_running_loop().time()
+        if now_s - last_s < CUTS_APART_S or not await _answers(client):
+            return
+        last_s = now_s
 
 
 async def _until_broken(client: Client) -> None:
-    """Until Temporal ends, however soon it is back: a poll that waits there breaks with it."""
     quiet = PollWorkflowTaskQueueRequest(
         namespace=client.namespace, task_queue=TaskQueue(name=QUIET_QUEUE)
     )

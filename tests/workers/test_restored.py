@@ -85,6 +85,66 @@ async def test_a_cached_run_that_knows_more_than_the_restored_history_begins_ane
         assert await asyncio.wait_for(handle.result(), 60) == ["before", "end"]
 
 
+class Wire:
+    """A proxy before a Temporal server, which can cut the connections that it carries."""
+
+    def __init__(self, server: TemporalServer) -> None:
+        self._server = server
+        self._carried: list[asyncio.StreamWriter] = []
+
+    async def __aenter__(self) -> str:
+        self._listening = await asyncio.start_server(self._carry, "127.0.0.1", 0)
+        host, port = self._listening.sockets[0].getsockname()
+        return f"{host}:{port}"
+
+    async def __aexit__(self, *_: object) -> None:
+        self._listening.close()
+        self.cut()
+
+    def cut(self) -> None:
+        for writer in self._carried:
+            writer.transport.abort()
+        self._carried.clear()
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        other_reader, other_writer = await asyncio.open_connection("127.0.0.1", self._server.port)
+        self._carried += [writer, other_writer]
+        with contextlib.suppress(OSError):
+            await asyncio.gather(_pipe(reader, other_writer), _pipe(other_reader, writer))
+
+
+async def _pipe(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+    while chunk := await source.read(1 << 16):
+        target.write(chunk)
+        await target.drain()
+
+
+async def test_a_connection_that_something_on_the_way_cuts_cancels_no_activity(
+    server: TemporalServer,
+) -> None:
+    direct = await server.connect()
+    wire = Wire(server)
+    async with wire as address:
+        client = await Client.connect(address, data_converter=direct.data_converter)
+        async with serving(client):
+            busy = await direct.start_workflow(Listener.run, id="busy", task_queue=QUEUE)
+            await busy.signal(Listener.say, "busy")
+            attempts: set[int] = set()
+
+            async def is_busy() -> bool:
+                pending = (await busy.describe()).raw_description.pending_activities
+                attempts.update(one.attempt for one in pending if one.HasField("last_started_time"))
+                return bool(attempts)
+
+            await eventually(is_busy, "it is busy", 30)
+            wire.cut()
+            other = await direct.start_workflow(Listener.run, id="other", task_queue=QUEUE)
+            await other.signal(Listener.say, "end")
+            assert await asyncio.wait_for(other.result(), 60) == ["end"]
+            await is_busy()
+            assert attempts == {1}
+
+
 class IdleWorker:
     """A worker that serves nothing."""
 
