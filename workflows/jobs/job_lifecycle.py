@@ -77,7 +77,8 @@ class JobLifecycle:
     """The lifecycle of one job, from its submission to the settlement of its usage.
 
     new → waiting_for_resources → provisioning → waiting_for_data → running ⇄ unreachable
-    → uploading → finished · failed · canceled; notebooks and endpoints: stopped → new.
+    → uploading → finished · failed · canceled; notebooks and endpoints: stopped → new, also
+    after a failure, if they have files to go on with.
     The removal of an ended job is another start of the workflow: removing → archived.
     """
 
@@ -143,13 +144,20 @@ class JobLifecycle:
                 await self._start()
             await self._serve()
             await self._await_preemption(self._attempt.workers)
+            self._termination.keeps_files = self._has_files()
             self._termination.conclude(
                 self._attempt.workers, is_service=self._request.type.is_service
             )
         except (*EFFECT_FAILED, Interrupted, asyncio.CancelledError) as cause:
+            self._termination.keeps_files = self._has_files()
             self._termination.decide(cause)
         self._concluded = True
         await shielded(self._wind_down(), self._canceled_outside)
+
+    def _has_files(self) -> bool:
+        """Whether there is work to go on with, of this attempt or of one before."""
+        has_run = any(worker.has_run for worker in self._attempt.workers)
+        return self._request.type.is_service and (has_run or self._snapshots.has_copies)
 
     # ── the states ──────────────────────────────────────────────────────────────────────────
 

@@ -22,8 +22,9 @@ NODE_REMOVED = "node-removed"
 FAILED = "failed"
 RETRIED = "retried"
 MAX_DURATION = "max-duration"
+KEEPS_FILES = "failed-services-keep-their-files"
 PAUSES = "pause-before-retry"
-"""The patch mark of the pause, which histories of before do not have."""
+"""The patch marks of what histories of before do not have."""
 
 
 class Termination:
@@ -64,6 +65,9 @@ class Termination:
         """Whether the request is a stop, after which the job can start again."""
         self.removes = asked is not None and asked.removes
         """Whether the job was to be removed after its end, before this workflow run."""
+        self.keeps_files = False
+        """Whether the job is a service that has files to go on with: a failure stops it."""
+        self._has_failed = False
         self.outcome = JobStatus.FINISHED
         self.reason: str | None = None
 
@@ -74,7 +78,7 @@ class Termination:
     def progress(self, *, removes: bool) -> JobEnding | None:
         """The request to end, or the failure, as the job's row keeps it; None: there is neither."""
         request = self.request
-        if request is None and self.outcome is JobStatus.FAILED:
+        if request is None and self._has_failed:
             request = EndRequest(reason=self.reason or "failed", code=FAILED)
         if request is None:
             return None
@@ -144,8 +148,7 @@ class Termination:
         if self.goes_on and self.request is not None:
             words = {RESCHEDULED: "rescheduled", RETRIED: "tried again"}
             what = words.get(self.request.code, "restarted")
-            self.outcome = JobStatus.FAILED
-            self.reason = (
+            self._end_failed(
                 f"{self.request.reason}; is not {what}, because the end of worker {worker} "
                 "could not be confirmed, and its command would run twice"
             )
@@ -153,6 +156,8 @@ class Termination:
     def event(self) -> Event:
         """The event of the outcome; a next attempt and a reschedule are distinct."""
         message = self.reason or f"{self.outcome}"
+        if self._has_failed and self.outcome is JobStatus.STOPPED:
+            message += "; it is stopped, and can be started again with its files"
         if not self.will_restart:
             return Event(type=JobEvent(f"job.{self.outcome}"), message=message)
         if not self.is_rescheduled:
@@ -218,7 +223,7 @@ class Termination:
         else:
             self.restarts, self.retries, self.ran_s = 0, 0, 0
             self.reschedules, self.before = 0, None
-        self.outcome, self.reason = JobStatus.FINISHED, None
+        self.outcome, self.reason, self._has_failed = JobStatus.FINISHED, None, False
 
     def reconsider(self) -> None:
         """Take a request into account that arrived during the teardown of a job that goes on."""
@@ -227,8 +232,8 @@ class Termination:
             self.decide()
 
     def forget(self) -> None:
-        """Forget the request to end."""
-        self.request, self.stops = None, False
+        """Forget the request to end, and the failure of an earlier attempt."""
+        self.request, self.stops, self.failure = None, False, None
 
     def conclude(self, workers: Sequence[Worker], *, is_service: bool) -> None:
         """Decide the outcome after all commands have ended by themselves."""
@@ -252,7 +257,7 @@ class Termination:
             if kind == JOB_ENDED and self.failure is None:
                 self._fail(reason)
             else:
-                self.outcome, self.reason = JobStatus.FAILED, reason
+                self._end_failed(reason)
             return
         self.reason = self.request.reason
         if self._is_loss:
@@ -278,7 +283,13 @@ class Termination:
         tried = f"; was tried again {counted(self.retries, 'time')}, which is the limit" * (
             self.retries > 0
         )
-        self.outcome, self.reason = JobStatus.FAILED, f"{reason or FAILED}{tried}"
+        self._end_failed(f"{reason or FAILED}{tried}")
+
+    def _end_failed(self, reason: str | None) -> None:
+        """Decide that the job has failed; a service that has files is stopped, and keeps them."""
+        keeps_files = self.keeps_files and workflow.patched(KEEPS_FILES)
+        self.outcome = JobStatus.STOPPED if keeps_files else JobStatus.FAILED
+        self.reason, self._has_failed = reason, True
 
     def time_left(self, workers: Sequence[Worker]) -> timedelta | None:
         """How long the job may run on, by the time that it has run; None: it has no limit.
@@ -305,8 +316,9 @@ class Termination:
             self.outcome = JobStatus.WAITING_FOR_RESOURCES
             self.reason = f"{reason}; restarts on other machines ({self.restarts + 1} of {limit})"
         else:
-            self.outcome = JobStatus.FAILED
-            self.reason = f"{reason}; has restarted {counted(limit, 'time')}, which is the limit"
+            self._end_failed(
+                f"{reason}; has restarted {counted(limit, 'time')}, which is the limit"
+            )
 
 
 def end_of_idle(workers: Sequence[Worker], limit_s: int | None) -> EndRequest | None:

@@ -56,7 +56,10 @@ class Log:
         """
         os.close(self._tell)
         self._thread.join(FINISH_S)
-        os.fsync(self.file)
+        try:
+            os.fsync(self.file)
+        except OSError as error:  # The outcome of the run matters more.
+            sys.stderr.write("the log is not written for good: %s\n" % error)
 
     def _carry(self) -> None:
         is_told = False

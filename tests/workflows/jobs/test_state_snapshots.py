@@ -36,6 +36,8 @@ from workflows.contracts.statuses import JobStatus, JobType, RunState, WorkerSta
 from workflows.effects.jobs import SaveSnapshot
 from workflows.jobs.job_lifecycle import JobLifecycle
 
+NOTEBOOK: dict[str, Any] = {"job_type": JobType.NOTEBOOK, "keeps_output": False}
+
 
 async def running(stage: Stage, *nodes: str, leased: tuple[str, ...], **changes: Any) -> Handle:
     """A job whose state is copied every second off machines that can be lost."""
@@ -236,6 +238,63 @@ async def test_a_notebook_on_a_leased_machine_finds_its_state_when_it_is_started
     await handle.signal(JobLifecycle.cancel, CANCEL)
     assert (await handle.result()).status is JobStatus.CANCELED
     assert stage.world.states == {}
+
+
+async def test_a_notebook_that_cannot_be_started_again_is_stopped_and_keeps_its_files(
+    stage: Stage,
+) -> None:
+    handle = await running(stage, "nod-1", leased=(), **NOTEBOOK)
+    run_of(stage, handle).kept = 9
+    await handle.signal(JobLifecycle.stop, STOP)
+    await eventually(lambda: latest(stage, handle) == JobStatus.STOPPED, "it is stopped")
+
+    async def refuses(_: Contract) -> None:
+        raise ApplicationError("no such package", type=errors.WORK_REFUSED, non_retryable=True)
+
+    stage.world.faults["stage_worker"].append(refuses)
+    await handle.signal(JobLifecycle.start_again)
+    await waits_again(stage, handle, 2)
+    there = stage.world.place(job_id_of(handle), 2, ("nod-1",), ())
+    await handle.signal(JobLifecycle.placed, there)
+    await is_stopped_for(stage, handle, "no such package")
+    assert stored(stage, handle) == 9
+
+    await handle.signal(JobLifecycle.start_again)
+    await waits_again(stage, handle, 3)
+    await places(stage, handle, 3, "nod-1")
+    assert run_of(stage, handle, attempt=3).kept == 9
+
+
+async def test_a_notebook_whose_command_fails_is_stopped_and_keeps_its_files(
+    stage: Stage,
+) -> None:
+    handle = await running(stage, "nod-1", leased=(), **NOTEBOOK)
+    run_of(stage, handle).kept = 9
+    ended = Exit(exit_code=137, elapsed_s=1, reason="out-of-memory", message="out of memory")
+    message = WorkerExit(worker=0, attempt=1, exit=ended)
+    await handle.signal(JobLifecycle.worker_exited, message)
+    await is_stopped_for(stage, handle, "out of memory")
+    assert stored(stage, handle) == 9
+    assert stage.world.live_runs() == []
+
+
+async def test_a_notebook_that_never_ran_and_cannot_be_staged_has_failed(stage: Stage) -> None:
+    async def refuses(_: Contract) -> None:
+        raise ApplicationError("no such package", type=errors.WORK_REFUSED, non_retryable=True)
+
+    stage.world.faults["stage_worker"].append(refuses)
+    handle = await stage.job(**NOTEBOOK)
+    await reaches(stage, handle, JobStatus.WAITING_FOR_RESOURCES)
+    await handle.signal(JobLifecycle.placed, stage.world.place(job_id_of(handle)))
+    report = await handle.result()
+    assert (report.status, report.status_reason) == (JobStatus.FAILED, "no such package")
+
+
+async def is_stopped_for(stage: Stage, handle: Handle, why: str) -> None:
+    await eventually(lambda: latest(stage, handle) == JobStatus.STOPPED, "it is stopped")
+    await eventually(lambda: why in told(stage, handle, "job.stopped"), "it is said why")
+    assert "can be started again with its files" in told(stage, handle, "job.stopped")
+    assert (await handle.query(JobLifecycle.status)).status is JobStatus.STOPPED
 
 
 async def test_the_last_snapshot_of_a_notebook_that_stops_is_tried_again(stage: Stage) -> None:
