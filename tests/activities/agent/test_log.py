@@ -1,6 +1,7 @@
 """The log of a run: everything that its command prints, by whatever name it opens its output."""
 
 import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -8,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from activities.agent.folders import Folders
+from activities.agent.runs.log import Log
 from activities.agent.sessions import frames
 from tests.activities.agent.agent_process import LocalAgent, processes_of
 from tests.activities.agent.session_client import AgentSession
@@ -95,6 +98,23 @@ def test_a_command_that_prints_on_a_full_disk_waits_for_room(agent: LocalAgent) 
     finally:
         agent.end_all()
         subprocess.run(["umount", str(runs)], check=True)
+
+
+def test_a_disk_that_fails_at_the_end_of_a_log_costs_no_outcome(
+    agent: LocalAgent, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fails(_: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", fails)
+    run = Folders(str(agent.root)).run(RUN)
+    Path(run.path).mkdir(parents=True)
+    log = Log(run, {})
+    os.write(log.inlet, b"last\n")
+    log.begin()
+    log.finish()
+    assert Path(run.log).read_text() == "last\n"
+    assert os.strerror(errno.EIO) in capfd.readouterr().err
 
 
 def commands_of(run_id: str) -> list[bytes]:
