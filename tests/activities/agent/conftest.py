@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,12 +21,13 @@ from tests.activities.agent.podman import (
 
 
 @pytest.fixture(scope="module")
-def podman_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+def podman_environment() -> Iterator[dict[str, str]]:
     """A podman with stores of its own and one tiny image."""
     for tool in ("podman", "runc"):
         if shutil.which(tool) is None:
             pytest.fail(f"no {tool}: make setup-tests installs it")
-    folder = tmp_path_factory.mktemp("podman")
+    # Below a long path podman waits for each container 20 s after it has ended.
+    folder = Path(tempfile.mkdtemp(prefix="podman-"))
     (folder / "containers.conf").write_text(CONTAINERS_CONF.format(folder=folder))
     (folder / "storage.conf").write_text(STORAGE_CONF.format(folder=folder))
     environment = {
@@ -46,6 +48,7 @@ def podman_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dic
     subprocess.run(
         ["podman", "system", "reset", "-f"], env=environment, check=False, capture_output=True
     )
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture
