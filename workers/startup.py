@@ -2,14 +2,18 @@
 
 import asyncio
 import contextlib
-import math
+import uuid
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from typing import Any
 
 import structlog
+from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import PollWorkflowTaskQueueRequest
+from temporalio.api.workflowservice.v1 import (
+    DescribeTaskQueueRequest,
+    PollWorkflowTaskQueueRequest,
+)
 from temporalio.client import Client
 from temporalio.runtime import Runtime
 from temporalio.service import RPCError, RPCStatusCode
@@ -29,8 +33,6 @@ POLL_LIMIT = timedelta(minutes=2)
 """Temporal answers a poll without a task after one minute at most."""
 QUIET_QUEUE = "quiet"
 """A task queue without tasks."""
-CUTS_APART_S = 5.0
-"""Two polls that break within this time tell of Temporal, and not of a cut connection."""
 BROKEN = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.UNKNOWN)
 """What the client says of a connection that has ended: UNKNOWN of one with a call on it."""
 
@@ -93,23 +95,22 @@ async def serve_workflows(
 
 
 async def _until_away(client: Client) -> None:
-    """Until Temporal ends, however soon it is back, or refuses polls: a poll that waits breaks.
+    """Until Temporal ends, however soon it is back: a poll that waits there breaks with it.
 
-    So does one whose connection something on the way has cut; then Temporal is there, and the next
-    poll waits again.
+    So does one whose connection something on the way has cut. Temporal then still lists who has
+    polled, which it keeps in memory alone.
     """
-    last_s = -math.inf
+    identity = f"{client.identity}/{uuid.uuid4().hex}"
     while True:
-        await _until_broken(client)
-        now_s = asyncio.get_running_loop().time()
-        if now_s - last_s < CUTS_APART_S or not await _answers(client):
+        await _until_broken(client, identity)
+        await asyncio.sleep(PROBE_INTERVAL_S)  # Before it is asked, so that no restart falls in it.
+        if not await _remembers(client, identity):
             return
-        last_s = now_s
 
 
-async def _until_broken(client: Client) -> None:
+async def _until_broken(client: Client, identity: str) -> None:
     quiet = PollWorkflowTaskQueueRequest(
-        namespace=client.namespace, task_queue=TaskQueue(name=QUIET_QUEUE)
+        namespace=client.namespace, task_queue=TaskQueue(name=QUIET_QUEUE), identity=identity
     )
     while True:
         try:
@@ -120,6 +121,22 @@ async def _until_broken(client: Client) -> None:
             if error.status in BROKEN:
                 return
             await asyncio.sleep(PROBE_INTERVAL_S)
+
+
+async def _remembers(client: Client, identity: str) -> bool:
+    """Whether Temporal is there and has run since somebody polled by this identity."""
+    described = DescribeTaskQueueRequest(
+        namespace=client.namespace,
+        task_queue=TaskQueue(name=QUIET_QUEUE),
+        task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+    )
+    try:
+        found = await client.workflow_service.describe_task_queue(
+            described, retry=False, timeout=PROBE_LIMIT
+        )
+    except RPCError:
+        return False
+    return any(one.identity == identity for one in found.pollers)
 
 
 async def _until_back(client: Client, stop: asyncio.Event) -> None:

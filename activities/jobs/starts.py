@@ -22,7 +22,13 @@ from workflows.contracts.jobs import (
     WorkerProgress,
 )
 from workflows.contracts.nodes import NodeAddress
-from workflows.contracts.statuses import JobStatus, JobType, LeaseStatus, NodeStatus
+from workflows.contracts.statuses import (
+    JobStatus,
+    JobType,
+    LeaseStatus,
+    NodeStatus,
+    WorkerStatus,
+)
 from workflows.rules.jobs.resources import resources_of
 
 TERMINATED = EndRequest(reason="its workflow was terminated in Temporal", code="terminated")
@@ -73,17 +79,19 @@ def resume_job(session: Session, row: Job, request: JobRequest) -> JobRequest:
     is_over = waits and (bool(row.workers) or row.retry_at is not None)
     workers = () if waits else _at_present_addresses(session, row)
     leased = any(one.assignment is not None and one.assignment.can_be_lost for one in workers)
+    lost = _unreachable_nodes(session, row.id)
     resumed_from = JobProgress(
         sequence=row.sequence,
         attempt=row.attempt + is_over,
         status=status,
-        workers=workers,
-        lost=_unreachable_nodes(session, row.id),
+        workers=tuple(_unseen(one, lost) for one in workers),
+        lost=lost,
         restarts=row.restarts,
         retries=row.retries,
         retry_at=row.retry_at,
         ran_s=row.ran_s,
-        has_copies=leased or row.attempt + is_over > 1,
+        has_copies=leased or request.type.is_service or row.attempt + is_over > 1,
+        snapshot_bytes=_snapshot_bytes(row, request),
         log_bytes=row.log_bytes,
         output_bytes=row.output_bytes,
         unsettled=_USAGES.validate_python(row.unsettled or ()),
@@ -99,10 +107,29 @@ def end_job(request: JobRequest) -> JobRequest:
     """The request of a job whose workflow a person has ended in Temporal.
 
     The workflow ends the runs that are left, bills them, and releases the allocations. A stopped
-    job has no runs left, and stays stopped.
+    job has no runs left, and stays stopped. One that was to end already ends as it was to.
     """
-    stays = request.resumed_from is None or request.resumed_from.status is JobStatus.STOPPED
+    progress = request.resumed_from
+    stays = progress is None or progress.status is JobStatus.STOPPED or _ends_anyway(progress)
     return request if stays else request.model_copy(update={"ending": TERMINATED})
+
+
+def _ends_anyway(progress: JobProgress) -> bool:
+    """Whether somebody had asked for the end before, or the attempt had failed by itself."""
+    return progress.ending is not None and not progress.ending.request.goes_on
+
+
+def _snapshot_bytes(row: Job, request: JobRequest) -> dict[int, int]:
+    """The stored snapshot of the only worker; of several their sum is not enough."""
+    return {0: row.state_bytes} if row.state_bytes and request.worker_count == 1 else {}
+
+
+def _unseen(worker: WorkerProgress, unreachable: Mapping[str, datetime]) -> WorkerProgress:
+    """A worker whose command may run on is not lost: its end is to be confirmed once more."""
+    node_id = worker.assignment.node.node_id if worker.assignment is not None else None
+    if worker.status is WorkerStatus.LOST and node_id in unreachable:
+        return worker.model_copy(update={"status": WorkerStatus.RUNNING})
+    return worker
 
 
 def _at_present_addresses(session: Session, row: Job) -> tuple[WorkerProgress, ...]:

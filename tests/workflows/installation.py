@@ -58,14 +58,16 @@ class Installation:
     def world(self) -> World:
         return self.stage.world
 
-    async def start(self, resource_id: str, **changes: Any) -> WorkflowHandle[Any, Any]:
+    async def start(
+        self, resource_id: str, *, ended_by_person: bool = False, **changes: Any
+    ) -> WorkflowHandle[Any, Any]:
         """The workflow of a row, as it is started or restarted from it."""
         with self.database.write() as session:
             row = self.row(session, resource_id)
             row.sqlmodel_update(changes)
             session.add(row)
             session.flush()
-            start = restart_of(session, row)
+            start = restart_of(session, row, ended_by_person=ended_by_person)
         self.world.holders[NODE] = f"node/{NODE}"
         self.started.add(start.id)
         return await self.stage.client.start_workflow(

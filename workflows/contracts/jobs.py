@@ -150,6 +150,11 @@ class NodeReachable(Contract):
     """The present node address; None: unchanged."""
 
 
+MACHINE_LOST = "machine-lost"
+RESCHEDULED = "rescheduled"
+RETRIED = "retried"
+
+
 class EndRequest(Contract):
     """Signals `cancel` and `stop`: a person or the platform wants the job to end."""
 
@@ -164,6 +169,11 @@ class EndRequest(Contract):
     """Whether that node is unreachable, so that the job asks nothing of it any more."""
     discards: bool = False
     """Whether the output is not wanted: only the log is stored."""
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it is a loss, a planned end or a retry, after which the job goes on."""
+        return self.code in (MACHINE_LOST, RESCHEDULED, RETRIED)
 
 
 class JobEnding(Contract):

@@ -340,6 +340,7 @@ class JobLifecycle:
             workflow.logger.warning("the run specs were not discarded: %s", failure)
         self._termination.reconsider()
         self._termination.plan_pause()
+        self._termination.has_stored_files = bool(self._snapshots.snapshot_bytes)
         self._status = outcome = self._termination.outcome
         retained = retained_nodes(self._request, self._termination, self._attempt.workers)
         stored = self._teardown.stored_events()

@@ -8,7 +8,14 @@ from temporalio.exceptions import is_cancelled_exception
 
 from workflows.contracts.errors import JOB_ENDED
 from workflows.contracts.events import Event, JobEvent
-from workflows.contracts.jobs import EndRequest, JobEnding, JobRequest
+from workflows.contracts.jobs import (
+    MACHINE_LOST,
+    RESCHEDULED,
+    RETRIED,
+    EndRequest,
+    JobEnding,
+    JobRequest,
+)
 from workflows.contracts.statuses import JobStatus, WorkerStatus
 from workflows.jobs.worker import Worker, failures_of
 from workflows.primitives.failures import cause_of
@@ -16,12 +23,10 @@ from workflows.rules.counts import counted
 from workflows.rules.jobs.retries import pause_before
 
 CANCELED_OUTSIDE = EndRequest(reason="canceled in Temporal")
-MACHINE_LOST = "machine-lost"
-RESCHEDULED = "rescheduled"
 NODE_REMOVED = "node-removed"
 FAILED = "failed"
-RETRIED = "retried"
 MAX_DURATION = "max-duration"
+FAILS_WHILE_ASKED = "failure-while-asked-to-end"
 KEEPS_FILES = "failed-services-keep-their-files"
 PAUSES = "pause-before-retry"
 """The patch marks of what histories of before do not have."""
@@ -67,6 +72,8 @@ class Termination:
         """Whether the job was to be removed after its end, before this workflow run."""
         self.keeps_files = False
         """Whether the job is a service that has files to go on with: a failure stops it."""
+        self.has_stored_files = False
+        """Whether they are known to be in the object store."""
         self._has_failed = False
         self.outcome = JobStatus.FINISHED
         self.reason: str | None = None
@@ -115,7 +122,7 @@ class Termination:
     @property
     def goes_on(self) -> bool:
         """Whether the request is a loss, a planned end or a retry, after which the job goes on."""
-        return self._is_loss or self.is_rescheduled or self.is_retried
+        return self.request is not None and self.request.goes_on
 
     def cancel(self, request: EndRequest) -> None:
         """End the job for good; a repeat may say that the output is not wanted."""
@@ -157,7 +164,8 @@ class Termination:
         """The event of the outcome; a next attempt and a reschedule are distinct."""
         message = self.reason or f"{self.outcome}"
         if self._has_failed and self.outcome is JobStatus.STOPPED:
-            message += "; it is stopped, and can be started again with its files"
+            message += "; it is stopped, and can be started again"
+            message += " with its files" * self.has_stored_files
         if not self.will_restart:
             return Event(type=JobEvent(f"job.{self.outcome}"), message=message)
         if not self.is_rescheduled:
@@ -275,8 +283,15 @@ class Termination:
             self.outcome = JobStatus.CANCELED if by_person else JobStatus.FAILED
 
     def _fail(self, reason: str | None) -> None:
-        """Decide the outcome after a failure of the job's own: it is tried again if it may be."""
-        if self.request is None and self.retries < self._max_retries:
+        """Decide the outcome after a failure of the job's own: it is tried again if it may be.
+
+        A planned end that has arrived meanwhile costs it no retry, and a person's request decides.
+        """
+        is_asked = self.request is not None and workflow.patched(FAILS_WHILE_ASKED)
+        if is_asked and not self.goes_on:
+            self.decide()
+            return
+        if (self.request is None or is_asked) and self.retries < self._max_retries:
             self.request, self.stops = EndRequest(reason=reason or FAILED, code=RETRIED), False
             self.decide()
             return

@@ -24,7 +24,7 @@ OF_A_PACKAGE = ("--hash", "--config-settings", "--config-setting", "-C", "--glob
 ALONE = (*FILES, *INDEXES, *FLAGS, *VALUED, *EDITABLE)
 """The options that stand in lines of their own."""
 LOCAL = re.compile(
-    r"(\.{1,2}(/|\Z|\[)|/|file:|[\w.-]+/(?!/)|[^@:/]+@\s*((?i:file):|\.|/)"
+    r"(\.{1,2}(/|\Z|\[)|/|(?i:([a-z]+\+)?file):|[\w.-]+/(?!/)|[^@:/]+@\s*((?i:([a-z]+\+)?file):|\.|/)"
     r"|[\w.+-]+\.(whl|zip|tgz|tar\.gz|tar\.bz2)(\s|;|\Z))"
 )
 COMMENT = re.compile(r"(^|\s)#.*$")
@@ -39,8 +39,9 @@ MARKS = (
 )
 """By which pip knows how a file is encoded, as PowerShell writes them."""
 CODING = re.compile(rb"#.*?coding[:=]\s*([-\w.]+)")
-CODINGS = ("utf-8", "ascii", "iso8859-1", "iso8859-15", "cp1252")
-"""Those that a file may name, as pip lets it: in all of them an option is written the same."""
+CODINGS = ("utf-8", "ascii", "cp1252")
+"""Those that a file may name, as pip lets it: in all of them options and ends of lines are written
+the same. In ISO 8859 a byte ends a line that ends none elsewhere."""
 MOST_QUOTED = 64 << 10
 """Of the options of a line with quotes; the time to read them grows by their square."""
 IN_SETUP = "install it in environment.setup, such as `pip install %s`"

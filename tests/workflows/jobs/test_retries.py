@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from temporalio.exceptions import ApplicationError
 
 from tests.waiting import eventually
 from tests.workflows.conftest import Stage
@@ -19,7 +20,8 @@ from tests.workflows.jobs.test_job_lifecycle import (
 )
 from tests.workflows.jobs.test_races import Gate, latest
 from tests.workflows.jobs.test_restarts import placed_again, waits_again
-from workflows.contracts.jobs import Exit, NodeUnreachable, WorkerExit
+from workflows.contracts.base import Contract
+from workflows.contracts.jobs import Exit, NodeEnding, NodeUnreachable, WorkerExit
 from workflows.contracts.lifecycles import JobChanges
 from workflows.contracts.statuses import JobStatus, JobType, RunState
 from workflows.jobs.job_lifecycle import JobLifecycle
@@ -149,3 +151,27 @@ async def test_a_job_that_is_not_tried_again_after_all_keeps_its_output(stage: S
     assert report.status is JobStatus.FAILED
     assert "is not tried again" in str(report.status_reason)
     assert f"{job_id_of(handle)}-0-1" in stage.world.outputs
+
+
+@pytest.mark.parametrize(
+    ("asked", "then"), [("node_ending", "waiting_for_resources"), ("cancel", "canceled")]
+)
+async def test_a_failure_while_the_job_is_asked_to_leave_or_end_costs_no_retry(
+    stage: Stage, asked: str, then: str
+) -> None:
+    handle = await stage.job(max_retries=3)
+    await at_running(stage, handle)
+
+    async def is_away(_: Contract) -> None:
+        raise ApplicationError("the database is away")
+
+    stage.world.faults["record"] += [is_away] * 3
+    gate = Gate(stage, "record")
+    await exits(stage, handle, 0, code=3, elapsed_s=4)
+    await gate.entered()
+    message = NodeEnding(node_id="nod-1", reason="its lease ends")
+    await handle.signal(asked, message if asked == "node_ending" else CANCEL)
+    await handle.query("__stack_trace")  # It has heard of it by then.
+    gate.open()
+    await eventually(lambda: latest(stage, handle) == then, f"it is {then}")
+    assert recorded(stage, handle).retries == (1 if asked == "node_ending" else 0)
