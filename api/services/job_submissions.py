@@ -117,7 +117,7 @@ def accepted(context: ChangeContext, asked: ReadDocument) -> tuple[JobSubmission
     check_balance(context.session, project.account_id, resources)
     count = 1 if submission.array is None else len(submission.array)
     check_limit(context, tables.Job, project.account_id, count)
-    _check_room(context.session, project.account_id)
+    check_room(context.session, project.account_id)
     return _with_references(submission, project.id), project
 
 
@@ -185,8 +185,11 @@ def _project(context: ChangeContext, project_id: str | None) -> tables.Project:
     return project_for(context.session, context.caller, personal_project(context))
 
 
-def _check_room(session: Session, account_id: str) -> None:
-    """Refuse a job if the account has no room for the log and the output that it stores."""
+def check_room(session: Session, account_id: str) -> None:
+    """Refuse a job if the account has no room for the log and the output that it stores.
+
+    Raises: Problem `storage-exhausted`.
+    """
     refusal = refusal_of_job(session, account_id)
     if refusal is not None:
         raise Problem("storage-exhausted", refusal)

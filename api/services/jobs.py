@@ -13,7 +13,7 @@ from api.changes import ChangeContext
 from api.problems import Problem, field_error, invalid
 from api.schemas import jobs as schemas
 from api.services.job_responses import ENDED, job_response
-from api.services.job_submissions import check_balance, known_gpu_types
+from api.services.job_submissions import check_balance, check_room, known_gpu_types
 from api.services.lifecycles import GONE, wrong_state
 from api.services.ownership import visible_job, visible_jobs
 from workflows.contracts.jobs import EndRequest
@@ -69,11 +69,14 @@ def stop_job(context: ChangeContext, job_id: str) -> schemas.Job:
 def start_job(context: ChangeContext, job_id: str) -> schemas.Job:
     """Start a stopped notebook or endpoint again, or end the pause before a retry of any job.
 
-    Raises: Problem `conflict`, when the job neither is stopped nor pauses.
+    Raises: Problem `conflict`, when the job neither is stopped nor pauses; `storage-exhausted`,
+    when it is stopped and its account has no room for what it stores.
     """
     row = _changed_job(context, job_id)
     if row.status != JobStatus.STOPPED and row.retry_at is None:
         raise wrong_state("job", row, "stopped to start again")
+    if row.status == JobStatus.STOPPED:
+        check_room(context.session, row.account_id)
     known = known_gpu_types(context.session)
     submission = submission_of(row.spec)
     check_balance(context.session, row.account_id, resources_of(submission, known))

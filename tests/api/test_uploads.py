@@ -172,11 +172,14 @@ async def test_an_upload_for_which_an_account_has_no_room_is_refused_and_not_sto
 async def test_outputs_count_until_their_job_is_removed(
     site: Site, small_storage: int, ada: Person
 ) -> None:
-    job_id = await ada.job()
+    job_id, notebook = await ada.job(), await ada.job(type="notebook", port=8888)
     site.set(tables.Job, job_id, status="finished", output_bytes=small_storage)
     for refused in (await ada.upload(), await ada.post("/v1/jobs", JOB)):
         assert refused.json()["code"] == "storage-exhausted"
         assert f"{small_storage} bytes of outputs" in refused.json()["detail"]
+    site.set(tables.Job, notebook, status="stopped")
+    again = await ada.post(f"/v1/jobs/{notebook}/start")
+    assert (again.status_code, again.json()["code"]) == (409, "storage-exhausted")
     without_output = await ada.post("/v1/jobs", JOB | {"data": {"output": None}})
     assert without_output.json()["code"] == "storage-exhausted"  # It has a log.
     site.set(tables.Job, job_id, status="archived")

@@ -96,8 +96,8 @@ class Teardown:
         self._outages = outages
         self._snapshots = snapshots
         self._write = write
-        self._stored_logs: list[LogCollected] = []
-        self._stored_outputs: list[OutputStored] = []
+        self._stored_logs: dict[int, LogCollected] = {}
+        self._stored_outputs: dict[int, OutputStored] = {}
         progress = request.resumed_from
         self._may_have_output = progress is not None
         """Whether an output may be in the object store, of this attempt or an earlier one."""
@@ -217,9 +217,9 @@ class Teardown:
     def stored_events(self) -> tuple[Event, ...]:
         """The event of what is stored of the attempt, which then counts, once; empty where nothing
         is."""
-        logs, outputs = self._stored_logs, self._stored_outputs
-        outputs = [] if self.discards_outputs else outputs
-        self._stored_logs, self._stored_outputs = [], []
+        logs = list(self._stored_logs.values())
+        outputs = [] if self.discards_outputs else list(self._stored_outputs.values())
+        self._stored_logs, self._stored_outputs = {}, {}
         if not logs:
             return ()
         log_bytes = sum(log.stored_bytes for log in logs)
@@ -273,17 +273,17 @@ class Teardown:
     async def _store_one(self, worker: Worker) -> None:
         with_output = self._stores_output()
         self._may_have_output = self._may_have_output or with_output
-        store = partial(
-            worker.store,
-            with_output=with_output,
-            is_discarded=lambda: self._termination.discards,
-        )
-        log, output = await self._outages.run_through(worker, store)
-        self._stored_logs.append(log)
-        if output is not None:
-            self._stored_outputs.append(output)
-        elif with_output:
-            raise ApplicationError(DISCARDED, type=JOB_ENDED)
+
+        async def store() -> None:
+            # At once, so that the log counts also where its output cannot be stored.
+            self._stored_logs[worker.index] = await worker.store_log()
+            if with_output:
+                output = await worker.store_output(lambda: self._termination.discards)
+                if output is None:
+                    raise ApplicationError(DISCARDED, type=JOB_ENDED)
+                self._stored_outputs[worker.index] = output
+
+        await self._outages.run_through(worker, store)
 
     async def _save_state(self, workers: Sequence[Worker]) -> None:
         """Take a last snapshot of a job that continues in a later attempt.

@@ -121,18 +121,17 @@ class Worker:
         self.take_report(await end_worker(command, summary=f"end worker {self.index}"))
         self._seen_to_end = True  # Also where the node knows nothing of the run any more.
 
-    async def store(
-        self, *, with_output: bool, is_discarded: Callable[[], bool]
-    ) -> tuple[LogCollected, OutputStored | None]:
-        """Store the whole log and, on request, the output, unless it is discarded meanwhile."""
-        log = await collect_log(CollectLog(node=self.node, run_id=self.run))
-        if not with_output:
-            return log, None
+    async def store_log(self) -> LogCollected:
+        """Store the whole log."""
+        return await collect_log(CollectLog(node=self.node, run_id=self.run))
+
+    async def store_output(self, is_discarded: Callable[[], bool]) -> OutputStored | None:
+        """Store the output; None: it was discarded meanwhile."""
         storing = store_output(StoreOutput(node=self.node, run_id=self.run))
         try:
-            return log, await interruptible(storing, when=is_discarded)
+            return await interruptible(storing, when=is_discarded)
         except Interrupted:
-            return log, None
+            return None
 
     async def save_snapshot(
         self, folders: tuple[RunFolder, ...], *, is_last: bool = False

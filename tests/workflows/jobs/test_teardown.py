@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from temporalio.exceptions import ApplicationError
 
 from tests.waiting import eventually
 from tests.workflows.conftest import Stage
@@ -18,6 +19,7 @@ from tests.workflows.jobs.test_job_lifecycle import (
 )
 from tests.workflows.jobs.test_races import Gate
 from tests.workflows.nodes.test_leased_machine import WISH, leased
+from workflows.contracts import errors
 from workflows.contracts.base import Contract
 from workflows.contracts.jobs import EndRequest, WorkerIdle, run_id
 from workflows.contracts.lifecycles import JobChanges
@@ -177,3 +179,20 @@ async def test_who_discards_the_output_of_a_stopped_notebook_leaves_none(stage: 
     changes = stage.world.rows[job_id_of(handle)].changes
     assert isinstance(changes, JobChanges)
     assert changes.output_bytes == 0
+
+
+async def test_the_log_of_a_job_counts_also_where_its_output_cannot_be_stored(
+    stage: Stage,
+) -> None:
+    handle = await stage.job()
+    await at_running(stage, handle)
+
+    async def refuses(_: Contract) -> None:
+        raise ApplicationError("too many files", type=errors.WORK_REFUSED, non_retryable=True)
+
+    stage.world.faults["store_output"].append(refuses)
+    await exits(stage, handle, 0, code=0, elapsed_s=12)
+    assert (await handle.result()).status is JobStatus.FAILED
+    changes = stage.world.rows[job_id_of(handle)].changes
+    assert isinstance(changes, JobChanges)
+    assert (changes.log_bytes, changes.output_bytes) == (1, None)
