@@ -262,7 +262,7 @@ class SubmittedSafety(Submitted):
     end_all_on_failure: bool = Field(True, examples=[False])
     """Whether the failure of one worker ends the others."""
     max_restarts: int = Field(3, examples=[10])
-    """How often the job restarts on other machines after it has lost one, as by a preemption, 0 to
+    """How often the job restarts after it has lost a machine, by a preemption or a power cut, 0 to
     100."""
     max_retries: int = Field(0, examples=[2])
     """How often the job is tried again after a command has failed by itself (exit code other than

@@ -205,7 +205,7 @@ class JobRequest(Contract):
     """How long a job waits for an unreachable node before the job fails."""
     billing_period_s: int = 3600
     max_restarts: int = 3
-    """How often the job restarts on other machines after it has lost one."""
+    """How often the job restarts after it has lost a machine."""
     max_retries: int = 0
     """How often the job is tried again after its own commands have failed."""
     max_duration_s: int | None = None

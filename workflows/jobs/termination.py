@@ -329,10 +329,11 @@ class Termination:
         limit = self._max_restarts
         if self.restarts < limit:
             self.outcome = JobStatus.WAITING_FOR_RESOURCES
-            self.reason = f"{reason}; restarts on other machines ({self.restarts + 1} of {limit})"
+            self.reason = f"{reason}; restarts ({self.restarts + 1} of {limit})"
         else:
             self._end_failed(
-                f"{reason}; has restarted {counted(limit, 'time')}, which is the limit"
+                f"{reason}; has restarted {counted(limit, 'time')}, "
+                "which is the limit (safety.max_restarts)"
             )
 
 

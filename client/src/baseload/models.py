@@ -1260,7 +1260,7 @@ class SubmittedSafety(BaseModel):
     max_restarts: Annotated[
         int,
         Field(
-            description="How often the job restarts on other machines after it has lost one, as by a preemption, 0 to 100.",
+            description="How often the job restarts after it has lost a machine, by a preemption or a power cut, 0 to 100.",
             examples=[10],
             title="Max Restarts",
         ),

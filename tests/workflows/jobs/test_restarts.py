@@ -99,7 +99,7 @@ async def test_a_job_begins_again_elsewhere_and_each_attempt_is_billed_as_measur
     assert stage.world.posted_s == {(job_id, 0, 1): 7}
     assert job_id not in stage.world.billed_jobs
     reason = stage.world.rows[job_id].status_reason
-    assert reason == f"{SAYS_WHY}; restarts on other machines (1 of 3)"
+    assert reason == f"{SAYS_WHY}; restarts (1 of 3)"
 
     await placed_again(stage, handle, 2, "nod-2")
     ended = Exit(exit_code=0, elapsed_s=5)
@@ -122,7 +122,9 @@ async def test_a_job_fails_when_it_has_begun_again_as_often_as_it_may(stage: Sta
     await handle.signal(JobLifecycle.machine_gone, again)
     report = await handle.result()
     assert report.status is JobStatus.FAILED
-    assert str(report.status_reason).endswith("has restarted 1 time, which is the limit")
+    assert str(report.status_reason).endswith(
+        "has restarted 1 time, which is the limit (safety.max_restarts)"
+    )
     assert_nothing_left(stage, handle)
 
 

@@ -70,8 +70,7 @@ async def test_a_watch_that_meets_a_violation_fails_the_node_and_its_job_begins_
     await has(stage, job, "waiting_for_resources")
     report = await job.query(JobLifecycle.status)
     assert report.status_reason == (
-        f"node nod-1: its runs are not believed any more: {LIE}; restarts on other machines "
-        "(1 of 3)"
+        f"node nod-1: its runs are not believed any more: {LIE}; restarts (1 of 3)"
     )
     assert job_id_of(job) not in stage.world.held
 
