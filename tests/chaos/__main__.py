@@ -28,6 +28,8 @@ def main(arguments: list[str]) -> int:
     if reason is not None:
         tell(reason)
         return 1
+    # What a shell starts in the background ignores it, and so would the commands that it ends.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     own_mounts()
     tell(f"seed {orders.seed}")
     began = time.monotonic()
