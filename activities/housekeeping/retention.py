@@ -1,4 +1,4 @@
-"""Housekeeping: removing rows and uploads whose retention has passed.
+"""Housekeeping: removing rows, uploads and snapshots whose retention has passed.
 
 Rows are found in a reading session and deleted by id, some hundred in a transaction, so that no
 other writer waits long.
@@ -17,7 +17,8 @@ from activities.db.session import advisory_lock, database
 from activities.db.tables import IdempotencyKey, Job, OutboxRow, Upload, UsedLink
 from activities.settings import settings
 from activities.storage.blobs import blob_store
-from activities.storage.names import code_name, upload_lock
+from activities.storage.names import code_name, states_of, upload_lock
+from activities.storage.state_snapshots import jobs_with_copies
 from activities.temporal.heartbeats import beating_aside
 from workflows.contracts.statuses import JobStatus
 from workflows.effects.housekeeping import ExpiredRemoved, RemoveExpired
@@ -27,6 +28,8 @@ IDEMPOTENCY_RETENTION = timedelta(hours=48)
 LINK_RETENTION = timedelta(hours=1)
 """After a used link has expired, because clocks differ."""
 UPLOAD_RETENTION = timedelta(days=30)
+SNAPSHOT_RETENTION = timedelta(hours=1)
+"""After the end of a job, which removes them itself unless its workflow is lost just then."""
 AUDIT_RETENTION = timedelta(days=400)
 """Somewhat more than a year, so that a yearly review has the whole year.
 
@@ -49,6 +52,7 @@ def remove_expired(_: RemoveExpired) -> ExpiredRemoved:
             used_links=sum(_batches(_used_links, now - LINK_RETENTION)),
             audit_entries=sum(_remove_audit_entries(now - AUDIT_RETENTION)),
             uploads=_remove_uploads(now),
+            jobs_with_snapshots=sum(_remove_snapshots(now - SNAPSHOT_RETENTION)),
         )
 
 
@@ -101,6 +105,23 @@ def _remove_audit_entries(before: datetime) -> Iterator[int]:
         yield removed
         if removed < BATCH:
             return
+
+
+def _remove_snapshots(before: datetime) -> Iterator[int]:
+    """Remove the state snapshots of ended jobs, batch after batch; yield the number of jobs."""
+    store = blob_store(settings().storage)
+    kept = jobs_with_copies(store)
+    for start in range(0, len(kept), BATCH):
+        ended = select(Job.id).where(
+            col(Job.id).in_(kept[start : start + BATCH]),
+            col(Job.status).not_in(_OPEN),
+            col(Job.updated_at) < before,
+        )
+        with database().read() as session:
+            ids = session.exec(ended).all()
+        for job_id in ids:
+            store.delete_folder(states_of(job_id))
+        yield len(ids)
 
 
 def _remove_uploads(now: datetime) -> int:

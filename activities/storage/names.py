@@ -7,6 +7,8 @@ import re
 
 from workflows.contracts.jobs import checked_job_id, parse_run_id
 
+STATES = "states"
+"""The folder of the state snapshots of all jobs."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _FINGERPRINT = re.compile(r"[0-9a-f]{1,64}")
 
@@ -44,7 +46,7 @@ def outputs_of(job_id: str) -> str:
 
 def states_of(job_id: str) -> str:
     """The folder of all state snapshots of a job, with one folder for each worker."""
-    return f"states/{checked_job_id(job_id)}"
+    return f"{STATES}/{checked_job_id(job_id)}"
 
 
 def checked_fingerprint(mark: str) -> str:

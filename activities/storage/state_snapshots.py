@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from activities.storage.blobs import BlobStore
-from activities.storage.names import checked_fingerprint, states_of
+from activities.storage.names import STATES, checked_fingerprint, states_of
 
 _INSTANT = "%Y%m%dT%H%M%S.%fZ"
 _ENDING = ".tar.gz"
@@ -32,6 +32,11 @@ class StateSnapshot:
         mark = checked_fingerprint(self.mark)
         more = "".join(f"_{folder}" for folder in self.folders if self.folders != _STATE)
         return f"{_folder(job_id, worker)}/{self.attempt:06d}_{instant}_{mark}{more}{_ENDING}"
+
+
+def jobs_with_copies(store: BlobStore) -> list[str]:
+    """The jobs that have stored state snapshots: open ones, as a rule."""
+    return sorted({name.split("/")[1] for name in store.names(STATES)})
 
 
 def copies_of(store: BlobStore, job_id: str, worker: int) -> list[StateSnapshot]:

@@ -16,6 +16,7 @@ from activities.housekeeping.retention import remove_expired
 from activities.settings import settings
 from activities.storage.blobs import BlobStore, blob_store
 from activities.storage.names import code_name
+from activities.storage.state_snapshots import StateSnapshot, copies_of
 from api.authorization import Caller
 from api.changes import ChangeContext
 from api.problems import Problem
@@ -268,3 +269,19 @@ def test_a_removal_that_was_cut_off_is_finished_later(
         row.removed_at = now - 2 * retention.ABANDONED_REMOVAL
     assert keep_house().uploads == 1
     assert not store.exists(code_name(SHA))
+
+
+@pytest.mark.parametrize(
+    ("status", "ended_at", "left"),
+    [("canceled", OLD, 0), ("canceled", NOW, 1), ("stopped", OLD, 1)],
+)
+def test_snapshots_that_a_lost_workflow_has_left_go_some_time_after_the_end_of_their_job(
+    migrated: Database, store: BlobStore, status: str, ended_at: datetime, left: int
+) -> None:
+    with migrated.write() as session:
+        job = add_waiting_job(session, add_payer(session))
+        job.status, job.updated_at = status, ended_at
+        job_id = job.id
+    store.put(StateSnapshot(1, OLD, "ab").name(job_id, 0), b"files")
+    assert keep_house().jobs_with_snapshots == 1 - left
+    assert len(copies_of(store, job_id, 0)) == left
