@@ -107,10 +107,15 @@ def get_job_output(
     job_id: str,
     caller: Reader,
     worker: Annotated[int | None, Query(ge=0, le=255)] = None,
+    snapshot: Annotated[
+        bool,
+        Query(description="The files of its newest snapshot instead: all that a notebook keeps."),
+    ] = False,
 ) -> StreamingResponse:
-    """The files that the job has left in its output folder."""
+    """The files that the job has left in its output folder, or those of its newest snapshot."""
     with database().read() as session:
         job = visible_job(session, caller, job_id)
     request.app.state.reads.note_job(request, caller, job)
     headers = {"Content-Disposition": f'attachment; filename="{job.id}.tar.gz"'}
-    return StreamingResponse(output_of(job, worker), headers=headers, media_type="application/gzip")
+    content = output_of(job, worker, snapshot=snapshot)
+    return StreamingResponse(content, headers=headers, media_type="application/gzip")

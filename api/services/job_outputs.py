@@ -12,6 +12,7 @@ from activities.settings import settings
 from activities.storage.archives import open_archive
 from activities.storage.blobs import CHUNK_BYTES, BlobStore, blob_store
 from activities.storage.names import output_name
+from activities.storage.state_snapshots import copies_of
 from api.problems import Problem, missing
 
 JOINED_AT_ONCE = 4
@@ -19,18 +20,24 @@ _joining = ThreadPoolExecutor(JOINED_AT_ONCE, "output")
 """The threads in which outputs are joined: that may take hours, in which requests need theirs."""
 
 
-def output_of(job: tables.Job, worker: int | None) -> Iterator[bytes] | AsyncIterator[bytes]:
+def output_of(
+    job: tables.Job, worker: int | None, *, snapshot: bool = False
+) -> Iterator[bytes] | AsyncIterator[bytes]:
     """The newest attempt's output as tar.gz; with several workers each has its own folder.
 
+    snapshot: the newest state snapshot instead, whichever attempt has made it.
     Raises: Problem `not-found`, before the first byte, when there is no such worker or output.
     """
     blobs = blob_store(settings().storage)
     count = len(job.spec["workers"])
     if worker is not None and worker >= count:
         raise missing("worker", f"{worker} of job {job.name}, which has {count}")
-    stored = _stored(blobs, job, range(count) if worker is None else [worker])
+    find = _newest_snapshot if snapshot else _newest_output
+    workers = range(count) if worker is None else [worker]
+    stored = [(each, name) for each in workers if (name := find(blobs, job, each)) is not None]
     if not stored:
-        raise Problem("not-found", f"job {job.name}: has no output ({job.status})")
+        what = "snapshot" if snapshot else "output"
+        raise Problem("not-found", f"job {job.name}: has no {what} ({job.status})")
     if worker is None and count > 1:
         return _in_own_thread(_joined(blobs, stored))
     return blobs.stream(stored[0][1])
@@ -42,16 +49,14 @@ async def _in_own_thread(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
         yield chunk
 
 
-def _stored(
-    blobs: BlobStore, job: tables.Job, workers: "range | list[int]"
-) -> list[tuple[int, str]]:
-    found = []
-    for worker in workers:
-        names = [output_name(job.id, worker, attempt) for attempt in range(job.attempt, 0, -1)]
-        name = next((name for name in names if blobs.exists(name)), None)
-        if name is not None:
-            found.append((worker, name))
-    return found
+def _newest_output(blobs: BlobStore, job: tables.Job, worker: int) -> str | None:
+    names = (output_name(job.id, worker, attempt) for attempt in range(job.attempt, 0, -1))
+    return next((name for name in names if blobs.exists(name)), None)
+
+
+def _newest_snapshot(blobs: BlobStore, job: tables.Job, worker: int) -> str | None:
+    copies = copies_of(blobs, job.id, worker)
+    return copies[-1].name(job.id, worker) if copies else None
 
 
 def _joined(blobs: BlobStore, stored: list[tuple[int, str]]) -> Iterator[bytes]:

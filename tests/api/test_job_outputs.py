@@ -3,6 +3,7 @@
 import io
 import tarfile
 import threading
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -10,6 +11,7 @@ from activities.db import tables
 from activities.settings import settings
 from activities.storage.blobs import blob_store
 from activities.storage.names import output_name
+from activities.storage.state_snapshots import StateSnapshot
 from api.services import job_outputs
 from tests.api.http_server import Person, Site, tar_gz
 
@@ -44,6 +46,24 @@ async def test_the_output_of_one_worker_is_its_archive_of_the_newest_attempt(
     assert response.headers["content-type"] == "application/gzip"
     assert job_id in response.headers["content-disposition"]
     assert response.content == newest
+
+
+async def test_the_files_of_a_stopped_notebook_are_those_of_its_newest_snapshot(
+    site: Site, ada: Person, bob: Person
+) -> None:
+    job_id = await ada.job(type="notebook", port=8888)
+    refused = await ada.get(f"/v1/jobs/{job_id}/output?snapshot=true")
+    assert refused.status_code == 404
+    assert "has no snapshot (new)" in refused.json()["detail"]
+    began = datetime.now(UTC)
+    for later, text in enumerate((b"old", b"new")):
+        copy = StateSnapshot(1, began + timedelta(minutes=later), "ab", ("work", "output", "state"))
+        archive = tar_gz({"work/notes.ipynb": text})
+        blob_store(settings().storage).put(copy.name(job_id, 0), archive)
+    site.set(tables.Job, job_id, status="stopped", attempt=2)
+    response = await ada.get(f"/v1/jobs/{job_id}/output?snapshot=true")
+    assert _read(response.content) == {"work/notes.ipynb": b"new"}
+    assert (await bob.get(f"/v1/jobs/{job_id}/output?snapshot=true")).status_code == 404
 
 
 async def test_joining_outputs_leaves_other_requests_their_threads(

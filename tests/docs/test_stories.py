@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -139,7 +140,9 @@ def test_the_endpoint_tells_a_digit(stack: Reader) -> None:
     stack.baseload("cancel", "endpoint", "--discard")
 
 
-def test_a_notebook_runs_cells_and_has_its_files_after_a_stop(stack: Reader) -> None:
+def test_a_notebook_runs_cells_and_has_its_files_after_a_stop(
+    stack: Reader, tmp_path: Path
+) -> None:
     begin, pause, end = scripts_of(NOTEBOOK)
     stack.types(begin)
     with closing(Browser(answers(stack, "notebook"))) as browser:
@@ -155,6 +158,8 @@ def test_a_notebook_runs_cells_and_has_its_files_after_a_stop(stack: Reader) -> 
             for name in ("notes.txt", "made")
         }
     assert found == {"notes.txt": "by the page", "made": "by a cell"}
+    fetched = stack.shows("output", "notebook", "--snapshot", "--to", str(tmp_path / "kept"))
+    assert {"work/notes.txt", "work/made"} <= set(fetched["files"])
     stack.types(end)
 
 

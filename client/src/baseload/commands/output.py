@@ -25,17 +25,21 @@ def output(
     job: Reference,
     to: Annotated[Path | None, typer.Option(help="folder; default: the job's id")] = None,
     worker: Annotated[int | None, typer.Option(help="default: all of them")] = None,
+    snapshot: Annotated[
+        bool, typer.Option("--snapshot", help="all files that a notebook or endpoint has kept")
+    ] = False,
 ) -> None:
-    """Fetch a job's output folder and unpack it."""
+    """Fetch a job's output folder, or all files of its newest snapshot, and unpack it."""
     from baseload.calls import Call
 
     found = find_newest_job(session, job)
     folder = to or Path(str(found["id"]))
     is_new = not folder.exists() or not any(folder.iterdir())
-    call = Call("GET", f"/v1/jobs/{found['id']}/output", {"worker": worker})
+    query = {"worker": worker, "snapshot": snapshot or None}
+    call = Call("GET", f"/v1/jobs/{found['id']}/output", query)
     with unpack_from_file(folder) as archive:
         with spinner(session) as show:
-            show(f"output of {found['name']}: on its way")
+            show(f"{'snapshot' if snapshot else 'output'} of {found['name']}: on its way")
             session.transport.download(call, archive.path)
         try:
             unpacked = archive.unpack()
