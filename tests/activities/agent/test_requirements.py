@@ -165,6 +165,8 @@ def test_the_line_that_counts_is_said_once_and_the_rest_is_the_log(
         ("./local", "environment.setup"),
         ("local-1.0-py3-none-any.whl", "environment.setup"),
         ("thing @ file:///etc", "environment.setup"),
+        ("git+file:///etc", "environment.setup"),
+        ("thing @ git+FILE:///etc", "environment.setup"),
         ("thing[more]@FILE:///etc", "environment.setup"),
         (f"--hash='{'a' * (64 << 10)}'", "has quotes in options of more than 65536 characters"),
         ("-r https://example.com/more.txt", "only files of the code"),
