@@ -2,18 +2,13 @@
 
 import asyncio
 import contextlib
-import uuid
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from typing import Any
 
 import structlog
-from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import (
-    DescribeTaskQueueRequest,
-    PollWorkflowTaskQueueRequest,
-)
+from temporalio.api.workflowservice.v1 import PollWorkflowTaskQueueRequest
 from temporalio.client import Client
 from temporalio.runtime import Runtime
 from temporalio.service import RPCError, RPCStatusCode
@@ -89,28 +84,19 @@ async def serve_workflows(
         worker = new_worker()
         log.info("serves", queue=worker.task_queue)
         async with worker:
-            await first_of(stop.wait(), _until_away(client))
+            await _until_away(client, stop)
         await _pause(stop)
         await _until_back(client, stop)
 
 
-async def _until_away(client: Client) -> None:
-    """Until Temporal ends, however soon it is back: a poll that waits there breaks with it.
-
-    So does one whose connection something on the way has cut. Temporal then still lists who has
-    polled, which it keeps in memory alone.
-    """
-    identity = f"{client.identity}/{uuid.uuid4().hex}"
-    while True:
-        await _until_broken(client, identity)
-        await asyncio.sleep(PROBE_INTERVAL_S)  # Before it is asked, so that no restart falls in it.
-        if not await _remembers(client, identity):
-            return
+async def _until_away(client: Client, stop: asyncio.Event) -> None:
+    await first_of(stop.wait(), _until_broken(client))
 
 
-async def _until_broken(client: Client, identity: str) -> None:
+async def _until_broken(client: Client) -> None:
+    """Until Temporal ends, however soon it is back: a poll that waits there breaks with it."""
     quiet = PollWorkflowTaskQueueRequest(
-        namespace=client.namespace, task_queue=TaskQueue(name=QUIET_QUEUE), identity=identity
+        namespace=client.namespace, task_queue=TaskQueue(name=QUIET_QUEUE)
     )
     while True:
         try:
@@ -121,22 +107,6 @@ async def _until_broken(client: Client, identity: str) -> None:
             if error.status in BROKEN:
                 return
             await asyncio.sleep(PROBE_INTERVAL_S)
-
-
-async def _remembers(client: Client, identity: str) -> bool:
-    """Whether Temporal is there and has run since somebody polled by this identity."""
-    described = DescribeTaskQueueRequest(
-        namespace=client.namespace,
-        task_queue=TaskQueue(name=QUIET_QUEUE),
-        task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
-    )
-    try:
-        found = await client.workflow_service.describe_task_queue(
-            described, retry=False, timeout=PROBE_LIMIT
-        )
-    except RPCError:
-        return False
-    return any(one.identity == identity for one in found.pollers)
 
 
 async def _until_back(client: Client, stop: asyncio.Event) -> None:
