@@ -120,6 +120,23 @@ class Reached:
             stderr=subprocess.PIPE,
         )
 
+    def begin_ssh(self, job_id: str, command: str) -> subprocess.Popen[bytes]:
+        """A command in a job by OpenSSH."""
+        return subprocess.Popen(
+            ["ssh", *self.ssh_options(job_id), "job", command],
+            env=self.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def ssh_options(self, job_id: str) -> list[str]:
+        """The options of OpenSSH that bring it into a job."""
+        proxy = " ".join(self.command("ssh", "--stdio", job_id))
+        options = (f"ProxyCommand={proxy}", "StrictHostKeyChecking=no",
+                   "UserKnownHostsFile=/dev/null", "LogLevel=ERROR")  # fmt: skip
+        return [*(f"-o{each}" for each in options), "-Fnone"]
+
     def left(self, words: str) -> bool:
         return any(words in line for line in self.machine.command_lines())
 
@@ -214,20 +231,13 @@ def test_a_shell_has_a_terminal_with_interrupts_and_the_jobs_folder(reached: Rea
 
 
 def test_ssh_and_scp_of_openssh_reach_the_job(reached: Reached, tmp_path: Path) -> None:
-    proxy = " ".join(reached.command("ssh", "--stdio", reached.id))
-    options = [
-        "-o", f"ProxyCommand={proxy}",
-        "-o", "StrictHostKeyChecking=no",
-        "-o", f"UserKnownHostsFile={tmp_path}/known",
-        "-o", "LogLevel=ERROR",
-        "-F", "none",
-    ]  # fmt: skip
+    options = reached.ssh_options(reached.id)
     environment = reached.environment()
     done = subprocess.run(
         ["ssh", *options, "job", "echo $GREETING; id -un; exit 9"],
         env=environment, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
-    assert done.returncode == 9, done.stderr
+    assert (done.returncode, done.stderr) == (9, "")
     assert done.stdout.startswith("hello\nbaseload-job-")
     (tmp_path / "there").write_bytes(content := os.urandom(2_000_000))
     for source, target in (("there", "job:there"), ("job:there", "back")):
@@ -337,12 +347,18 @@ def test_a_killed_worker_ends_the_session_with_a_clear_error_and_the_next_one_wo
     reached: Reached,
 ) -> None:
     session = reached.begin("exec", reached.id, "--", "sleep", "744")
-    wait_until(lambda: reached.left("sleep 744"), "the command")
+    by_ssh = reached.begin_ssh(reached.id, "sleep 745")
+    wait_until(lambda: reached.left("sleep 744") and reached.left("sleep 745"), "the commands")
     reached.stack.kill("worker")
     _, errors = session.communicate(timeout=60)
     assert session.returncode == 3
     assert b"session-lost" in errors
-    wait_until(lambda: not reached.left("sleep 744"), "nothing of it is left", 60)
+    _, errors = by_ssh.communicate(timeout=60)
+    assert by_ssh.returncode == 255
+    assert b"session-lost" in errors
+    wait_until(
+        lambda: not (reached.left("sleep 744") or reached.left("sleep 745")), "all has ended", 60
+    )
     wait_until(lambda: reached.do("exec", reached.id, "--", "true").returncode == 0, "another", 90)
 
 
@@ -350,13 +366,16 @@ def test_a_session_ends_with_its_job_and_leaves_no_process(reached: Reached) -> 
     job = reached.platform.job("sleep 755", reached.region_id)
     reached.platform.until_status(job, "running")
     session = reached.begin("exec", job.rpartition("/")[2], "--", "sleep", "756")
-    wait_until(lambda: reached.left("sleep 756"), "the command")
+    by_ssh = reached.begin_ssh(job.rpartition("/")[2], "sleep 757")
+    wait_until(lambda: reached.left("sleep 756") and reached.left("sleep 757"), "the commands")
     reached.platform.post(f"{job}/cancel?discard=true")
-    _, errors = session.communicate(timeout=60)
-    assert session.returncode == 1, errors
-    assert b"the job has ended" in errors
+    for each, code in ((session, 1), (by_ssh, 255)):
+        _, errors = each.communicate(timeout=60)
+        assert each.returncode == code, errors
+        assert b"the job has ended" in errors
     reached.platform.until_status(job, "canceled")
     assert not reached.left("sleep 756")
+    assert not reached.left("sleep 757")
     assert not reached.left("run_command")
     again = reached.do("exec", job.rpartition("/")[2], "--", "true")
     assert b"does not run now" in again.stderr

@@ -34,6 +34,8 @@ SFTP = (
     f"for s in {SFTP_SERVERS}; do [ -x $s ] && exec $s; done; "
     "echo 'no sftp-server is installed where the job runs' >&2; exit 127"
 )
+RUN_ENDED = "the job has ended, and the session with it"
+NODE_LEFT = "the session on the job's node has ended before its command: try again"
 IN_SHELL = 'if [ -x /bin/bash ]; then exec /bin/bash -c "$1"; else exec /bin/sh -c "$1"; fi'
 
 
@@ -146,15 +148,20 @@ async def _send(channel: CommandChannel, session: NodeSession) -> None:
 
 
 async def _tell(channel: CommandChannel, session: NodeSession) -> int:
-    """Pass on what the command says; its exit status."""
+    """Pass on what the command says; its exit status.
+
+    Raises: ApplicationError, when the command has none, because its run or its session has ended.
+    """
     async for frame in session.frames:
         if isinstance(frame, SessionBytes):
             await channel.write(frame.payload, is_error=frame.is_error)
         elif isinstance(frame, SessionExit):
             if frame.signal is not None:
                 return KILLED + frame.signal
-            return FAILED if frame.exit_code is None else frame.exit_code & 0xFF
-    return FAILED
+            if frame.exit_code is not None:
+                return frame.exit_code & 0xFF
+            raise ApplicationError(RUN_ENDED if frame.reason == "run-ended" else NODE_LEFT)
+    raise ApplicationError(NODE_LEFT)
 
 
 async def _pass_on(reader: Reader, session: NodeSession) -> None:

@@ -27,6 +27,8 @@ Reference = Annotated[str, typer.Argument(help="id or name")]
 Worker = Annotated[int, typer.Option(help="of a job with several workers")]
 READ_BYTES = 64 << 10
 KILLED = 128
+LEAVING_S = 1.0
+"""How soon after the end of its session a client of SSH closes its streams, if it has left."""
 HOST = ".baseload"
 """The end of a host name for ssh that stands for a job."""
 
@@ -144,21 +146,25 @@ async def _session(
         sending = asyncio.create_task(_send_stdin(opened))
         _pass_signals(opened, has_terminal=request.get("terminal") is not None)
         try:
-            return await _print(opened, is_stream=request["kind"] == "ssh")
+            last = await _print(opened)
+            if request["kind"] == "ssh" and last.get("code") == "session-lost":
+                await asyncio.wait((sending,), timeout=LEAVING_S)
+                if sending.done() and sending.result():  # The client of SSH left: nothing is lost.
+                    return {"type": "exited", "exit_code": 0}
+            return last
         finally:
             sending.cancel()
 
 
-async def _print(opened: JobSession, *, is_stream: bool) -> dict[str, Any]:
-    """Print what the job says until its last message."""
+async def _print(opened: JobSession) -> dict[str, Any]:
+    """Print what the job says until its last message, which is the answer."""
     while True:
         received = await opened.receive()
         if isinstance(received, tuple):
             number, content = received
             await asyncio.to_thread(_write_all, 2 if number == 2 else 1, content)
         elif received.get("type") in ("exited", "refused"):
-            is_over = is_stream and received.get("code") == "session-lost"
-            return {"type": "exited", "exit_code": 0} if is_over else received
+            return received
 
 
 def _write_all(descriptor: int, content: bytes) -> None:
@@ -167,8 +173,11 @@ def _write_all(descriptor: int, content: bytes) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-async def _send_stdin(opened: JobSession) -> None:
-    """Send what comes on stdin, read by a thread: it may be a file, a pipe or a terminal."""
+async def _send_stdin(opened: JobSession) -> bool:
+    """Send what comes on stdin, read by a thread: it may be a file, a pipe or a terminal.
+
+    Answers whether stdin has ended; else the session has.
+    """
     loop = asyncio.get_running_loop()
     pieces: asyncio.Queue[bytes] = asyncio.Queue()
     room = threading.Semaphore(16)
@@ -187,11 +196,14 @@ async def _send_stdin(opened: JobSession) -> None:
                 return
 
     threading.Thread(target=read, daemon=True, name="stdin").start()
-    with contextlib.suppress(ConnectionError):
+    try:
         while content := await pieces.get():
             await opened.send(content)
             room.release()
-        await opened.say("eof")
+    except ConnectionError:
+        return False
+    await _said(opened, "eof")
+    return True
 
 
 def _pass_signals(opened: JobSession, *, has_terminal: bool) -> None:
