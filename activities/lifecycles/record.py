@@ -128,8 +128,9 @@ def _values(step: Record) -> dict[str, Any]:
     changes = step.changes
     values = changes.model_dump(mode="json", exclude=_NO_COLUMNS, exclude_none=True)
     if isinstance(changes, JobChanges):
-        written = changes.model_dump(mode="json", include={"ending", "unsettled"})
-        values |= {"ending": written["ending"], "unsettled": written["unsettled"] or None}
+        values |= changes.model_dump(mode="json", include={"ending"})
+        if changes.unsettled is not None:
+            values["unsettled"] = values["unsettled"] or None
         values["retry_at"] = changes.retry_at  # No column takes an instant as JSON writes it.
         if _waits_again(step.status, changes):
             values["waiting_since"] = step.at

@@ -140,7 +140,7 @@ class JobChanges(Contract):
     """When the pause before a retry ends. Written as it is: None says that there is no pause."""
     ran_s: int | None = None
     unsettled: tuple[WorkerUsage, ...] | None = None
-    """The usage that could not be posted, for the reconciliation."""
+    """The usage that could not be posted, for the reconciliation; empty: all is posted."""
     ending: JobEnding | None = None
     """Written as it is: None says that the job is not asked to end."""
     release: bool = False

@@ -385,10 +385,11 @@ class JobLifecycle:
 
     async def _remove(self) -> JobReport:
         self._status = JobStatus.REMOVING
-        await self._write(Event(type=JobEvent.REMOVING, message="log and output are being removed"))
+        removing = Event(type=JobEvent.REMOVING, message="log and output are being removed")
+        await self._write_removal(removing)
         await remove_stored(RemoveStored(job_id=self._request.job_id))
         self._status = JobStatus.ARCHIVED
-        await self._write(Event(type=JobEvent.ARCHIVED, message="archived"))
+        await self._write_removal(Event(type=JobEvent.ARCHIVED, message="archived"))
         return self._report()
 
     # ── messages: handlers put, the loop takes ──────────────────────────────────────────────
@@ -598,6 +599,14 @@ class JobLifecycle:
         )
         shown = reason or (ending.reason if self._status is ending.outcome else None)
         return await self._journal.write(self._status, changes, *events, reason=shown)
+
+    async def _write_removal(self, event: Event) -> None:
+        """Record a step of the removal, which leaves what the row says of the job's attempts.
+
+        The removal of an ended job is a new workflow, which knows nothing of them; among it may be
+        usage that the reconciliation has still to post.
+        """
+        await self._journal.write(self._status, JobChanges(), event)
 
     async def _write_step(
         self, event: Event, status: JobStatus | None = None, reason: str | None = None

@@ -11,6 +11,7 @@ from activities.db import tables
 from activities.db.session import Database
 from activities.lifecycles.record import record
 from tests.activities.rows import GIB, NOW, add_job, add_node, add_payer, add_region, allocate
+from workflows.contracts.billing import WorkerUsage
 from workflows.contracts.errors import NOT_FOUND
 from workflows.contracts.events import Event
 from workflows.contracts.jobs import WorkerProgress
@@ -109,6 +110,19 @@ def test_changes_left_out_leave_what_is_there(migrated: Database, job: tables.Jo
     record(step_of(job, 1, "uploading", output_bytes=7))
     record(step_of(job, 2, "finished"))
     assert read_job(migrated, job.id).output_bytes == 7
+
+
+def test_usage_that_is_still_to_be_posted_stays_until_a_step_says_that_all_is_posted(
+    migrated: Database, job: tables.Job
+) -> None:
+    used = WorkerUsage(job_id=job.id, worker=0, attempt=1, started_at=NOW, through_s=60)
+    record(step_of(job, 1, "finished", attempt=2, restarts=1, unsettled=(used,)))
+    record(step_of(job, 2, "removing"))
+    row = read_job(migrated, job.id)
+    assert (row.attempt, row.restarts) == (2, 1)
+    assert [WorkerUsage.model_validate(one) for one in row.unsettled or ()] == [used]
+    record(step_of(job, 3, "running", unsettled=()))
+    assert read_job(migrated, job.id).unsettled is None
 
 
 def test_what_jobs_have_stored_is_added_to_their_account_until_they_are_archived(
