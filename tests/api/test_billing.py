@@ -70,6 +70,7 @@ async def test_credits_that_are_granted_wake_placement_for_the_jobs_that_wait_fo
         return described.status is WorkflowExecutionStatus.RUNNING
 
     await eventually(is_awake, "placement is woken")
+    assert (await ada.get("/v1/account")).json()["balance_microcredits"] == 1
     await placement.terminate()
 
 

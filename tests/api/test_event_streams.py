@@ -134,6 +134,7 @@ async def test_a_printed_line_reaches_a_reader_that_follows(
         for number in range(5):
             _print(job_id, f"line {number}\n".encode())
             await eventually(lambda: f"line {number}\n" in reader.text, "the line")  # noqa: B023
+        assert reader.text == "".join(f"line {number}\n" for number in range(5))
 
 
 async def test_a_reader_that_comes_back_has_what_one_that_stayed_has(

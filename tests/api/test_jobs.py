@@ -134,8 +134,9 @@ async def test_a_job_with_apt_packages_is_taken_in_a_region_that_keeps_none(
         "environment": {"apt_packages": ["ffmpeg"]},
         "placement": {"region_id": region_id},
     }
-    await bob.job(**changes)
-    await ada.job(**changes)
+    for person in (bob, ada):
+        job_id = await person.job(**changes)
+        assert (await person.get(f"/v1/jobs/{job_id}")).json()["status"] == "new"
 
 
 async def test_a_job_may_name_secrets_of_its_own_project_alone(

@@ -176,7 +176,8 @@ def test_a_person_restarts_a_node_and_it_comes_back_as_it_was(
     platform.post(f"{node}/reboot")
     wait_until(lambda: machine.init_pid not in (None, first), "a new PID 1", 150)
     wait_until(lambda: "node.restarted" in platform.events(node), "the restart is told", 150)
-    platform.until_status(node, "active")
+    back = platform.until_status(node, "active")
+    assert back["minion_id"] == machine.minion_id
 
 
 def test_a_node_that_cannot_reach_another_of_its_region_fails_and_names_it(

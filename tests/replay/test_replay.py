@@ -22,7 +22,8 @@ async def test_a_recorded_history_replays(path: Path) -> None:
         data_converter=pydantic_data_converter,
     )
     text = await asyncio.to_thread(path.read_text)
-    await replayer.replay_workflow(WorkflowHistory.from_json(path.stem, text))
+    replayed = await replayer.replay_workflow(WorkflowHistory.from_json(path.stem, text))
+    assert replayed.replay_failure is None
 
 
 def test_every_release_has_recorded_every_story() -> None:

@@ -62,7 +62,8 @@ async def test_a_running_job_goes_on_under_the_next_release(stage: Stage) -> Non
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: f"{path.parent.name}-{path.stem}")
 async def test_the_next_release_replays_what_was_recorded_before_it(path: Path) -> None:
     text = await asyncio.to_thread(path.read_text)
-    await replayer(PATCHED).replay_workflow(WorkflowHistory.from_json(path.stem, text))
+    recorded = WorkflowHistory.from_json(path.stem, text)
+    assert (await replayer(PATCHED).replay_workflow(recorded)).replay_failure is None
 
 
 async def test_a_change_without_a_patch_mark_is_found() -> None:

@@ -62,7 +62,9 @@ def test_a_program_that_cannot_be_noted_is_tried_again_until_it_can(running: Run
     assert len(orphaned_processes(str(running.home))) == processes
 
 
-def test_a_runner_whose_log_is_on_a_full_disk_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_runner_whose_log_is_on_a_full_disk_goes_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     with Path("/dev/full").open("w") as full:
         monkeypatch.setattr("sys.stdout", full)
         for _ in range(3):
@@ -70,6 +72,10 @@ def test_a_runner_whose_log_is_on_a_full_disk_goes_on(monkeypatch: pytest.Monkey
         monkeypatch.undo()
         with contextlib.suppress(OSError):
             full.close()
+    say("temporal ended by signal 15")
+    assert capsys.readouterr().out.endswith("temporal ended by signal 15\n"), (
+        "as soon as there is room"
+    )
 
 
 def test_who_is_attached_is_told_what_the_runner_does(running: Running) -> None:

@@ -182,6 +182,9 @@ async def test_a_notebook_that_is_stopping_or_stopped_can_be_started_again(
         gate.open()
     await at.tell(JOB, "start_again")
     await at.reaches(JOB, "waiting_for_resources")
+    assert _job_row(at).attempt == 2
+    assert at.world.live_runs() == []
+    assert JOB not in at.world.held
 
 
 async def test_a_job_that_lost_its_machine_restarts_once_although_all_was_forgotten(

@@ -129,6 +129,12 @@ async def test_a_node_that_fails_again_and_again(stage: Stage) -> None:
     stage.world.machines["nod-1"].minion_id = "SHA256:key"
     await handle.signal(NodeLifecycle.wake)
     await eventually(lambda: stage.world.statuses["nod-1"][-1] == "maintenance", "it is mended")
+    assert set(stage.world.statuses["nod-1"][-3:]) <= {
+        "connecting",
+        "inspecting",
+        "preparing",
+        "maintenance",
+    }
 
 
 async def test_a_node_that_shows_another_key_for_long(stage: Stage) -> None:
@@ -142,6 +148,7 @@ async def test_a_node_that_shows_another_key_for_long(stage: Stage) -> None:
     await continued(stage, handle)
     stage.world.machines["nod-1"].minion_id = "SHA256:key"
     await eventually(lambda: stage.world.statuses["nod-1"][-1] == "active", "it is back")
+    assert "failed" not in stage.world.statuses["nod-1"], "its jobs may run on it all the time"
 
 
 async def test_a_node_whose_machine_takes_long_to_be_terminated(stage: Stage) -> None:

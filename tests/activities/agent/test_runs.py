@@ -284,6 +284,7 @@ def test_a_single_program_takes_the_place_of_its_shell(agent: LocalAgent, comman
     agent.run(RUN, command)
     process = Path(f"/proc/{agent.document(RUN, 'process.json')['pid']}")
     wait_for(lambda: (process / "comm").read_text() == "sleep\n", "the program")
+    assert (process / "task" / process.name / "children").read_text() == "", "nothing else runs"
 
 
 def test_variables_are_gone_from_the_disk_when_the_run_is_over(agent: LocalAgent) -> None:

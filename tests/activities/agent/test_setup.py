@@ -35,7 +35,9 @@ def test_a_single_program_still_takes_the_place_of_the_shell_after_its_setup(
     agent.run(RUN, "sleep 6500", setup=["true"])
     wait_for(lambda: agent.path(RUN, "log").exists() and ENDS in log(agent), "the set-up")
     pid = agent.look(RUN)["pid"]
-    wait_for(lambda: Path(f"/proc/{pid}/comm").read_text() == "sleep\n", "the command")
+    process = Path(f"/proc/{pid}")
+    wait_for(lambda: (process / "comm").read_text() == "sleep\n", "the command")
+    assert (process / "task" / process.name / "children").read_text() == "", "nothing else runs"
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,9 @@ def test_the_work_of_children_that_have_ended_counts(agent: LocalAgent) -> None:
             lambda: (last(said).get("job-uses-forks-0-1") or {}).get("cpu_percent"), "CPU time"
         )
         wait_for(lambda: last(said)["job-uses-forks-0-1"]["cpu_percent"] > 20, "a busy run")
+        found = last(said)
+    assert list(found) == ["job-uses-forks-0-1"]
+    assert found["job-uses-forks-0-1"]["memory_bytes"] > 0
 
 
 def test_gpus_are_told_as_their_driver_tells_them(agent: LocalAgent, tmp_path: Path) -> None:

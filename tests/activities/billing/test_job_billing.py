@@ -12,6 +12,7 @@ from sqlalchemy import event
 from sqlmodel import Session, col, select
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError
 
 from activities.billing import usage
 from activities.billing.job_billing import begin_billing, end_billing, post_usage, tell_job_to_end
@@ -370,9 +371,12 @@ async def test_a_bill_is_asked_to_look_again_as_a_request_and_one_that_is_gone_i
     assert await signals_of(temporal_server, f"job/{job_id}/billing") == ["recheck_balance"]
 
 
-async def test_ending_what_is_not_there_is_silent(job_id: str) -> None:
+async def test_ending_what_is_not_there_is_silent(job_id: str, temporal_server: Client) -> None:
     await end_billing(BillingDone(job_id=job_id, attempt=1))
     await tell_job_to_end(TellJobToEnd(job_id=job_id, request=EndRequest(reason="no credits")))
+    for workflow_id in (f"job/{job_id}", f"job/{job_id}/billing"):
+        with pytest.raises(RPCError, match="not found"):  # Nothing was started in its place.
+            await temporal_server.get_workflow_handle(workflow_id).describe()
 
 
 def test_usage_that_could_not_be_settled_is_posted_later_and_once(

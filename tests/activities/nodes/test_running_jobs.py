@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from sqlmodel import select
 from temporalio.client import Client
+from temporalio.service import RPCError
 from temporalio.testing import ActivityEnvironment
 
 from activities.billing.orphaned_runs import bill_orphaned_runs
@@ -247,6 +248,8 @@ async def test_telling_a_job_that_has_ended_is_silent(
     set_client(temporal_server)
     told = await notify_jobs(NotifyJobs(node_id=world.node.id, notice=NodeNotice.REACHABLE))
     assert told.job_ids == (world.job.id,)
+    with pytest.raises(RPCError, match="not found"):  # Nothing was started in its place.
+        await temporal_server.get_workflow_handle(f"job/{world.job.id}").describe()
 
 
 async def test_a_forced_removal_reaches_every_node_of_the_region(

@@ -72,6 +72,7 @@ async def test_the_last_measurement_of_a_node_is_read_and_no_old_or_broken_one(
             return found == {node_ids[0]: fresh}
 
         await eventually(is_read, "the measurement is read", limit_s=20)
+        assert await UtilisationReader().of_nodes(node_ids[1:]) == {}
 
 
 async def test_nothing_is_known_where_temporal_does_not_answer() -> None:

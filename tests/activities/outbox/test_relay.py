@@ -185,6 +185,7 @@ async def test_a_signal_to_an_ended_job_counts_as_delivered(
     set_row(migrated, job, "finished", 9)
     asked = ask(migrated, job.id, "cancel", {"reason": "no longer wanted"})
     assert await relay(temporal_server, [asked]) == 1
+    assert undelivered(migrated) == []
 
 
 async def test_a_signal_to_a_lost_workflow_waits_for_the_sweep(

@@ -20,8 +20,8 @@ LIMITS = ArchiveLimits(100_000_000, max_files=1000)
 MIB = 1 << 20
 
 
-def check(archive: bytes, limits: ArchiveLimits = LIMITS) -> None:
-    check_archive(io.BytesIO(archive), limits)
+def check(archive: bytes, limits: ArchiveLimits = LIMITS) -> int:
+    return check_archive(io.BytesIO(archive), limits)
 
 
 def member(name: str, kind: bytes, content: bytes, size: int | None = None) -> bytes:
@@ -100,13 +100,13 @@ def test_files_that_no_node_would_unpack_are_refused_as_such(archive: bytes) -> 
 
 
 def test_what_our_agent_packs_passes() -> None:
-    check(packed())
-    check(
-        packed(file("a/b"), symlink("a/link", "b"), hard_link("c", "a/b"), zeros("hole", 20 * MIB))
-    )
-    check(packed(file("a" * 1000), file("a/" * 256 + "a")))
-    check(raw(header(GLOBAL, ("comment", "0" * 40)), header(PAX, ("mtime", "1.5")), PLAIN_FILE))
-    check(packed(file("odd\\name")), ArchiveLimits(1000, allows_backslashes=True))
+    links = symlink("a/link", "b"), hard_link("c", "a/b")
+    headers = header(GLOBAL, ("comment", "0" * 40)), header(PAX, ("mtime", "1.5"))
+    assert check(packed()) == 0
+    assert check(packed(file("a/b"), *links, zeros("hole", 20 * MIB))) == 4
+    assert check(packed(file("a" * 1000), file("a/" * 256 + "a"))) == 2
+    assert check(raw(*headers, PLAIN_FILE)) == 1
+    assert check(packed(file("odd\\name")), ArchiveLimits(1000, allows_backslashes=True)) == 1
 
 
 def peak_bytes(archive: bytes) -> int:

@@ -185,6 +185,8 @@ def test_a_writer_that_knows_the_end_appends_without_listing(calls: Counter[str]
     for number in range(module.FOLD_CHUNKS - 1):
         tail = logs.append(RUN, tail, f"line {number}\n".encode(), tail)
     assert calls == {"put": module.FOLD_CHUNKS - 1}
+    written = "".join(f"line {number}\n" for number in range(module.FOLD_CHUNKS - 1))
+    assert logs.read(RUN, 0, tail).decode() == written
 
 
 def test_complete_parts_are_one_object_each_and_are_read_without_listing(

@@ -223,7 +223,7 @@ async def test_an_idle_connection_is_closed_and_made_anew_when_needed(
     try:
         await look(pool, endpoint)
         await wait_until(lambda: not sshd.sessions(), "the idle connection to go")
-        await look(pool, endpoint)
+        assert (await look(pool, endpoint))["state"] == "unknown"
     finally:
         await pool.close()
 

@@ -158,6 +158,7 @@ async def test_a_flood_does_not_starve_a_quiet_run(node: Node) -> None:
         await node.run("job-hushed-0-1", "until [ -e go ]; do sleep 0.01; done; echo spoken")
         node.path("job-hushed-0-1", "work/go").touch()
         await node.until_log("job-hushed-0-1", b"spoken\n")
+        assert bytes(node.logs["job-hushed-0-1"]) == b"spoken\n"
         await node.end("job-flood-0-1")
 
 

@@ -17,14 +17,15 @@ from tests.workflows.time_skipping import skipping_clock
 from workers.registry import WORKFLOWS, workflow_runner
 from workflows.billing.job_billing import JobBilling
 from workflows.contracts import errors, queues
-from workflows.contracts.base import Contract
+from workflows.contracts.base import Contract, Done
 from workflows.contracts.billing import BilledWorker, BillingRequest
-from workflows.contracts.jobs import RunReport
+from workflows.contracts.jobs import EndRequest, RunReport
 from workflows.contracts.statuses import RunState
-from workflows.effects.billing import BillingDone
+from workflows.effects.billing import BillingDone, TellJobToEnd
 from workflows.effects.jobs import GetRunStatus
 
 RUN_ID = "job-a-0-1"
+OUT_OF_CREDITS = "insufficient-credits"
 
 
 class ClockedWorld(World):
@@ -32,12 +33,19 @@ class ClockedWorld(World):
 
     environment: WorkflowEnvironment
     started_at: datetime
+    ends: list[EndRequest]
+    """What its job was told to end for; the job goes on all the same."""
 
     async def get_run_status(self, asked: GetRunStatus) -> RunReport:  # type: ignore[override]
         self.machine(asked.node)
         now = await self.environment.get_current_time()
         elapsed_s = (now - self.started_at).total_seconds()
         return RunReport(run_id=asked.run_id, state=RunState.RUNNING, elapsed_s=elapsed_s)
+
+    async def tell_job_to_end(self, asked: TellJobToEnd) -> Done:
+        assert asked.job_id == "job-a"
+        self.ends.append(asked.request)
+        return Done()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -52,7 +60,7 @@ async def billing(
     environment: WorkflowEnvironment,
 ) -> AsyncIterator[tuple[WorkflowEnvironment, ClockedWorld, BillingRequest]]:
     world = ClockedWorld()
-    world.environment = environment
+    world.environment, world.ends = environment, []
     world.started_at = await environment.get_current_time()
     world.machines["nod-1"].runs[RUN_ID] = Run(RunState.RUNNING, 1)
     request = BillingRequest(
@@ -158,23 +166,19 @@ async def test_a_node_that_has_moved_is_metered_where_it_is(clock: WorkflowEnvir
 async def test_a_balance_that_runs_out_within_the_hour_ends_the_job_then(
     clock: WorkflowEnvironment,
 ) -> None:
-    told: list[Contract] = []
+    async def fail(_: Contract) -> None:
+        raise ApplicationError("the reply was lost", type=errors.OUTCOME_UNKNOWN)
 
     async with billing(clock) as (environment, world, request):
-
-        async def tell(command: Contract) -> None:
-            told.append(command)
-            if len(told) == 1:
-                raise ApplicationError("the reply was lost", type=errors.OUTCOME_UNKNOWN)
-
-        world.faults["tell_job_to_end"] += [tell, tell]
+        world.faults["tell_job_to_end"].append(fail)
         world.balance_microcredits = 600
         world.burn_microcredits_per_hour = 3600
         handle = await environment.client.start_workflow(
             JobBilling.run, request, id="job/job-a/billing", task_queue=queues.MAIN
         )
         await environment.sleep(timedelta(minutes=12))
-        await eventually(lambda: len(told) == 2, "the job is told, though a reply was lost")
+        await eventually(lambda: len(world.ends) > 0, "the job is told, though a reply was lost")
+        assert world.ends[0].code == OUT_OF_CREDITS
         assert world.balance_microcredits <= 0
         assert world.posted_s["job-a", 0, 1] < 3600
         await handle.signal(JobBilling.settled, BillingDone(job_id="job-a", attempt=1))
@@ -184,21 +188,14 @@ async def test_a_balance_that_runs_out_within_the_hour_ends_the_job_then(
 async def test_a_job_that_takes_long_to_end_is_told_now_and_then_and_not_all_the_time(
     clock: WorkflowEnvironment,
 ) -> None:
-    told: list[Contract] = []
-
     async with billing(clock) as (environment, world, request):
-
-        async def tell(command: Contract) -> None:
-            told.append(command)
-
-        world.faults["tell_job_to_end"] += [tell] * 100
         world.balance_microcredits = 600
         world.burn_microcredits_per_hour = 3600
         handle = await environment.client.start_workflow(
             JobBilling.run, request, id="job/job-a/billing", task_queue=queues.MAIN
         )
         await environment.sleep(timedelta(minutes=41))
-        assert 2 <= len(told) <= 8
+        assert 2 <= len(world.ends) <= 8
         await handle.signal(JobBilling.settled, BillingDone(job_id="job-a", attempt=1))
         await handle.result()
 
@@ -206,14 +203,7 @@ async def test_a_job_that_takes_long_to_end_is_told_now_and_then_and_not_all_the
 async def test_a_job_is_ended_when_others_have_used_up_the_credits_before_its_own_hour(
     clock: WorkflowEnvironment,
 ) -> None:
-    told: list[Contract] = []
-
     async with billing(clock) as (environment, world, request):
-
-        async def tell(command: Contract) -> None:
-            told.append(command)
-
-        world.faults["tell_job_to_end"].append(tell)
         world.burn_microcredits_per_hour = 1
         handle = await environment.client.start_workflow(
             JobBilling.run, request, id="job/job-a/billing", task_queue=queues.MAIN
@@ -222,7 +212,8 @@ async def test_a_job_is_ended_when_others_have_used_up_the_credits_before_its_ow
         assert world.posted_s["job-a", 0, 1] == 0
         world.balance_microcredits, world.burn_microcredits_per_hour = 0, 3600
         await handle.signal(JobBilling.recheck_balance)
-        await eventually(lambda: len(told) == 1, "the job is told at once")
+        await eventually(lambda: len(world.ends) > 0, "the job is told at once")
+        assert [one.code for one in world.ends] == [OUT_OF_CREDITS]
         assert 360 <= world.posted_s["job-a", 0, 1] < 3600, "it is metered before it is told"
         await handle.signal(JobBilling.settled, BillingDone(job_id="job-a", attempt=1))
         await handle.result()
@@ -231,14 +222,7 @@ async def test_a_job_is_ended_when_others_have_used_up_the_credits_before_its_ow
 async def test_a_bill_that_looks_again_moves_its_next_look_to_when_the_credits_end(
     clock: WorkflowEnvironment,
 ) -> None:
-    told: list[Contract] = []
-
     async with billing(clock) as (environment, world, request):
-
-        async def tell(command: Contract) -> None:
-            told.append(command)
-
-        world.faults["tell_job_to_end"].append(tell)
         handle = await environment.client.start_workflow(
             JobBilling.run, request, id="job/job-a/billing", task_queue=queues.MAIN
         )
@@ -248,7 +232,9 @@ async def test_a_bill_that_looks_again_moves_its_next_look_to_when_the_credits_e
         await environment.sleep(timedelta(minutes=5))
         assert world.posted_s["job-a", 0, 1] == 0, "there are credits for five more minutes"
         await environment.sleep(timedelta(minutes=10))
-        await eventually(lambda: len(told) == 1, "the job is told when they must be used up")
+        await eventually(lambda: len(world.ends) > 0, "the job is told when they must be used up")
+        assert world.ends[0].code == OUT_OF_CREDITS
+        assert world.balance_microcredits <= 0
         await handle.signal(JobBilling.settled, BillingDone(job_id="job-a", attempt=1))
         await handle.result()
 
@@ -256,14 +242,7 @@ async def test_a_bill_that_looks_again_moves_its_next_look_to_when_the_credits_e
 async def test_a_job_that_costs_nothing_runs_on_when_others_have_used_up_the_credits(
     clock: WorkflowEnvironment,
 ) -> None:
-    told: list[Contract] = []
-
     async with billing(clock) as (environment, world, request):
-
-        async def tell(command: Contract) -> None:
-            told.append(command)
-
-        world.faults["tell_job_to_end"].append(tell)
         world.free_jobs.add("job-a")
         world.balance_microcredits, world.burn_microcredits_per_hour = 0, 3600
         handle = await environment.client.start_workflow(
@@ -274,7 +253,7 @@ async def test_a_job_that_costs_nothing_runs_on_when_others_have_used_up_the_cre
         await handle.signal(JobBilling.settled, BillingDone(job_id="job-a", attempt=1))
         await handle.result()
         assert world.posted_s["job-a", 0, 1] >= 7200
-        assert told == []
+        assert world.ends == []
 
 
 async def test_a_bill_that_was_begun_after_its_job_had_ended_ends_by_itself(

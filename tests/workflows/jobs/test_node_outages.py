@@ -296,6 +296,7 @@ async def test_a_job_asks_all_its_nodes_at_once(stage: Stage) -> None:
     _, gates = await at_three_nodes(stage)
     for gate in gates[1:]:
         await asyncio.wait_for(gate.entered(), 10)
+    assert stage.world.under_way["get_run_status"] == 3
     for gate in gates:
         gate.open()
 

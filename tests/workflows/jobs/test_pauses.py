@@ -234,4 +234,5 @@ async def test_a_job_that_was_tried_again_before_there_were_pauses_replays(
         workflow_runner=workflow_runner(),
         data_converter=pydantic_data_converter,
     )
-    await asyncio.wait_for(replayer.replay_workflow(history), 60)
+    replayed = await asyncio.wait_for(replayer.replay_workflow(history), 60)
+    assert replayed.replay_failure is None

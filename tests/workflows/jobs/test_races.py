@@ -78,6 +78,8 @@ async def test_a_stop_that_comes_twice_leaves_a_notebook_stopped(stage: Stage) -
     await handle.signal(JobLifecycle.stop, late)
     await handle.signal(JobLifecycle.start_again)
     await eventually(lambda: latest(stage, handle) == "waiting_for_resources", "it waits again")
+    assert stage.world.statuses[job_id_of(handle)][-2:] == ["stopped", "waiting_for_resources"]
+    assert_nothing_left(stage, handle)
 
 
 async def test_a_cancel_while_a_notebook_is_stopping_is_not_forgotten(stage: Stage) -> None:
@@ -313,6 +315,8 @@ async def test_a_node_that_was_lost_before_continuing_as_new_is_still_waited_for
     handle = await resumed_from(stage, carry)
     await handle.signal(JobLifecycle.node_reachable, NodeReachable(node_id="nod-1"))
     await reaches(stage, handle, JobStatus.RUNNING)
+    assert stage.world.live_runs() == [run_id], "its command was left alone"
+    assert stage.world.statuses[job_id_of(handle)] == ["running"]
 
 
 async def test_a_notebook_that_is_stopped_right_after_it_was_started_again_stays_stopped(
@@ -360,6 +364,7 @@ async def test_a_job_that_has_continued_as_new_while_it_waits_waits_on(stage: St
     handle = await resumed_from(stage, carry)
     await placed(stage, handle)
     await reaches(stage, handle, JobStatus.RUNNING)
+    assert stage.world.live_runs() == [f"{job_id_of(handle)}-0-1"], "it is in the same attempt"
 
 
 async def test_a_stopped_notebook_whose_workflow_was_ended_from_outside_starts_again(
@@ -370,6 +375,7 @@ async def test_a_stopped_notebook_whose_workflow_was_ended_from_outside_starts_a
     await reaches(stage, handle, JobStatus.WAITING_FOR_RESOURCES)
     await handle.signal(JobLifecycle.placed, stage.world.place(job_id_of(handle), attempt=2))
     await reaches(stage, handle, JobStatus.RUNNING)
+    assert stage.world.live_runs() == [f"{job_id_of(handle)}-0-2"], "it has another attempt"
 
 
 async def test_usage_is_posted_before_places_are_given_back(stage: Stage) -> None:

@@ -209,6 +209,10 @@ async def test_a_job_whose_lost_machine_s_node_is_removed_begins_again_all_the_s
     await handle.signal(JobLifecycle.stop, REMOVED)
     gate.open()
     await waits_again(stage, handle, 2)
+    changes = stage.world.rows[job_id_of(handle)].changes
+    assert isinstance(changes, JobChanges)
+    assert (changes.restarts, changes.ending) == (1, None)
+    assert_nothing_left(stage, handle)
 
 
 @pytest.mark.parametrize(

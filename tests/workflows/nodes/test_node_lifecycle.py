@@ -51,6 +51,7 @@ async def test_a_machine_announced_before_it_was_added_is_found(stage: Stage) ->
     stage.world.announcements["SHA256:key"] = HERE
     await stage.node(host=None)
     await reaches(stage, "maintenance")
+    assert stage.world.hosts["nod-1"] == HERE.host
 
 
 async def test_a_machine_announced_after_it_was_added_is_found(stage: Stage) -> None:
@@ -58,6 +59,7 @@ async def test_a_machine_announced_after_it_was_added_is_found(stage: Stage) -> 
     await reaches(stage, "connecting")
     await stage.announce(handle, HERE)
     await reaches(stage, "maintenance")
+    assert stage.world.hosts["nod-1"] == HERE.host
 
 
 async def test_another_key_at_first_contact_fails_the_node_and_is_not_told(stage: Stage) -> None:
@@ -123,6 +125,7 @@ async def test_a_node_that_is_lost_goes_offline_and_comes_back_as_it_was(stage: 
     await reaches(stage, "offline")
     machine.reachable = True
     await reaches(stage, "active")
+    assert stage.world.statuses["nod-1"][-3:] == ["active", "offline", "active"]
 
 
 async def test_another_key_later_is_refused_and_reported_and_jobs_are_left_alone(

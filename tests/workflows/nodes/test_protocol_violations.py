@@ -155,6 +155,8 @@ async def test_an_unreachable_node_that_answers_with_a_violation_fails(stage: St
     await reaches(stage, "offline")
     machine.violation, machine.reachable = LIE, True
     await reaches(stage, "failed")
+    assert LIE in str(stage.world.rows["nod-1"].status_reason)
+    assert stage.world.statuses["nod-1"][-2:] == ["offline", "failed"]
 
 
 async def test_a_new_machine_that_breaks_the_protocol_fails_its_node(stage: Stage) -> None:

@@ -17,6 +17,7 @@ from workflows.contracts.base import Contract
 from workflows.contracts.nodes import Announcement, NodeProgress, NodeRequest, Reboot
 from workflows.contracts.removals import Removal
 from workflows.contracts.statuses import JobStatus, NodeStatus, RunState
+from workflows.jobs.job_lifecycle import JobLifecycle
 from workflows.nodes.node_lifecycle import NodeLifecycle
 
 
@@ -102,6 +103,7 @@ async def test_a_node_that_is_lost_while_it_is_looked_over_goes_offline(
     await reaches(stage, "offline")
     machine.reachable = True
     await reaches(stage, "maintenance")
+    assert "failed" not in stage.world.statuses["nod-1"]
 
 
 async def test_a_restart_asked_for_twice_while_it_is_away_is_done_once(stage: Stage) -> None:
@@ -173,12 +175,13 @@ async def test_jobs_that_cannot_be_told_do_not_keep_a_node_from_coming_back(stag
     async def refuse(_: Contract) -> None:
         raise ApplicationError("node_lost: 1 jobs not told", non_retryable=True)
 
-    await busy(stage)
+    _, job = await busy(stage)
     stage.world.faults["notify_jobs"].append(refuse)
     await loses(stage)
     await eventually(lambda: "node.jobs-not-notified" in stage.world.events["nod-1"], "it is told")
     stage.world.machines["nod-1"].reachable = True
     await reaches(stage, "active")
+    assert stage.world.live_runs() == [f"{job_id_of(job)}-0-1"]
 
 
 async def test_a_person_can_restart_a_node_that_has_restarted_by_itself(stage: Stage) -> None:
@@ -206,8 +209,11 @@ async def test_what_is_asked_of_an_offline_node_is_done_when_it_is_back(stage: S
     handle = await onboarded(stage)
     await loses(stage)
     await stage.want(handle, "maintenance")
+    await handle.query(NodeLifecycle.status)  # It has heard of it by then.
+    assert last(stage) == "offline"
     stage.world.machines["nod-1"].reachable = True
     await reaches(stage, "maintenance")
+    assert "failed" not in stage.world.statuses["nod-1"]
 
 
 async def test_jobs_follow_a_node_that_comes_back_at_another_address(stage: Stage) -> None:
@@ -220,6 +226,10 @@ async def test_jobs_follow_a_node_that_comes_back_at_another_address(stage: Stag
     await reaches(stage, "active")
     job_id = job_id_of(job)
     await eventually(lambda: stage.world.statuses[job_id][-1] == "running", "its job is seen")
+    (worker,) = (await job.query(JobLifecycle.status)).workers
+    assert worker.assignment is not None
+    assert worker.assignment.node.host == machine.host
+    assert stage.world.live_runs() == [f"{job_id}-0-1"]
 
 
 async def test_an_announcement_from_where_its_key_does_not_answer_moves_nothing(
@@ -261,3 +271,5 @@ async def test_a_node_continued_as_new_while_offline_is_looked_for_and_comes_bac
     stage.world.machines["nod-1"].minion_id = "SHA256:key"
     await stage.client.get_workflow_handle("node/carried").signal("wake")
     await reaches(stage, "active")
+    assert stage.world.statuses["nod-1"][-1:] == ["active"]
+    assert "failed" not in stage.world.statuses["nod-1"]

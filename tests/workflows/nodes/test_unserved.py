@@ -97,3 +97,4 @@ async def test_its_region_looks_at_once_and_may_be_given_to_a_shared_worker(stag
 
     await handle.signal(RegionLifecycle.change_site, SiteChange(own_worker=False))
     await eventually(lambda: stage.world.statuses[DARK][-1] == "healthy", "a shared worker answers")
+    assert stage.world.statuses[DARK] == ["offline", "healthy"]

@@ -177,6 +177,8 @@ async def test_a_replacement_that_is_forgotten_half_way_leaves_one_storage_node(
     newest_becomes(stage, becomes)
     await handle.signal(RegionLifecycle.refresh)
     await eventually(lambda: storage_ids(stage) == [stays], "one is left")
+    assert stage.world.storage_added == 2
+    assert stage.world.rows[REGION].status == "healthy"
 
 
 async def test_a_replacement_that_a_refused_removal_breaks_off_leaves_one_storage_node(
@@ -190,6 +192,8 @@ async def test_a_replacement_that_a_refused_removal_breaks_off_leaves_one_storag
     newest_becomes(stage, NodeStatus.ACTIVE)
     await handle.signal(RegionLifecycle.refresh)
     await eventually(lambda: storage_ids(stage) == ["nod-store-2"], "one is left")
+    assert stage.world.storage_added == 2
+    assert stage.world.resources[REGION] == {"subnetwork"}, "the region stays"
 
 
 async def test_storage_that_a_person_and_its_lease_have_replaced_meanwhile_is_replaced_once(
@@ -233,6 +237,8 @@ async def test_a_request_after_a_replacement_that_failed_is_tried(stage: Stage) 
     newest_becomes(stage, NodeStatus.FAILED)
     await handle.signal(RegionLifecycle.refresh)
     await eventually(lambda: storage_ids(stage) == ["nod-store-3"], "it is replaced all the same")
+    assert stage.world.storage_added == 3
+    assert stage.world.rows[REGION].status == "healthy"
 
 
 async def test_a_request_that_is_repeated_after_a_replacement_was_forgotten_goes_on_with_that(

@@ -20,11 +20,16 @@ class FullSession:
     def __init__(self) -> None:
         self.is_full = asyncio.Event()
         self.frames = silence()
+        self.writes = 0
 
     async def data(self, content: bytes) -> None:
         del content
         self.is_full.set()
-        await asyncio.Event().wait()
+        self.writes += 1
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.writes -= 1
 
 
 async def silence() -> AsyncIterator[SessionFrame]:
@@ -48,6 +53,8 @@ async def test_a_person_who_leaves_a_command_that_does_not_read_ends_its_session
         async with await open_line(f"http://127.0.0.1:{port}/", "token") as line:
             carried: NodeSession = session
             await asyncio.wait_for(serving._carry(line, carried), 20)
+    assert session.is_full.is_set()
+    assert session.writes == 0, "nothing is still being written to the command"
 
 
 async def test_a_node_that_never_says_that_a_session_has_begun_is_not_waited_for(
