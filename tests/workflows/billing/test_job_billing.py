@@ -163,6 +163,26 @@ async def test_a_node_that_has_moved_is_metered_where_it_is(clock: WorkflowEnvir
         await handle.result()
 
 
+async def test_news_of_the_attempt_before_changes_nothing_of_the_bill_of_this_one(
+    clock: WorkflowEnvironment,
+) -> None:
+    async with billing(clock) as (environment, world, request):
+        second = request.model_copy(update={"attempt": 2})
+        handle = await environment.client.start_workflow(
+            JobBilling.run, second, id="job/job-a/billing", task_queue=queues.MAIN
+        )
+        gone = request.workers[0].node.model_copy(update={"host": "10.0.0.99"})
+        moved = request.workers[0].model_copy(update={"node": gone})
+        await handle.signal(
+            JobBilling.nodes_moved, request.model_copy(update={"workers": (moved,)})
+        )
+        await handle.signal(JobBilling.settled, BillingDone(job_id="job-a", attempt=1))
+        await environment.sleep(timedelta(hours=1, minutes=1))
+        assert world.posted_s["job-a", 0, 2] >= 3600
+        await handle.signal(JobBilling.settled, BillingDone(job_id="job-a", attempt=2))
+        assert (await handle.result()).posted_microcredits >= 3600
+
+
 async def test_a_balance_that_runs_out_within_the_hour_ends_the_job_then(
     clock: WorkflowEnvironment,
 ) -> None:

@@ -378,19 +378,23 @@ async def test_a_stopped_notebook_whose_workflow_was_ended_from_outside_starts_a
     assert stage.world.live_runs() == [f"{job_id_of(handle)}-0-2"], "it has another attempt"
 
 
-async def test_usage_is_posted_before_places_are_given_back(stage: Stage) -> None:
+async def test_usage_is_posted_before_places_are_given_back_and_its_billing_ends(
+    stage: Stage,
+) -> None:
     handle = await stage.job()
     await at_running(stage, handle)
-    held: list[bool] = []
+    job_id = job_id_of(handle)
+    held: list[tuple[bool, bool]] = []
 
     async def note(command: Contract) -> None:
         assert isinstance(command, PostUsage)
         if any(usage.through_s for usage in command.usages):
-            held.append(job_id_of(handle) in stage.world.held)
+            held.append((job_id in stage.world.held, job_id in stage.world.billed_jobs))
         else:  # the first of the job's billing, which has nothing to post yet
             stage.world.faults["post_usage"].append(note)
 
     stage.world.faults["post_usage"].append(note)
     await exits(stage, handle, 0, code=0, elapsed_s=3)
     await handle.result()
-    assert held == [True]
+    assert held == [(True, True)]
+    assert_nothing_left(stage, handle)
