@@ -38,7 +38,7 @@ SOUND: dict[str, dict[str, Any]] = {
     "change_provider": {"credentials": {}},
     "create_region": {"name": "another"},
     "change_region": {"own_worker": True, "allows_apt_packages": True},
-    "add_node": {"name": "another"},
+    "add_node": {"name": "another", "minion_id": f"SHA256:{'A' * 43}"},
     "create_join_token": {},
     "submit_job": JOB,
     "preview_job": JOB,
@@ -48,7 +48,7 @@ SOUND: dict[str, dict[str, Any]] = {
 NEEDED = {
     "enable_provider": ("credentials",),
     "create_region": ("provider_id",),
-    "add_node": ("region_id", "minion_id"),
+    "add_node": ("region_id",),
     "create_join_token": ("region_id",),
     "list_quotas": ("provider_id",),
 }
@@ -145,20 +145,26 @@ async def holdings(person: Person, word: str) -> Holdings:
     return Holdings(person, word, named)
 
 
-def rows_of(database: Database, stranger: Holdings) -> list[str]:
-    """Every row of the database but the stranger's own, as text."""
-    with database.read() as session:
-        found = [
-            (table.name, dict(row._mapping))
-            for table in SQLModel.metadata.sorted_tables
-            for row in session.execute(select(table))
-        ]
-    account_id = stranger.person.account_id
+def all_rows(database: Database) -> set[str]:
+    """Every row of the database, as text; when a key was last used does not count."""
+    return {text for text, _ in _rows(database)}
+
+
+def rows_of_others(database: Database, holder: Holdings) -> set[str]:
+    """Every row of the database but the holder's own."""
+    account_id = holder.person.account_id
+    found = list(_rows(database))
     own = {row["id"] for _, row in found if row.get("account_id") == account_id and "id" in row}
     own |= {account_id}
-    return sorted(
-        f"{name} {row | {'last_used_at': None}}" for name, row in found if not own & _ids(row)
-    )
+    return {text for text, row in found if not own & _ids(row)}
+
+
+def _rows(database: Database) -> Iterator[tuple[str, dict[str, Any]]]:
+    with database.read() as session:
+        for table in SQLModel.metadata.sorted_tables:
+            for each in session.execute(select(table)):
+                row = dict(each._mapping)
+                yield f"{table.name} {row | {'last_used_at': None}}", row
 
 
 def _ids(row: dict[str, Any]) -> set[str]:
