@@ -111,7 +111,6 @@ async def holdings(person: Person, word: str) -> Holdings:
     site.set(tables.Account, person.account_id, wallet_address=f"{word} wallet")
     region_id = await person.region(f"{word} region", public=False)
     (region,) = site.rows(tables.Region, id=region_id)
-    job = {**JOB, "name": f"{word} job", "port": 8888}
     node_id = await person.node(region_id, f"{word} node", gpu_type="A100", gpu_count=1)
     (node,) = site.rows(tables.Node, id=node_id)
     site.write(lease_row(region, f"lea-{word}", name=f"baseload-{word}"))
@@ -123,6 +122,13 @@ async def holdings(person: Person, word: str) -> Holdings:
     site.set(tables.Provider, cloud_id, kind="gcp", name=f"{word} cloud", credentials=credentials)
     secrets = f"/v1/projects/{person.project_id}/secrets"
     await person.made(secrets, {"name": f"{word}-secret", "value": f"{word} hidden"})
+    job_id = await running_job(person, node_id, name=f"{word} job", port=8888)
+    site.write(
+        tables.LedgerTransaction(
+            id=f"trx-{word}", business_key=word, kind="usage-fee", account_id=person.account_id,
+            job_id=job_id, description=f"{word} usage", details={}, at=BEGAN,
+        )
+    )  # fmt: skip
     named = {
         "account": person.account_id,
         "user": person.user_id,
@@ -139,7 +145,7 @@ async def holdings(person: Person, word: str) -> Holdings:
         "lease": f"lea-{word}",
         "machine": f"baseload-{word}",
         "upload": (await person.upload(tar_gz({f"{word}.py": b"1"}))).json()["id"],
-        "job": await running_job(person, node_id, **job),
+        "job": job_id,
         "token": await person.join_token(region_id),
     }
     return Holdings(person, word, named)
