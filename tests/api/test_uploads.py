@@ -5,12 +5,13 @@ import gzip
 import io
 import tarfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from activities.db import tables
 from activities.settings import settings
-from activities.storage.blobs import blob_store
+from activities.storage.blobs import BlobStore, blob_store
 from activities.storage.names import code_name
 from tests.activities.waiting import wait_until
 from tests.api.http_server import JOB, Person, Site, tar_gz
@@ -231,3 +232,19 @@ async def test_an_account_sends_a_limited_number_of_uploads_at_once(
     go_on.set()
     assert {answer.status_code for answer in await asyncio.gather(*sent)} == {201}
     assert (await ada.upload(WHOLE)).status_code == 201
+
+
+async def test_equal_bytes_are_looked_for_before_they_are_stored(
+    ada: Person, bob: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store would gladly take them again, whoever sends them and however often."""
+    put, stored = BlobStore.put_file, []
+
+    def noted(store: BlobStore, name: str, path: Path) -> None:
+        stored.append(name)
+        put(store, name, path)
+
+    monkeypatch.setattr(BlobStore, "put_file", noted)
+    for person in (ada, ada, bob):
+        assert (await person.upload(WHOLE)).status_code == 201
+    assert len(stored) == 1

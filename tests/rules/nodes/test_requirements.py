@@ -165,3 +165,23 @@ def test_all_relaxes_everything_and_still_says_what_was_found() -> None:
 
 def test_names_that_are_no_requirement_are_told() -> None:
     assert rules.unknown_names(["all", "tpm-2", "tmp-2"]) == ("tmp-2",)
+
+
+@pytest.mark.parametrize("count", range(1, 17))
+def test_what_grows_with_the_gpus_is_rounded_up_and_counted_to_the_last(count: int) -> None:
+    half = (count + 1) // 2 / 2  # Two drives, so that the second is not what is missing.
+    enough: dict[str, Any] = {
+        "gpus": tuple(gpu(index) for index in range(count)),
+        "disks": (*[disk("nvme", half)] * 2, *[disk("sata", 2)] * 3),
+        "memory_bytes": 2 * count * 24 * GIB,
+        "core_count": 4 * count,
+    }
+    assert failed(machine(**enough)) == []
+    just_less = Disk(name="d", size_bytes=int(half * 1000**4) - 1, transport="nvme")
+    short = {
+        "nvme-drives": {"disks": (disk("nvme", half), just_less, *[disk("sata", 2)] * 3)},
+        "memory-per-vram": {"memory_bytes": 2 * count * 24 * GIB - 1},
+        "cores-per-gpu": {"core_count": 4 * count - 1},
+    }
+    for name, changes in short.items():
+        assert failed(machine(**(enough | changes))) == [name], name

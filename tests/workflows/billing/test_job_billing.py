@@ -125,6 +125,24 @@ async def test_hours_in_which_the_node_was_lost_are_posted_when_it_is_back(
         await handle.result()
 
 
+async def test_what_is_said_of_an_earlier_attempt_neither_ends_nor_moves_its_bill(
+    clock: WorkflowEnvironment,
+) -> None:
+    async with billing(clock) as (environment, world, request):
+        second = request.model_copy(update={"attempt": 2})
+        handle = await environment.client.start_workflow(
+            JobBilling.run, second, id="job/job-a/billing", task_queue=queues.MAIN
+        )
+        elsewhere = request.workers[0].model_copy(update={"node": node_address("nod-9")})
+        earlier = request.model_copy(update={"attempt": 1, "workers": (elsewhere,)})
+        await handle.signal(JobBilling.settled, BillingDone(job_id="job-a", attempt=1))
+        await handle.signal(JobBilling.nodes_moved, earlier)
+        await environment.sleep(timedelta(hours=2, minutes=1))
+        assert world.posted_s["job-a", 0, 2] >= 2 * 3600
+        await handle.signal(JobBilling.settled, BillingDone(job_id="job-a", attempt=2))
+        await handle.result()
+
+
 async def test_nodes_are_metered_together(clock: WorkflowEnvironment) -> None:
     both_are_asked, met = asyncio.Barrier(2), 0
 

@@ -1,0 +1,169 @@
+"""The requests that the OpenAPI document allows, and the places in them that name something.
+
+A place is a path or query parameter, or a field of a body, that may hold text. Each place is known
+here, as the name of some kind of thing or as plain text, so that a new one fails until it is.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from tests.api.openapi_document import DOCUMENT
+from tests.api.test_access import Route
+
+NAMED = {
+    "path account_id": "account",
+    "path key_id": "key",
+    "path project_id": "project",
+    "path provider_id": "provider",
+    "path region_id": "region",
+    "path node_id": "node",
+    "path lease_id": "lease",
+    "path upload_id": "upload",
+    "path job_id": "job",
+    "query provider_id": "provider",
+    "query region_id": "region",
+    "query project_id": "project",
+    "query job_id": "job",
+    "query resource_id": "job",
+    "body billing_account_id": "account",
+    "body user_id": "user",
+    "body provider_id": "provider",
+    "body region_id": "region",
+    "body minion_id": "minion",
+    "body token": "token",
+    "body credentials": "credentials",
+    "body project_id": "project",
+    "body code.upload_id": "upload",
+    "body data.input.upload_id": "upload",
+    "body placement.region_id": "region",
+    "body placement.providers[]": "provider",
+    "body environment.secrets{}": "secret reference",
+}
+"""The kind of thing that each place names."""
+NAMED_ON = {
+    "remove_project_secret": {"path name": "secret"},
+    "end_provider_machine": {"path provider_id": "cloud", "path name": "machine"},
+    "change_provider": {"path provider_id": "cloud"},
+    "list_quotas": {"query provider_id": "cloud"},
+    "list_provider_machines": {"path provider_id": "cloud"},
+}
+"""The kinds that differ on one route, by its operation."""
+PLAIN = frozenset(
+    {
+        *("query status", "query after", "query cloud_region", "query gpus", "query zone"),
+        *("query begins_at", "query ends_at", "query since", "query max_price"),
+        *("body name", "body owner_email", "body email", "body wallet_address", "body value"),
+        *("body scopes[]", "body node_root", "body cloud_region", "body storage_node_class"),
+        *("body relaxed_requirements[]", "body gpus", "body address", "body user"),
+        *("body host_public_key", "body credentials{}"),
+        *("body environment.variables{}", "body workers[].command", "body resources.gpus"),
+        *("body resources.gpu_types[]", "body environment.image", "body environment.requirements"),
+        *("body environment.python_packages[]", "body environment.apt_packages[]"),
+        *("body environment.setup[]", "body data.input.type", "body data.output.type"),
+    }
+)
+"""Places whose text names nothing that an account owns."""
+UNAVAILABLE = frozenset(
+    {
+        *("body data.datasets[]", "body data.model.id", "body data.model.project_id"),
+        *("body data.checkpoints[]", "body data.volumes[]", "body data.output.upload_id"),
+        "body reservation_id",
+    }
+)
+"""Places of what is not available yet, which are refused to everybody."""
+
+
+class Place(NamedTuple):
+    """A place of a request: `path job_id`, `query zone`, `body code.upload_id`."""
+
+    where: str
+    field: str
+
+    def __str__(self) -> str:
+        return f"{self.where} {self.field}"
+
+
+def operation(route: Route) -> dict[str, Any]:
+    found: dict[str, Any] = DOCUMENT["paths"][route.path][route.method.lower()]
+    return found
+
+
+def places(route: Route) -> Iterator[Place]:
+    """Every place of a route's requests that may hold text."""
+    asked = operation(route)
+    for each in asked.get("parameters", ()):
+        if each["in"] == "path" or (each["in"] == "query" and _may_be_text(each["schema"])):
+            yield Place(each["in"], each["name"])
+    schema = asked.get("requestBody", {}).get("content", {}).get("application/json", {})
+    if schema:
+        yield from (Place("body", field) for field in dict.fromkeys(_fields(schema["schema"], "")))
+
+
+def kind_of(route: Route, place: Place) -> str | None:
+    """The kind of thing that a place names; None: it names nothing that an account owns.
+
+    Raises: LookupError, when nobody has said what the place holds.
+    """
+    own = NAMED_ON.get(route.name, {}).get(str(place)) or NAMED.get(str(place))
+    if place == Place("path", "resource_id"):
+        return route.path.split("/")[2].removesuffix("s")
+    if own is None and str(place) not in PLAIN | UNAVAILABLE:
+        raise LookupError(f"{route.name}: nobody has said what {place} holds")
+    return own
+
+
+def named_places(route: Route) -> dict[Place, str]:
+    """The places of a route that name something of an account, with its kind."""
+    found = {place: kind_of(route, place) for place in places(route)}
+    return {place: kind for place, kind in found.items() if kind is not None}
+
+
+def put(body: dict[str, Any], field: str, value: str) -> dict[str, Any]:
+    """A body with one field more: `placement.providers[]` is the only one of a list."""
+    name, _, rest = field.partition(".")
+    if rest:
+        return body | {name: put(body.get(name, {}), rest, value)}
+    if name.endswith("[]"):
+        return body | {name[:-2]: [value]}
+    if name.endswith("{}"):
+        return body | {name[:-2]: {"TOKEN": value}}
+    return body | {name: value}
+
+
+def filled(path: str, values: dict[str, str]) -> str:
+    return re.sub(r"\{(\w+)\}", lambda found: values[found[1]], path)
+
+
+def _fields(schema: dict[str, Any], field: str) -> Iterator[str]:
+    """The fields of a body that may hold text."""
+    schema = _whole(schema)
+    for key in ("anyOf", "oneOf", "allOf"):
+        for each in schema.get(key, ()):
+            yield from _fields(each, field)
+    for name, each in schema.get("properties", {}).items():
+        yield from _fields(each, f"{field}.{name}" if field else name)
+    if isinstance(schema.get("items"), dict):
+        yield from _fields(schema["items"], f"{field}[]")
+    if isinstance(schema.get("additionalProperties"), dict):
+        yield from _fields(schema["additionalProperties"], f"{field}{{}}")
+    if _is_text(schema):
+        yield field
+
+
+def _may_be_text(schema: dict[str, Any]) -> bool:
+    return bool(list(_fields(schema, "query")))
+
+
+def _is_text(schema: dict[str, Any]) -> bool:
+    """Whether a schema takes text that no list of values or format bounds; {} takes anything."""
+    bounded = {"enum", "const", "$ref", "anyOf", "oneOf", "allOf"} & schema.keys()
+    is_instant = schema.get("format") == "date-time"
+    return schema.get("type", "string") == "string" and not bounded and not is_instant
+
+
+def _whole(schema: dict[str, Any]) -> dict[str, Any]:
+    if "$ref" not in schema:
+        return schema
+    found: dict[str, Any] = DOCUMENT["components"]["schemas"][schema["$ref"].split("/")[-1]]
+    return found

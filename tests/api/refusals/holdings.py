@@ -1,0 +1,186 @@
+"""One thing of each kind that an account may hold, and the sound requests of every route."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from sqlmodel import SQLModel, select
+
+from activities.db import tables
+from activities.db.session import Database
+from activities.secrets.credentials import own_place, seal_credentials
+from tests.activities.providers.fake_driver import RentedDriver
+from tests.activities.providers.kinds import kind_with
+from tests.api.http_server import JOB, Person, tar_gz
+from tests.api.refusals.document import (
+    Place,
+    filled,
+    named_places,
+    operation,
+    put,
+)
+from tests.api.running_jobs import running_job
+from tests.api.test_access import Route
+from tests.api.test_leases import BEGAN, lease_row
+
+ARCHIVE = tar_gz({"train.py": b"print(1)"})
+SOUND: dict[str, dict[str, Any]] = {
+    "create_account": {"name": "another"},
+    "change_account": {"plan": "team"},
+    "grant_credits": {"amount_microcredits": 1},
+    "change_own_account": {"wallet_address": "another"},
+    "create_user": {"email": "another@example.test"},
+    "create_api_key": {"name": "another"},
+    "create_project": {"name": "another"},
+    "store_project_secret": {"name": "another", "value": "hidden"},
+    "enable_provider": {"kind": "gcp"},
+    "change_provider": {"credentials": {}},
+    "create_region": {"name": "another"},
+    "change_region": {"own_worker": True, "allows_apt_packages": True},
+    "add_node": {"name": "another", "minion_id": f"SHA256:{'A' * 43}"},
+    "create_join_token": {},
+    "submit_job": JOB,
+    "preview_job": JOB,
+    "submit_job_array": {**JOB, "array": [{}, {}]},
+}
+"""The bodies of the routes that take one, without what names things."""
+NEEDED = {
+    "enable_provider": ("credentials",),
+    "create_region": ("provider_id",),
+    "add_node": ("region_id",),
+    "create_join_token": ("region_id",),
+    "list_quotas": ("provider_id",),
+}
+"""The fields that name things and without which a request is not sound."""
+QUERIES: dict[str, dict[str, str]] = {
+    "list_quotas": {"cloud_region": "us-central1"},
+    "end_provider_machine": {"zone": "us-central1-a"},
+}
+
+
+@dataclass(frozen=True)
+class Holdings:
+    """Somebody's things, by kind, and the word that stands in their names and texts."""
+
+    person: Person
+    word: str
+    named: dict[str, str]
+
+    def request(self, route: Route, others: dict[Place, str] | None = None) -> dict[str, Any]:
+        """A sound request about the holder's own things, but for others' at these places.
+
+        Raises: LookupError, when nobody has said what is sound.
+        """
+        given = self._needed(route) | (others or {})
+        path = {place.field: text for place, text in given.items() if place.where == "path"}
+        query = {place.field: text for place, text in given.items() if place.where == "query"}
+        asked: dict[str, Any] = {
+            "method": route.method,
+            "path": filled(route.path, path),
+            "params": QUERIES.get(route.name, {}) | query,
+        }
+        if "requestBody" not in operation(route):
+            return asked
+        if route.name == "create_upload":
+            return asked | {"content": ARCHIVE}
+        if route.name not in SOUND:
+            raise LookupError(f"{route.name}: nobody has said which body is sound")
+        body = SOUND[route.name]
+        for place, text in given.items():
+            body = put(body, place.field, text) if place.where == "body" else body
+        return asked | {"json": body}
+
+    def _needed(self, route: Route) -> dict[Place, str]:
+        wanted = NEEDED.get(route.name, ())
+        return {
+            place: self.named[kind]
+            for place, kind in named_places(route).items()
+            if place.where == "path" or place.field in wanted
+        }
+
+    @property
+    def marks(self) -> set[str]:
+        """What no answer to another account may show."""
+        return {self.word, *self.named.values()}
+
+
+async def holdings(person: Person, word: str) -> Holdings:
+    """One thing of each kind, as the API and the workflows of this person have made it."""
+    site = person.site
+    site.set(tables.Account, person.account_id, wallet_address=f"{word} wallet")
+    region_id = await person.region(f"{word} region", public=False)
+    (region,) = site.rows(tables.Region, id=region_id)
+    node_id = await person.node(region_id, f"{word} node", gpu_type="A100", gpu_count=1)
+    (node,) = site.rows(tables.Node, id=node_id)
+    site.write(lease_row(region, f"lea-{word}", name=f"baseload-{word}"))
+    key = await person.made("/v1/api-keys", {"name": f"{word} key"})
+    cloud_id = await person.provider()
+    place = own_place("gcp", cloud_id)
+    with site.database.write() as session:
+        credentials = seal_credentials(session, person.account_id, place, f"{word} hidden", BEGAN)
+    site.set(tables.Provider, cloud_id, kind="gcp", name=f"{word} cloud", credentials=credentials)
+    secrets = f"/v1/projects/{person.project_id}/secrets"
+    await person.made(secrets, {"name": f"{word}-secret", "value": f"{word} hidden"})
+    job_id = await running_job(person, node_id, name=f"{word} job", port=8888)
+    site.write(
+        tables.LedgerTransaction(
+            id=f"trx-{word}", business_key=word, kind="usage-fee", account_id=person.account_id,
+            job_id=job_id, description=f"{word} usage", details={}, at=BEGAN,
+        )
+    )  # fmt: skip
+    named = {
+        "account": person.account_id,
+        "user": person.user_id,
+        "key": key["id"],
+        "project": person.project_id,
+        "secret": f"{word}-secret",
+        "secret reference": f"store://projects/{person.project_id}/{word}-secret",
+        "provider": region.provider_id,
+        "cloud": cloud_id,
+        "credentials": credentials,
+        "region": region_id,
+        "node": node_id,
+        "minion": node.minion_id,
+        "lease": f"lea-{word}",
+        "machine": f"baseload-{word}",
+        "upload": (await person.upload(tar_gz({f"{word}.py": b"1"}))).json()["id"],
+        "job": job_id,
+        "token": await person.join_token(region_id),
+    }
+    return Holdings(person, word, named)
+
+
+def all_rows(database: Database) -> set[str]:
+    """Every row of the database, as text; when a key was last used does not count."""
+    return {text for text, _ in _rows(database)}
+
+
+def rows_of_others(database: Database, holder: Holdings) -> set[str]:
+    """Every row of the database but the holder's own."""
+    account_id = holder.person.account_id
+    found = list(_rows(database))
+    own = {row["id"] for _, row in found if row.get("account_id") == account_id and "id" in row}
+    own |= {account_id}
+    return {text for text, row in found if not own & _ids(row)}
+
+
+def _rows(database: Database) -> Iterator[tuple[str, dict[str, Any]]]:
+    with database.read() as session:
+        for table in SQLModel.metadata.sorted_tables:
+            for each in session.execute(select(table)):
+                row = dict(each._mapping)
+                yield f"{table.name} {row | {'last_used_at': None}}", row
+
+
+def _ids(row: dict[str, Any]) -> set[str]:
+    """What a row says of whose it is, or whose thing it is about."""
+    names = ("id", "account_id", "resource_id", "job_id", "payer_id")
+    return {row[name] for name in names if isinstance(row.get(name), str)}
+
+
+@contextmanager
+def listed_machines() -> Iterator[None]:
+    """The cloud of everybody lists no machine meanwhile."""
+    with kind_with(driver=lambda _: RentedDriver()):
+        yield
