@@ -13,8 +13,6 @@ def test_a_folder_that_the_tool_covers_names_modules_and_tests_that_exist(folder
 
 
 def test_every_folder_of_rules_is_covered() -> None:
-    rules = [
-        path for path in (ROOT / "workflows/rules").iterdir() if (path / "__init__.py").exists()
-    ]
-    missing = {f"rules/{path.name}" for path in rules} - FOLDERS.keys()
+    rules = {path.parent.name for path in (ROOT / "workflows/rules").glob("*/__init__.py")}
+    missing = {f"rules/{name}" for name in rules} - FOLDERS.keys()
     assert not missing, missing

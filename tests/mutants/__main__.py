@@ -76,7 +76,10 @@ def _run(name: str, chosen: slice, *, again: bool) -> None:
 def _tried(mutation: MutationSpec, tester: Tester) -> WorkResult:
     operator = cosmic_ray.plugins.get_operator(mutation.operator_name)()
     with use_mutation(mutation.module_path, operator, mutation.occurrence) as (code, mutant):
-        ast.parse(mutant)
+        try:
+            ast.parse(mutant)
+        except SyntaxError:  # cosmic-ray takes the `*` of parameters for a product
+            return WorkResult(worker_outcome=WorkerOutcome.SKIPPED)
         seen = tester.sees()
     place = str(mutation.module_path)
     changed = difflib.unified_diff(code.splitlines(), mutant.splitlines(), place, place, n=0)
@@ -123,6 +126,7 @@ def _key(item: WorkItem) -> tuple[str, int]:
 def _report(
     name: str, items: Sequence[WorkItem], results: dict[str, WorkResult], total: int
 ) -> None:
+    items = [item for item in items if results[item.job_id].test_outcome]
     seen = sum(results[item.job_id].is_killed for item in items)
     share = 100 * seen / len(items) if items else 100
     for item in items:
