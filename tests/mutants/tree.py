@@ -37,9 +37,8 @@ class Tester:
     """
 
     def __init__(self, folder: Folder) -> None:
-        tests = [*folder.tests, *(["--noconftest"] if folder.pure else [])]
         self._process = subprocess.Popen(
-            [".venv/bin/python", "-m", "tests.mutants.tester", *tests],
+            [".venv/bin/python", "-m", "tests.mutants.tester", *folder.options, *folder.tests],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -48,7 +47,7 @@ class Tester:
         started = time.monotonic()
         self._timeout_s = 600.0
         if self.sees():
-            raise SystemExit(f"these fail without a mutant: {' '.join(tests)}")
+            raise SystemExit(f"these fail without a mutant: {' '.join(folder.tests)}")
         self._timeout_s = 10 + 4 * (time.monotonic() - started)
 
     def __enter__(self) -> Self:
