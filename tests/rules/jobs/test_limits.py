@@ -126,7 +126,35 @@ def test_what_breaks_no_rule_is_accepted(changes: dict[str, Any]) -> None:
     assert told(**changes) == []
 
 
+@pytest.mark.parametrize(
+    ("changes", "value"),
+    [
+        ({"priority": "soon"}, "soon"),
+        ({"port": 1.5}, 1.5),
+        ({"port": "x"}, "x"),
+        ({"environment": {"image": True}}, True),
+        ({"environment": {"image": ["a"]}}, None),
+        ({"environment": {"variables": {"A": ["secret"]}}}, None),
+        ({"environment": {"secrets": {"A": ["secret"]}}}, None),
+        ({"name": None}, None),
+    ],
+)
+def test_a_wrong_shape_is_told_with_its_value_unless_it_may_be_a_secret(
+    changes: dict[str, Any], value: Any
+) -> None:
+    (mistake,) = read_submission(document(**changes)).mistakes
+    assert mistake.value == value
+
+
 # ── bounds of documents ─────────────────────────────────────────────────────────────────────────
+
+
+def _at(path: tuple[str | int, ...], value: Any) -> dict[str, Any]:
+    """A document of nothing but this value at its path, where 0 is the item of a list."""
+    for step in reversed(path):
+        value = [value] if step == 0 else {step: value}
+    assert isinstance(value, dict)
+    return value
 
 
 def nested(depth: int) -> Any:
@@ -165,6 +193,20 @@ def nested(depth: int) -> Any:
             "is at most 255 characters",
         ),
         ({"array": [{"A": "a" * 4096}]}, {"array": [{"A": "a" * 4097}]}, "is at most 4096 char"),
+        *(
+            (_at(path, "a" * most), _at(path, "a" * (most + 1)), f"is at most {most} characters")
+            for path, most in (
+                (("resources", "gpu_types", 0), 100),
+                (("environment", "python_packages", 0), 100),
+                (("environment", "apt_packages", 0), 100),
+                (("environment", "setup"), 8192),
+                (("environment", "setup", 0), 8192),
+            )
+        ),
+        *(
+            (_at(path, [0] * most), _at(path, [0] * (most + 1)), f"has at most {most} items")
+            for path, most in ((("resources", "gpu_types"), 16), (("environment", "setup"), 16))
+        ),
     ],
 )
 def test_a_bound_holds_the_last_value_and_refuses_the_next(
