@@ -5,11 +5,13 @@ from typing import Any
 import pytest
 
 from tests.rules.jobs.submissions import document
+from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.placement import SpotPolicy
 from workflows.rules.jobs import bounds, formats
 from workflows.rules.jobs.arrays import jobs_of_array
 from workflows.rules.jobs.bounds import out_of_bounds
 from workflows.rules.jobs.resources import demand_key, demand_of
+from workflows.rules.jobs.shape import rule_of
 from workflows.rules.jobs.submission import read_submission
 
 
@@ -144,6 +146,11 @@ def test_a_wrong_shape_is_told_with_its_value_unless_it_may_be_a_secret(
 ) -> None:
     (mistake,) = read_submission(document(**changes)).mistakes
     assert mistake.value == value
+
+
+def test_a_fault_that_has_no_words_of_ours_is_told_in_the_librarys() -> None:
+    told = {"type": "too_odd", "loc": ("name",), "msg": "Value is too odd", "input": "x"}
+    assert rule_of(JobSubmission, told) == "value is too odd"
 
 
 # ── bounds of documents ─────────────────────────────────────────────────────────────────────────
