@@ -1,6 +1,6 @@
 # baseload: `make help`
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-tests demo demo-gcp up down status test check style ladder compiled faults faults-cloud bench tctl
+.PHONY: help setup setup-tests demo demo-gcp up down status test check style ladder compiled faults faults-cloud bench mutants tctl
 SHELL := /bin/sh
 
 help:  ## Show this list
@@ -57,6 +57,10 @@ faults-cloud: setup-tests  ## Kill our processes while machines are leased, and 
 
 bench: setup  ## Measure, and print one table
 	.venv/bin/python -m tests.bench
+
+mutants: setup-tests  ## Plant mistakes and count those that tests see; ARGS=rules/billing: one folder (all: hours)
+	@.venv/bin/python deploy/setup/mutants.py
+	.baseload/mutants/venv/bin/python -m tests.mutants $(ARGS)
 
 tctl: setup  ## Build tctl against the running stack, on demand
 	@.venv/bin/python deploy/setup/tctl.py

@@ -72,7 +72,6 @@ def post(session: Session, entry: Entry) -> LedgerTransaction:
                 balance_after_microcredits=balances[name],
             )
         )
-    session.flush()
     return _posted(session, entry.business_key)
 
 

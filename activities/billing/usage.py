@@ -134,7 +134,6 @@ def _record_refused(
             at=datetime.now(UTC),
         )
     )
-    session.flush()
 
 
 def is_over(session: Session, usage: WorkerUsage) -> bool:
@@ -188,7 +187,6 @@ def open_meter(session: Session, usage: WorkerUsage) -> tuple[UsageMeter, bool]:
         started_at=usage.started_at,
     )
     session.add(meter)
-    session.flush()
     return meter, True
 
 

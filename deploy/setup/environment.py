@@ -33,7 +33,7 @@ def _install() -> None:
             return
         need_disk(CHECKOUT, 1, "the Python environment")
         say("installing the locked dependencies into .venv")
-        uv = _uv()
+        uv = own_uv()
         # First what uv.lock has the hashes of, built by others; then our client, with what is
         # there by then: without a network, so that nothing else can come.
         _sync(uv, "installing dependencies", "--no-build", "--no-install-workspace")
@@ -67,7 +67,7 @@ def _lock_digest() -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _uv() -> str:
+def own_uv() -> str:
     """The uv on PATH if it works, else our own uv, which a later sync does not remove."""
     on_path = shutil.which("uv")
     if on_path and _works(on_path):

@@ -91,6 +91,61 @@ def test_nothing_is_accrued_after_an_outage_a_release_or_the_end_of_the_command(
         assert accrued(session, job_id, after(minutes=50)) == half
 
 
+def test_a_command_that_ended_before_its_first_measurement_has_accrued_nothing(
+    migrated: Database, job_id: str
+) -> None:
+    with migrated.write() as session:
+        job = session.get_one(tables.Job, job_id)
+        for elapsed in ({}, {"elapsed_s": None}):
+            job.workers = [{"index": 0, "exit": {"exit_code": 1}, **elapsed}]
+            assert accrued(session, job_id, after(minutes=50)) == Accrued(0, 0)
+
+
+def test_of_several_jobs_each_has_what_its_own_running_meters_cost(
+    migrated: Database, job_id: str
+) -> None:
+    with migrated.write() as session:
+        job = session.get_one(tables.Job, job_id)
+        account = session.get_one(tables.Account, job.account_id)
+        other = add_job(session, account)
+        other.status, other.rates, other.workers = "running", job.rates, []
+        other.attempt = 2
+        session.flush()
+        node = session.exec(select(tables.Node)).one()
+        allocate(session, other, node, 1).released_at = after(minutes=12)
+        for attempt in (1, 2):
+            used = _usage(other.id, 0).model_copy(update={"attempt": attempt})
+            post_worker_usage(session, used)
+        session.flush()
+        found = accrued_of(session, [job, other], after(minutes=30))
+        assert found == {job_id: Accrued(RATE // 2, RATE), other.id: Accrued(RATE // 5, RATE)}
+        assert list(accrued_of(session, [other], after(minutes=30))) == [other.id]
+        assert microcredits_per_hour_of(session, account.id) == 2 * RATE
+        meter = session.get_one(tables.UsageMeter, (job_id, 0, 1))
+        meter.running = False
+        session.flush()
+        assert microcredits_per_hour_of(session, account.id) == RATE
+
+
+def test_an_unreachable_job_keeps_its_rate_and_a_finished_one_has_none(
+    migrated: Database, job_id: str
+) -> None:
+    with migrated.write() as session:
+        job = session.get_one(tables.Job, job_id)
+        for status, rate in (
+            *(("running", RATE), ("unreachable", RATE), ("provisioning", RATE)),
+            *(("waiting_for_data", RATE), ("finished", None)),
+        ):
+            job.status, job.updated_at = status, NOW
+            assert accrued(session, job_id, NOW) == Accrued(0, rate), status
+        for meter in session.exec(select(tables.UsageMeter)):
+            session.delete(meter)
+        job.status = "running"
+        assert accrued(session, job_id, NOW) == Accrued(0, RATE), "its bill has not begun"
+        job.rates = None
+        assert accrued(session, job_id, NOW) == Accrued(0, None)
+
+
 def test_a_placed_job_has_a_rate_before_it_runs_and_a_waiting_one_has_none(
     migrated: Database, job_id: str
 ) -> None:

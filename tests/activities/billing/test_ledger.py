@@ -2,6 +2,7 @@
 
 import threading
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given
@@ -9,7 +10,7 @@ from hypothesis import settings as how
 from hypothesis import strategies as st
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
-from sqlmodel import select
+from sqlmodel import col, select
 
 from activities.billing.ledger import FUNDING, Entry, LedgerError, add_credits, balance_of, post
 from activities.db import tables
@@ -65,6 +66,59 @@ def test_credits_come_from_the_platforms_funding(
     assert_books_are_right(migrated)
 
 
+def test_a_transaction_keeps_what_its_entry_says(
+    migrated: Database, account: tables.Account
+) -> None:
+    with migrated.write() as session:
+        told = replace(entry(account, "k", {"b": -5, "a": 5}), details={"why": "x"}, job_id="job-1")
+        made = post(session, told)
+        assert post(session, told).id == made.id
+    with migrated.read() as session:
+        (row,) = session.exec(select(tables.LedgerTransaction))
+        legs = session.exec(
+            select(tables.LedgerPosting).order_by(col(tables.LedgerPosting.leg))
+        ).all()
+        owners = {row.name: row.account_id for row in session.exec(select(tables.LedgerAccount))}
+    assert (row.id, row.business_key, row.kind, row.account_id) == (
+        made.id, "k", "test", account.id,
+    )  # fmt: skip
+    assert (row.job_id, row.description, row.details, row.at) == (
+        "job-1", "an entry", {"why": "x"}, NOW,
+    )  # fmt: skip
+    assert [(leg.leg, leg.ledger_account, leg.amount_microcredits) for leg in legs] == [
+        (0, "b", -5),
+        (1, "a", 5),
+    ]
+    assert {leg.transaction_id for leg in legs} == {made.id}
+    assert owners == {"a": None, "b": None}
+
+
+def test_added_credits_are_a_transaction_of_the_account(
+    migrated: Database, account: tables.Account
+) -> None:
+    with migrated.write() as session:
+        made = add_credits(session, account, 1, "first", NOW)
+        assert (made.business_key, made.kind, made.account_id) == (
+            "credits/first", "credits", account.id,
+        )  # fmt: skip
+        assert (made.at, made.description) == (NOW, "credits added")
+        owners = {row.name: row.account_id for row in session.exec(select(tables.LedgerAccount))}
+        assert owners == {f"account/{account.id}/credits": account.id, FUNDING: None}
+        assert balance_of(session, "account/acc-none/credits") == 0
+
+
+def test_a_key_that_stands_for_other_legs_is_refused_and_moves_nothing(
+    migrated: Database, account: tables.Account
+) -> None:
+    with migrated.write() as session:
+        post(session, entry(account, "k", {"a": 5, "b": -5}))
+        post(session, entry(account, "other", {"a": 7, "b": -7}))
+        for legs in ({"a": 7, "b": -7}, {"a": 5, "c": -5}, {"a": -5, "b": 5}):
+            with pytest.raises(LedgerError, match="k: stands for"):
+                post(session, entry(account, "k", legs))
+        assert balance_of(session, "a") == 12
+
+
 def test_the_same_key_adds_credits_once(migrated: Database, account: tables.Account) -> None:
     ids = set()
     for _ in range(3):
@@ -97,7 +151,8 @@ def test_no_credits_are_not_added(migrated: Database, account: tables.Account, a
 def test_an_entry_that_moves_nothing_or_out_of_balance_is_refused(
     migrated: Database, account: tables.Account, legs: dict[str, int]
 ) -> None:
-    with migrated.write() as session, pytest.raises(LedgerError):
+    why = "the legs add up to 1" if sum(legs.values()) else "must have two legs or more, none of 0"
+    with migrated.write() as session, pytest.raises(LedgerError, match=f"odd: {why}"):
         post(session, entry(account, "odd", legs))
     with migrated.read() as session:
         assert session.exec(select(tables.LedgerTransaction)).all() == []

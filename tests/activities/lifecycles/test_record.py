@@ -9,15 +9,16 @@ from temporalio.exceptions import ApplicationError
 
 from activities.db import tables
 from activities.db.session import Database
+from activities.lifecycles import record as module
 from activities.lifecycles.record import record
 from tests.activities.rows import GIB, NOW, add_job, add_node, add_payer, add_region, allocate
 from workflows.contracts.billing import WorkerUsage
 from workflows.contracts.errors import NOT_FOUND
 from workflows.contracts.events import Event
 from workflows.contracts.jobs import WorkerProgress
-from workflows.contracts.lifecycles import JobChanges, NodeChanges, Record
+from workflows.contracts.lifecycles import JobChanges, NodeChanges, Record, Recorded
 from workflows.contracts.nodes import Gpu, Hardware
-from workflows.contracts.statuses import WorkerStatus
+from workflows.contracts.statuses import AllocationState, WorkerStatus
 
 
 @pytest.fixture
@@ -192,6 +193,162 @@ def test_inspection_gives_the_node_its_capacity(migrated: Database, job: tables.
     assert (row.gpu_type, row.gpu_count, row.cpu_count) == ("A100-80GB", 1, 8)
     assert row.hardware is not None
     assert row.hardware["gpus"][0]["uuid"] == "GPU-1"
+
+
+def test_a_step_writes_whose_it_is_and_all_its_events_in_their_order(
+    migrated: Database, job: tables.Job
+) -> None:
+    events = tuple(Event(type=f"job.{each}", message=each, details={"n": each}) for each in "abc")
+    step = step_of(job, 1, "running").model_copy(
+        update={
+            "events": events, "run_id": "run-1", "history_length": 20, "status_reason": "why",
+        }
+    )  # fmt: skip
+    assert record(step) == Recorded(applied=True, sequence=1)
+    row = read_job(migrated, job.id)
+    assert (row.recorded_run_id, row.recorded_history_length) == ("run-1", 20)
+    assert row.status_reason == "why"
+    found = events_of(migrated, job.id)
+    assert [(each.index, each.message, each.details, each.type) for each in found] == [
+        (index, text, {"n": text}, f"job.{text}") for index, text in enumerate("abc")
+    ]
+    assert {(each.account_id, each.sequence, each.at) for each in found} == {
+        (job.account_id, 1, step.at)
+    }
+
+
+def test_a_step_of_a_row_that_an_earlier_release_wrote_is_stale_only_when_it_is_older(
+    migrated: Database, job: tables.Job
+) -> None:
+    record(step_of(job, 2, "running").model_copy(update={"run_id": ""}))
+    for sequence, is_stale in ((2, False), (1, True)):
+        told = record(step_of(job, sequence, "running"))
+        assert (told.applied, told.sequence, told.is_stale) == (False, 2, is_stale)
+
+
+@pytest.mark.parametrize(
+    ("status", "attempt", "waits"),
+    [
+        ("waiting_for_resources", 2, True),
+        ("waiting_for_resources", 1, False),
+        ("waiting_for_resources", None, False),
+        ("running", 2, False),
+    ],
+)
+def test_only_a_later_attempt_loses_its_place_in_the_queue(
+    migrated: Database, job: tables.Job, status: str, attempt: int | None, waits: bool
+) -> None:
+    record(step_of(job, 1, status, attempt=attempt))
+    expected = NOW + timedelta(seconds=1) if waits else None
+    assert read_job(migrated, job.id).waiting_since == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "wakes"),
+    [
+        (("running", {}), False),
+        (("finished", {"release": True}), True),
+        (("waiting_for_resources", {}), True),
+    ],
+)
+def test_placement_is_woken_by_what_frees_a_place_or_waits_for_one(
+    migrated: Database,
+    job: tables.Job,
+    monkeypatch: pytest.MonkeyPatch,
+    changes: tuple[str, dict[str, object]],
+    wakes: bool,
+) -> None:
+    woken: list[bool] = []
+    monkeypatch.setattr(module, "wake_placement", lambda: woken.append(True))
+    status, more = changes
+    record(step_of(job, 1, status, **more))
+    assert woken == [True] * wakes
+
+
+@pytest.mark.parametrize(("status", "wakes"), [("active", True), ("draining", False)])
+def test_placement_is_woken_by_a_node_that_becomes_active(
+    migrated: Database, job: tables.Job, monkeypatch: pytest.MonkeyPatch, status: str, wakes: bool
+) -> None:
+    woken: list[bool] = []
+    monkeypatch.setattr(module, "wake_placement", lambda: woken.append(True))
+    with migrated.write() as session:
+        node = add_node(
+            session, add_region(session, session.get_one(tables.Account, job.account_id))
+        )
+    record(node_step(node, status))
+    assert woken == [True] * wakes
+
+
+def node_beside(database: Database, job: tables.Job) -> tables.Node:
+    """A node of the job's account."""
+    with database.write() as session:
+        account = session.get_one(tables.Account, job.account_id)
+        return add_node(session, add_region(session, account))
+
+
+def node_step(node: tables.Node, status: str, **changes: object) -> Record:
+    return Record(
+        resource_id=node.id,
+        account_id=node.account_id,
+        sequence=1,
+        at=NOW,
+        status=status,
+        changes=NodeChanges.model_validate(changes),
+    )
+
+
+def test_a_removal_is_kept_with_who_asked_for_it(migrated: Database, job: tables.Job) -> None:
+    with migrated.write() as session:
+        node = add_node(
+            session, add_region(session, session.get_one(tables.Account, job.account_id))
+        )
+    removal = {"force": True, "requested_by": "usr-1", "reschedules": True}
+    record(node_step(node, "removing", removal=removal))
+    with migrated.read() as session:
+        row = session.get_one(tables.Node, node.id)
+    assert (row.removal_force, row.removal_requested_by, row.removal_reschedules) == (
+        True, "usr-1", True,
+    )  # fmt: skip
+    assert row.removal_requested_at == NOW
+
+
+def test_a_node_without_gpus_has_none(migrated: Database, job: tables.Job) -> None:
+    with migrated.write() as session:
+        node = add_node(
+            session, add_region(session, session.get_one(tables.Account, job.account_id))
+        )
+    record(node_step(node, "inspecting", hardware=Hardware(cpu_count=8, memory_bytes=GIB)))
+    with migrated.read() as session:
+        row = session.get_one(tables.Node, node.id)
+    assert (row.gpu_count, row.memory_bytes) == (0, GIB)
+
+
+@pytest.mark.parametrize(("status", "freed"), [("archived", True), ("draining", False)])
+def test_a_node_that_is_archived_frees_what_jobs_were_leaving_there_and_nothing_else(
+    migrated: Database, job: tables.Job, status: str, freed: bool
+) -> None:
+    with migrated.write() as session:
+        account = session.get_one(tables.Account, job.account_id)
+        region = add_region(session, account)
+        node, elsewhere = add_node(session, region), add_node(session, region, "n2")
+        others = [add_job(session, account) for _ in range(2)]
+        leaving = allocate(session, job, node, 0)
+        held = allocate(session, others[0], node, 1)
+        away = allocate(session, others[1], elsewhere, 0)
+        leaving.state = away.state = AllocationState.LEAVING
+    record(node_step(node, status))
+    with migrated.read() as session:
+        released = {each.id for each in session.exec(select(tables.Allocation)) if each.released_at}
+    assert released == ({leaving.id} if freed else set())
+    assert held.id not in released
+
+
+def test_a_retry_is_kept_until_a_step_has_none(migrated: Database, job: tables.Job) -> None:
+    at = NOW + timedelta(minutes=5)
+    record(step_of(job, 1, "waiting_for_resources", retry_at=at))
+    assert read_job(migrated, job.id).retry_at == at
+    record(step_of(job, 2, "provisioning"))
+    assert read_job(migrated, job.id).retry_at is None
 
 
 def test_concurrent_writers_of_one_job_leave_the_last_step_and_no_gap_in_it(

@@ -42,3 +42,18 @@ def test_credits_that_last_two_hours_are_not_scarce_and_more_so_with_each_halvin
 
 def test_no_credits_are_enough_where_nothing_costs() -> None:
     assert runway_level(0, burn_microcredits_per_hour=0, period_s=3600) == 0
+
+
+def test_the_smallest_burn_rate_counts() -> None:
+    assert runway_level(1, burn_microcredits_per_hour=1, period_s=3600) == 1
+    assert runway_level(0, burn_microcredits_per_hour=1, period_s=3600) == HALVINGS + 1
+
+
+@pytest.mark.parametrize("elapsed_s", [0, -5, 0.25])
+def test_a_job_that_begins_now_or_by_another_clock_later_waits_for_a_period(
+    elapsed_s: float,
+) -> None:
+    waits_s = next_wakeup_s(
+        elapsed_s, period_s=600, balance_microcredits=10**9, burn_microcredits_per_hour=0
+    )
+    assert waits_s == 600 - max(elapsed_s, 0)

@@ -136,3 +136,118 @@ def test_a_file_that_says_what_cannot_be_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=told):
         changed(file, path, value)
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "field", "told"),
+    [
+        ("regions", "regions", "name", "region us-central1: is there twice"),
+        ("machines", "gpus", "gpu_type", "GPU type P100: is there twice"),
+        ("machines", "machines", "name", "is there twice"),
+    ],
+)
+def test_what_a_file_names_twice_is_refused(file: str, name: str, field: str, told: str) -> None:
+    every = documents()[file][name]
+    twin = {**every[-1], field: every[0][field]}
+    if name == "machines":
+        twin = every[0]
+    with pytest.raises(ValueError, match=told):
+        changed(file, [name], [*every, twin])
+
+
+def test_two_gpu_types_with_one_accelerator_are_refused() -> None:
+    first = documents()["machines"]["gpus"][0]["accelerators"]
+    with pytest.raises(ValueError, match=f"accelerator {first[0]}: is there twice"):
+        changed("machines", ["gpus", 1, "accelerators"], first)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"series": "z9-standard"}, "series z9-standard: is not in the catalogue"),
+        ({"region": "mars-north1"}, "region mars-north1: is not in the catalogue"),
+        ({"source": "a-friend"}, "source a-friend: is not in the catalogue"),
+    ],
+)
+def test_a_price_of_what_nobody_knows_is_refused(changes: dict[str, str], told: str) -> None:
+    every = documents()["prices"]["series"]
+    with pytest.raises(ValueError, match=told):
+        changed("prices", ["series"], [*every, every[0] | changes])
+
+
+def test_a_region_that_sells_an_unknown_gpu_is_refused() -> None:
+    with pytest.raises(ValueError, match="GPU type RTX4090: is not in the catalogue"):
+        changed("regions", ["regions", 0, "gpu_zones", "RTX4090"], ["a"])
+
+
+def test_a_region_without_a_price_of_its_own_has_that_of_the_reference_region() -> None:
+    prices = documents()["prices"]
+    reference = prices["reference_region"]
+    elsewhere = "europe-west4"
+    assert reference != elsewhere
+    catalogue = changed(
+        "prices", ["gpus"], [each for each in prices["gpus"] if each["region"] != elsewhere]
+    )
+    machine = catalogue.machine_for("T4", 1, spot=False)
+    assert machine is not None
+    own, lent = (each.price(machine, elsewhere) for each in (gcp_catalogue(), catalogue))
+    assert own is not None
+    assert lent is not None
+    assert (own.region, lent.region) == (elsewhere, reference)
+    none = changed("prices", ["gpus"], [])
+    assert none.price(machine, elsewhere) is None
+    without_disks = changed("prices", ["disks"], [])
+    assert without_disks.price(machine, elsewhere) is None
+    assert without_disks.boot_disk_microcredits_per_gb_month(elsewhere) == 0
+    assert none.series_price("z9-standard", elsewhere) is None
+
+
+def test_a_price_is_as_old_as_its_oldest_line() -> None:
+    prices = documents()["prices"]
+    old = prices["gpus"][0]["read_on"].replace(year=2020)
+    catalogue = changed("prices", ["gpus"], [each | {"read_on": old} for each in prices["gpus"]])
+    machine = catalogue.machine_for("T4", 1, spot=False)
+    assert machine is not None
+    price = catalogue.price(machine, "us-central1")
+    assert price is not None
+    assert price.read_on == old
+
+
+def test_a_price_of_a_machine_without_gpus_is_its_cpus_alone() -> None:
+    catalogue = gcp_catalogue()
+    machine = next(each for each in catalogue.machines if each.gpu_type is None)
+    price, line = (
+        catalogue.price(machine, "us-central1"),
+        catalogue.series_price(machine.series, "us-central1"),
+    )
+    assert price is not None
+    assert line is not None
+    hourly = line.on_demand_usd_per_cpu * machine.cpu_count * 1_000_000
+    assert price.on_demand_microcredits_per_hour == round(hourly)
+    spot = line.spot_usd_per_cpu * machine.cpu_count * 1_000_000
+    assert price.spot_microcredits_per_hour == round(spot)
+    assert price.read_on == line.read_on
+
+
+def test_a_region_that_is_not_there_sells_nothing() -> None:
+    catalogue = gcp_catalogue()
+    assert catalogue.region("mars-north1") is None
+    assert catalogue.gpu_types_in("mars-north1") == ()
+    assert catalogue.gpu("A101") is None
+    assert catalogue.ssd_count("A101", 4) == 0
+    assert catalogue.machine_for("A101", 1, spot=True) is None
+    region = catalogue.region("us-central1")
+    assert region is not None
+    assert region.zones_of("A101") == ()
+
+
+def test_every_number_of_a_machine_and_of_its_disks_is_above_zero() -> None:
+    for path in (
+        *(["machines", 0, "cpu_count"], ["machines", 0, "memory_gib"]),
+        *(["gpus", 0, "cpus_per_gpu"], ["local_ssd", "size_gb"], ["local_ssd", "most"]),
+    ):
+        with pytest.raises(ValueError, match="greater than 0"):
+            changed("machines", path, 0)
+    for path in (["gpus", 0, "accelerators"], ["machines", 0, "surprise"]):
+        with pytest.raises(ValueError, match=str(path[-1])):
+            changed("machines", path, [])

@@ -12,6 +12,7 @@ from workflows.rules.catalogue.gpu_names import (
     is_sxm,
     near_names,
     parse_gpus,
+    unknown_name_rule,
 )
 
 
@@ -136,3 +137,27 @@ def test_a_malformed_short_form_is_refused(short_form: str) -> None:
 def test_near_names_are_offered() -> None:
     assert "H100" in near_names("H1OO")
     assert near_names("zzzzzzzz") == ()
+
+
+def test_at_most_three_names_are_offered_the_nearest_first_and_each_once() -> None:
+    assert near_names("RTX4O90") == ("RTX4090", "RTX4090D", "RTX5090")
+    assert near_names("zzzzzzzz") == ()
+    assert near_names("IMAGlNE9000", ("IMAGINE 9000",)) == ("IMAGINE 9000",)
+
+
+def test_an_unknown_name_is_told_with_the_names_that_are_near() -> None:
+    assert unknown_name_rule("zzzzzzzz") == "no GPU type is called zzzzzzzz"
+    assert unknown_name_rule("A1OO") == (
+        f"no GPU type is called A1OO; did you mean {' or '.join(near_names('A1OO'))}?"
+    )
+    assert near_names("A1OO")[0] == "A100"
+
+
+def test_a_short_form_has_at_most_100_characters_and_64_gpus() -> None:
+    assert parse_gpus("a" * 98 + ":4").count == 4
+    with pytest.raises(ValueError, match="is at most 100 characters"):
+        parse_gpus("a" * 99 + ":4")
+    assert parse_gpus(" A100 :64 ") == GpuRequest("A100", 64)
+    for count in (0, 65):
+        with pytest.raises(ValueError, match="COUNT is 1 to 64"):
+            parse_gpus(f"A100:{count}")

@@ -139,6 +139,138 @@ def test_a_requirement_says_what_was_found() -> None:
     assert every[0].found == "1×RTX4090, 1×T4"
 
 
+def told(found: Hardware, name: str, *, central: bool = False) -> tuple[str, str, bool]:
+    (one,) = (
+        each
+        for each in rules.evaluate(found, public=True, central_storage=central)
+        if each.name == name
+    )
+    return one.required, one.found, one.passed
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "required", "found", "passed"),
+    [
+        ({}, "gpus-alike", "all GPUs of one model", "4×RTX4090", True),
+        ({"gpus": ()}, "gpus-alike", "all GPUs of one model", "no GPU", True),
+        ({}, "tpm-2", "TPM 2.0", "TPM 2.0", True),
+        ({"tpm": False}, "tpm-2", "TPM 2.0", "no TPM 2.0", False),
+        *(
+            (
+                {"disks": drives},
+                "nvme-drives",
+                "2 NVMe drives or more, together 2 TB or more",
+                text,
+                passed,
+            )
+            for drives, text, passed in (
+                ((disk("nvme", 1.5), disk("nvme", 0.5)), "2 NVMe drives of 1.50, 0.50 TB", True),
+                ((disk("nvme", 3),), "1 NVMe drive of 3.00 TB", False),
+                ((disk("sata", 3),), "no NVMe drive", False),
+            )
+        ),
+        (
+            {"disks": (disk("sata", 2),)},
+            "sata-drives",
+            "3 SATA drives or more of 2 TB or more each",
+            "1 SATA drive of 2.00 TB",
+            False,
+        ),
+        (
+            {"memory_bytes": 12 * GIB},
+            "memory-per-vram",
+            "192.0 GiB or more, twice the VRAM",
+            "12.0 GiB",
+            False,
+        ),
+        (
+            {"gpus": (gpu(0), gpu(1, memory_mib=None))},
+            "memory-per-vram",
+            "twice the VRAM",
+            "192.0 GiB, VRAM unknown",
+            False,
+        ),
+        (
+            {"core_count": 3, "cpu_count": 7},
+            "cores-per-gpu",
+            "4 cores or more a GPU, 16 for 4",
+            "3 cores with 7 threads",
+            False,
+        ),
+        (
+            {"core_count": None},
+            "cores-per-gpu",
+            "4 cores or more a GPU, 16 for 4",
+            "32 cores with 32 threads",
+            True,
+        ),
+    ],
+)
+def test_a_requirement_says_what_it_asks_and_what_was_found(
+    changes: dict[str, Any], name: str, required: str, found: str, passed: bool
+) -> None:
+    assert told(machine(**changes), name) == (required, found, passed)
+
+
+@pytest.mark.parametrize(
+    ("mbps", "found", "passed"),
+    [
+        (10_000, "10,000 Mb/s", True),
+        (9_999, "9,999 Mb/s", False),
+        (None, "unknown", False),
+        (0, "0 Mb/s", False),
+    ],
+)
+def test_the_network_is_told_in_megabits(mbps: int | None, found: str, passed: bool) -> None:
+    asked = told(machine(network_mbps=mbps), "network-10gb", central=True)
+    assert asked == ("10,000 Mb/s or more", found, passed)
+
+
+@pytest.mark.parametrize(
+    ("lanes", "found", "passed"),
+    [
+        ((8, 8), "8, 8 lanes", True),
+        ((8, 7), "8, 7 lanes", False),
+        ((16, None), "16, unknown lanes", False),
+    ],
+)
+def test_each_gpu_needs_eight_lanes(
+    lanes: tuple[int | None, ...], found: str, passed: bool
+) -> None:
+    gpus = tuple(gpu(at, pcie_lanes=each) for at, each in enumerate(lanes))
+    assert told(machine(gpus=gpus), "pcie-lanes")[1:] == (found, passed)
+    board = gpu(name="NVIDIA A100-SXM4-80GB", pcie_lanes=1)
+    assert told(machine(gpus=(board,)), "pcie-lanes")[1:] == ("all GPUs are SXM", True)
+
+
+@pytest.mark.parametrize(
+    ("count", "drives_tb", "passed"),
+    [(1, 0.5, True), (2, 0.5, True), (3, 0.5, False), (3, 1, True), (5, 1, False), (5, 1.5, True)],
+)
+def test_two_gpus_share_a_terabyte_of_nvme_and_an_odd_one_has_its_own(
+    count: int, drives_tb: float, passed: bool
+) -> None:
+    found = machine(
+        gpus=tuple(gpu(at) for at in range(count)),
+        disks=(disk("nvme", drives_tb), disk("nvme", drives_tb)),
+    )
+    assert told(found, "nvme-drives")[2] is passed
+
+
+def test_each_generation_from_pcie_4_on_or_unknown_asks_for_four_cores() -> None:
+    for generation, cores in ((2, 2), (3, 2), (4, 4), (5, 4), (None, 4)):
+        mixed = (gpu(0, pcie_generation=3), gpu(1, pcie_generation=generation))
+        asked = told(machine(gpus=mixed), "cores-per-gpu")[0]
+        assert asked == f"{cores} cores or more a GPU, {2 * cores} for 2"
+
+
+def test_the_addresses_of_a_machine_are_told_once_each_with_its_owners_first() -> None:
+    found = machine(addresses=("203.0.113.9", "203.0.113.7", "192.168.4.2"))
+    every = rules.evaluate(found, public=False, central_storage=False, owned_at="203.0.113.7")
+    assert every[-1].found == "203.0.113.7, 203.0.113.9, 192.168.4.2"
+    assert rules.private_address(("203.0.113.7", "10.0.0.1", "10.0.0.2")) == "10.0.0.1"
+
+
 BARE = Hardware(cpu_count=1, memory_bytes=GIB, gpus=(gpu(0), gpu(1, name="Tesla T4")))
 
 
