@@ -5,7 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from sqlmodel import SQLModel, select
+from sqlalchemy import select
+from sqlmodel import SQLModel
 
 from activities.db import tables
 from activities.db.session import Database

@@ -11,7 +11,8 @@ from activities.providers.gcp.catalogue import gcp_catalogue
 from workflows.rules.billing import usage_fees
 from workflows.rules.billing.usage_fees import USAGE_FEES, FeeTable, gpu_hour_fee, usage_rates
 from workflows.rules.catalogue.clouds import CloudCatalogue
-from workflows.rules.catalogue.gpu_names import GpuClass, gpu_class
+from workflows.rules.catalogue.gpu_models import GpuClass
+from workflows.rules.catalogue.gpu_names import gpu_class
 from workflows.rules.catalogue.prices import DatedPrice, DiskKind
 
 CLASSES = {"RTX4090": "consumer", "RTX A6000": "professional", "A100": "datacenter"}

@@ -310,7 +310,7 @@ def test_what_grows_with_the_gpus_is_rounded_up_and_counted_to_the_last(count: i
     }
     assert failed(machine(**enough)) == []
     just_less = Disk(name="d", size_bytes=int(half * 1000**4) - 1, transport="nvme")
-    short = {
+    short: dict[str, dict[str, Any]] = {
         "nvme-drives": {"disks": (disk("nvme", half), just_less, *[disk("sata", 2)] * 3)},
         "memory-per-vram": {"memory_bytes": 2 * count * 24 * GIB - 1},
         "cores-per-gpu": {"core_count": 4 * count - 1},

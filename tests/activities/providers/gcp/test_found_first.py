@@ -40,11 +40,12 @@ def _subnetwork(session: GoogleSession) -> str:
     return make_subnetwork(session, PROVIDER, "us-central1")
 
 
+def _of_the_provider(name: str) -> Make:
+    return lambda session: RESOURCES[name].make(session, PROVIDER)
+
+
 MAKES: dict[str, Make] = {
-    **{
-        name: lambda session, name=name: RESOURCES[name].make(session, PROVIDER)
-        for name in RESOURCES
-    },
+    **{name: _of_the_provider(name) for name in RESOURCES},
     "subnetwork": _subnetwork,
 }
 """Every cloud resource, each after what it needs."""
