@@ -9,11 +9,11 @@ from activities.db import tables
 from tests.waiting import eventually
 from tests.workflows.conftest import Stage
 from tests.workflows.installation import JOB, Installation, installation
-from tests.workflows.jobs.test_job_lifecycle import at_running, job_id_of
+from tests.workflows.jobs.test_job_lifecycle import at_running, exits, job_id_of
 from tests.workflows.jobs.test_restarts import TAKEN, placed_again, takes, waits_again
 from workflows.contracts.base import Contract
 from workflows.contracts.billing import WorkerUsage
-from workflows.contracts.jobs import Exit, WorkerExit
+from workflows.contracts.jobs import EndRequest, Exit, WorkerExit
 from workflows.contracts.lifecycles import JobChanges
 from workflows.contracts.statuses import JobStatus
 from workflows.effects.billing import settle_usage
@@ -43,6 +43,20 @@ async def test_an_exit_of_the_attempt_before_ends_nothing_of_this_one(stage: Sta
     job_id = job_id_of(handle)
     assert stage.world.posted_s[job_id, 0, 2] == 5
     assert stage.world.events[job_id].count("job.worker-exited") == 1
+
+
+async def test_a_placement_that_comes_late_gives_a_job_no_other_node(stage: Stage) -> None:
+    handle = await stage.job()
+    await at_running(stage, handle)
+    held = stage.world.held[job_id_of(handle)]
+    withdrawn = stage.world.place(job_id_of(handle), nodes=("nod-2",))
+    stage.world.held[job_id_of(handle)] = held
+    await handle.signal(JobLifecycle.placed, withdrawn)
+    removed = EndRequest(reason="is removed", code="node-removed", node_id="nod-2")
+    await handle.signal(JobLifecycle.stop, removed)  # It is no node of this job.
+    await exits(stage, handle, 0, code=0, elapsed_s=2)
+    assert (await handle.result()).status is JobStatus.FINISHED
+    assert stage.world.posted_s == {(job_id_of(handle), 0, 1): 2}
 
 
 async def test_usage_that_no_attempt_could_post_is_all_for_the_reconciliation(
