@@ -2,6 +2,7 @@
 
 import dataclasses
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ EXITED = Exit(exit_code=0, elapsed_s=900)
 USED = WorkerUsage(
     job_id=JOB, worker=0, attempt=1, started_at=datetime(2026, 3, 1, tzinfo=UTC), through_s=60
 )
-COUNTS = {"attempt": 3, "restarts": 1, "retries": 1, "ran_s": 75}
+COUNTS: dict[str, Any] = {"attempt": 3, "restarts": 1, "retries": 1, "ran_s": 75}
 
 
 async def test_an_exit_of_the_attempt_before_ends_nothing_of_this_one(stage: Stage) -> None:
@@ -103,8 +104,8 @@ async def test_a_job_whose_workflow_is_another_run_keeps_what_its_row_counts(
             "workflows.jobs.job_lifecycle.WAIT_INTERVAL", timedelta(milliseconds=50)
         )
     unsettled = [USED.model_dump(mode="json")]
-    waiting = {"status": "waiting_for_resources", "sequence": 9}
-    handle = await at.start(JOB, **waiting, **COUNTS, unsettled=unsettled)
+    waiting = {"status": "waiting_for_resources", "sequence": 9, "unsettled": unsettled}
+    handle = await at.start(JOB, **(COUNTS | waiting))
     if is_continued:
         first = handle.first_execution_run_id
 
