@@ -2,6 +2,7 @@
 
 import dataclasses
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -9,11 +10,11 @@ from activities.db import tables
 from tests.waiting import eventually
 from tests.workflows.conftest import Stage
 from tests.workflows.installation import JOB, Installation, installation
-from tests.workflows.jobs.test_job_lifecycle import at_running, job_id_of
+from tests.workflows.jobs.test_job_lifecycle import at_running, exits, job_id_of
 from tests.workflows.jobs.test_restarts import TAKEN, placed_again, takes, waits_again
 from workflows.contracts.base import Contract
 from workflows.contracts.billing import WorkerUsage
-from workflows.contracts.jobs import Exit, WorkerExit
+from workflows.contracts.jobs import EndRequest, Exit, WorkerExit
 from workflows.contracts.lifecycles import JobChanges
 from workflows.contracts.statuses import JobStatus
 from workflows.effects.billing import settle_usage
@@ -25,7 +26,7 @@ EXITED = Exit(exit_code=0, elapsed_s=900)
 USED = WorkerUsage(
     job_id=JOB, worker=0, attempt=1, started_at=datetime(2026, 3, 1, tzinfo=UTC), through_s=60
 )
-COUNTS = {"attempt": 3, "restarts": 1, "retries": 1, "ran_s": 75}
+COUNTS: dict[str, Any] = {"attempt": 3, "restarts": 1, "retries": 1, "ran_s": 75}
 
 
 async def test_an_exit_of_the_attempt_before_ends_nothing_of_this_one(stage: Stage) -> None:
@@ -43,6 +44,20 @@ async def test_an_exit_of_the_attempt_before_ends_nothing_of_this_one(stage: Sta
     job_id = job_id_of(handle)
     assert stage.world.posted_s[job_id, 0, 2] == 5
     assert stage.world.events[job_id].count("job.worker-exited") == 1
+
+
+async def test_a_placement_that_comes_late_gives_a_job_no_other_node(stage: Stage) -> None:
+    handle = await stage.job()
+    await at_running(stage, handle)
+    held = stage.world.held[job_id_of(handle)]
+    withdrawn = stage.world.place(job_id_of(handle), nodes=("nod-2",))
+    stage.world.held[job_id_of(handle)] = held
+    await handle.signal(JobLifecycle.placed, withdrawn)
+    removed = EndRequest(reason="is removed", code="node-removed", node_id="nod-2")
+    await handle.signal(JobLifecycle.stop, removed)  # It is no node of this job.
+    await exits(stage, handle, 0, code=0, elapsed_s=2)
+    assert (await handle.result()).status is JobStatus.FINISHED
+    assert stage.world.posted_s == {(job_id_of(handle), 0, 1): 2}
 
 
 async def test_usage_that_no_attempt_could_post_is_all_for_the_reconciliation(
@@ -89,8 +104,8 @@ async def test_a_job_whose_workflow_is_another_run_keeps_what_its_row_counts(
             "workflows.jobs.job_lifecycle.WAIT_INTERVAL", timedelta(milliseconds=50)
         )
     unsettled = [USED.model_dump(mode="json")]
-    waiting = {"status": "waiting_for_resources", "sequence": 9}
-    handle = await at.start(JOB, **waiting, **COUNTS, unsettled=unsettled)
+    waiting = {"status": "waiting_for_resources", "sequence": 9, "unsettled": unsettled}
+    handle = await at.start(JOB, **(COUNTS | waiting))
     if is_continued:
         first = handle.first_execution_run_id
 

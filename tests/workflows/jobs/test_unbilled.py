@@ -9,9 +9,9 @@ from tests.workflows.conftest import Stage
 from tests.workflows.jobs.test_job_lifecycle import Handle, at_running, job_id_of
 from tests.workflows.jobs.test_restarts import TAKEN, takes, waits_again
 from tests.workflows.nodes.test_leased_machine import leased
-from workflows.contracts.jobs import Exit, WorkerProgress
+from workflows.contracts.jobs import Exit, RunReport, WorkerProgress
 from workflows.contracts.machines import MachineNotification
-from workflows.contracts.statuses import NodeType
+from workflows.contracts.statuses import NodeType, RunState
 from workflows.jobs.job_lifecycle import JobLifecycle
 from workflows.jobs.worker import Worker
 from workflows.leases.lease_lifecycle import LeaseLifecycle
@@ -44,6 +44,13 @@ def test_a_command_ran_until_its_machine_ended_and_not_beyond_what_anybody_knows
     lost.ran_until(ended_at + timedelta(seconds=5), now + timedelta(seconds=5))
     assert lost.usage is not None
     assert lost.usage.through_s == billed_s
+
+
+def test_a_node_that_measures_less_than_before_takes_no_seconds_back() -> None:
+    running = worker(elapsed_s=7.5)
+    running.take_report(RunReport(run_id="job-1-0-1", state=RunState.RUNNING, elapsed_s=3))
+    assert running.usage is not None
+    assert running.usage.through_s == 7
 
 
 def test_what_never_started_or_was_seen_to_end_did_not_run_on() -> None:

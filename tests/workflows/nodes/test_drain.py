@@ -150,6 +150,29 @@ async def test_a_preempted_job_that_hears_of_it_late_begins_again_and_does_not_f
     assert "job.restarting" in stage.world.events[job_id_of(job)]
 
 
+async def test_the_job_of_a_machine_that_has_ended_is_told_for_as_long_as_it_takes(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for limit in ("DRAIN_LIMIT", "NOTIFY_AGAIN_INTERVAL", "NOTIFY_AGAIN_LIMIT"):
+        limited = f"workflows.nodes.running_jobs.{limit}"
+        monkeypatch.setattr(limited, timedelta(milliseconds=20))
+
+    async def refuse(_: Contract) -> None:
+        raise ApplicationError("1 job not told", type=errors.REFUSED, non_retryable=True)
+
+    handle = await leased(stage, NodeType.EPHEMERAL)
+    await reaches(stage, NodeStatus.ACTIVE)
+    job = await stage.job()
+    await at_running(stage, job)
+    stage.world.faults["notify_jobs"] += [refuse] * 10
+    stage.world.machines["nod-1"].runs.clear()
+    stage.world.machines["nod-1"].reachable = False
+    await preempted(stage)
+    await waits_again(stage, job, 2)
+    assert stage.world.faults["notify_jobs"] == []
+    assert (await handle.result()).status == NodeStatus.ARCHIVED
+
+
 @pytest.mark.parametrize("reschedules", [True, False])
 async def test_the_jobs_of_a_removed_region_begin_again_and_those_of_a_removed_node_fail(
     stage: Stage, reschedules: bool

@@ -98,3 +98,10 @@ async def test_a_node_that_holds_a_run_is_removed_by_force_only_which_frees_it(
     assert (await asyncio.wait_for(handle.result(), 60)).status == "archived"
     assert stage.world.leaving == {}
     assert "job-gone-0-1" in stage.world.told["nod-1"]["node.runs-left"]
+
+
+async def test_what_a_run_holds_is_freed_when_its_node_knows_nothing_of_it(stage: Stage) -> None:
+    stage.world.leaving["job-gone-0-1"] = "nod-1"
+    await onboarded(stage)
+    await eventually(lambda: stage.world.leaving == {}, "its GPUs are free")
+    assert "job-gone-0-1" in stage.world.told["nod-1"]["node.orphaned-runs-ended"]
