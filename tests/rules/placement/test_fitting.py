@@ -22,6 +22,7 @@ from workflows.rules.placement.cloud_costs import (
 from workflows.rules.placement.cloud_market import NO_MARKET, spec_of
 from workflows.rules.placement.cloud_refusals import being_made
 from workflows.rules.placement.inventory import NodeCapacity, reserved_cpus
+from workflows.rules.placement.node_refusals import NOTHING_THERE
 from workflows.rules.placement.planner import PlanningContext, plan, weight
 from workflows.rules.placement.ranking import rank
 
@@ -148,6 +149,8 @@ def test_at_most_as_many_are_ranked_as_asked() -> None:
     assert len(rank(demand(), [offer(f"n{at:03}") for at in range(101)]).items) == 100
     nothing = rank(demand(), [])
     assert (nothing.placeable, [each.code for each in nothing.refusals]) == (False, ["no-offers"])
+    assert nothing.refusals == (NOTHING_THERE,)
+    assert not NOTHING_THERE.ever
 
 
 def test_a_cloud_offer_may_cost_exactly_what_a_job_pays() -> None:

@@ -28,6 +28,9 @@ PRICED: dict[str, Any] = {
 }
 
 
+NO_CREDITS = ", and its payer has none left: add some"
+
+
 @pytest.mark.parametrize(
     ("asked", "node", "code", "words", "ever"),
     [
@@ -246,8 +249,7 @@ def test_one_node_of_a_large_region_is_told_by_itself() -> None:
             demand(1, worker_count=2, has_credits=False),
             {},
             "credits",
-            "on-demand m1 (1×A100): the job costs 4.5 credits an hour, and its payer has none left"
-            ": add some",
+            f"on-demand m1 (1×A100): the job costs 4.5 credits an hour{NO_CREDITS}",
         ),
     ],
 )
