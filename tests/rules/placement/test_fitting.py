@@ -84,7 +84,7 @@ def test_what_a_worker_takes_is_gone() -> None:
 
 
 def test_a_worker_costs_its_gpus_and_its_cpus() -> None:
-    priced = {"microcredits_per_gpu_hour": 5, "microcredits_per_cpu_core_hour": 7}
+    priced: dict[str, Any] = {"microcredits_per_gpu_hour": 5, "microcredits_per_cpu_core_hour": 7}
     assert NodeCapacity(offer(gpus=2, **priced)).cost_per_hour(demand(2, cpu_count=3)) == 31
     free = NodeCapacity(offer(gpus=2))
     assert free.cost_per_hour(demand(2, cpu_count=3)) == 0
