@@ -108,7 +108,7 @@ def _check(entry: Entry) -> None:
     total = sum(entry.legs.values())
     if total != 0:
         raise LedgerError(f"{entry.business_key}: the legs add up to {total}, not to 0")
-    if len(entry.legs) < 2 or 0 in entry.legs.values():
+    if not entry.legs or 0 in entry.legs.values():
         raise LedgerError(f"{entry.business_key}: must have two legs or more, none of 0")
 
 

@@ -7,7 +7,7 @@ from sqlmodel import Session, col, select
 from temporalio.exceptions import ApplicationError
 
 from activities.billing import usage as module
-from activities.billing.ledger import balance_of
+from activities.billing.ledger import USAGE_FEES, balance_of
 from activities.billing.usage import (
     MOST_PERIODS,
     SPARE_S,
@@ -95,7 +95,7 @@ def test_a_posting_moves_the_meter_the_job_and_the_ledger_alike(
         assert (row.charged_microcredits, row.gpu_seconds) == (HOUR, 2 * 3600)
         assert session.get_one(tables.Job, other.id).charged_microcredits == 0
         assert balance_of(session, f"account/{job.account_id}/credits") == -HOUR
-        assert balance_of(session, module.USAGE_FEES) == HOUR
+        assert balance_of(session, USAGE_FEES) == HOUR
 
 
 @pytest.mark.parametrize("through_s", [100, 99, 1, 0])

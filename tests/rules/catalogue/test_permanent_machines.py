@@ -10,6 +10,7 @@ import pytest
 from activities.providers.gcp.catalogue import FACTS, gcp_catalogue, gcp_storage
 from workflows.rules.catalogue.permanent_machines import (
     compute_offers,
+    lasting_spec,
     read_storage_classes,
     storage_offers,
 )
@@ -30,6 +31,32 @@ def test_every_class_of_storage_has_a_price_in_every_region_and_zone() -> None:
             prices.append(offers[0].microcredits_per_hour)
         assert prices == sorted(set(prices))
         assert prices[0] > 0
+
+
+def test_an_offer_is_a_zone_with_a_machine_type_and_its_price() -> None:
+    catalogue = gcp_catalogue()
+    (smallest, *_) = gcp_storage().classes
+    region = catalogue.region("us-central1")
+    line = catalogue.series_price(smallest.series, "us-central1")
+    assert region is not None
+    assert line is not None
+    offers = storage_offers(catalogue, smallest, "us-central1")
+    assert [offer.zone for offer in offers] == [f"us-central1-{zone}" for zone in region.zones]
+    assert {offer.machine_type for offer in offers} == {smallest.machine_type}
+    disk = catalogue.boot_disk_microcredits_per_gb_month("us-central1")
+    machine = line.on_demand_usd_per_cpu * smallest.cpu_count * 1_000_000
+    hourly = offers[0].microcredits_per_hour
+    assert abs(hourly - (machine + Decimal(disk * smallest.disk_size_gb) / 730)) < 2
+    compute = compute_offers(catalogue, "T4", 2, "us-central1", 100)
+    assert [offer.zone for offer in compute] == list(region.zones_of("T4"))
+    assert {(offer.gpu_type, offer.gpu_count, offer.price_is_estimate) for offer in compute} == {
+        ("T4", 2, True)
+    }
+
+
+def test_a_machine_that_stays_lasts_as_long_as_its_cloud_lets_it() -> None:
+    spec = lasting_spec("gcp", 200, {"owner": "x"})
+    assert (spec.disk_size_gb, spec.lifetime_s, spec.tags) == (200, 120 * 86_400, {"owner": "x"})
 
 
 def test_nothing_is_offered_where_the_cloud_does_not_sell_it() -> None:

@@ -137,7 +137,7 @@ def test_what_cannot_be_is_rejected_with_its_place(
 
 def priced(catalogue: CloudCatalogue, on: date, dollars: str) -> PriceLine:
     made = {"region": HERE, "read_on": on, "source": "list", "on_demand_usd": Decimal(dollars)}
-    return GpuPrice(gpu_type="T4", spot_usd=Decimal("0.01"), **made)  # type: ignore[arg-type]
+    return GpuPrice(gpu_type="T4", spot_usd=Decimal("0.01"), **made)
 
 
 def test_the_newest_line_counts_and_of_one_day_the_added_one(catalogue: CloudCatalogue) -> None:
@@ -163,9 +163,9 @@ def test_each_kind_of_line_is_added_to_its_own(catalogue: CloudCatalogue) -> Non
     of = {"region": HERE, "read_on": TODAY, "source": "list"}
     lines: list[PriceLine] = [
         SeriesPrice(series=series, on_demand_usd_per_cpu=Decimal(2), spot_usd_per_cpu=Decimal(1),
-                    **of),  # type: ignore[arg-type]
+                    **of),
         DiskPrice(disk=DiskKind.BOOT, on_demand_usd_per_gb_month=Decimal(2),
-                  spot_usd_per_gb_month=Decimal(1), **of),  # type: ignore[arg-type]
+                  spot_usd_per_gb_month=Decimal(1), **of),
         priced(catalogue, TODAY, "5"),
     ]  # fmt: skip
     added = with_prices(catalogue, lines, [SOURCE])
