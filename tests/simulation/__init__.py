@@ -1,1 +1,1 @@
-"""The simulator: the workflows' own code on a model of Temporal and of the world, in virtual time."""
+"""The simulator: the workflows' own code, on a modelled Temporal and world, in virtual time."""

@@ -180,8 +180,8 @@ class Event:
 
 Steps = Generator[Sleep | Until, Any, Contract]
 """A slow effect: what it does between two `yield` is done at one instant. When its process is
-killed or a timeout has passed it is closed at its `yield` (GeneratorExit): nothing after that is done
-— unless the world itself goes on, which the world then does by `Temporal.later`."""
+killed, or a timeout has passed, it is closed at its `yield` (GeneratorExit), and does nothing more;
+what goes on in the world all the same, the world does by `Temporal.later`."""
 Handler = Callable[[Attempt, Any], Contract | Steps]
 """An effect behind its name: answers at once, or by steps.
 
