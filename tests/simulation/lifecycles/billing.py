@@ -1,0 +1,46 @@
+"""Billing: money equals the seconds that supervisors have measured, and the ledger balances."""
+
+from collections.abc import Iterable
+
+from tests.simulation.contracts import Process
+from tests.simulation.life import Life
+from tests.simulation.lifecycles.part import Part, calls_fail
+from workflows.contracts.jobs import parse_run_id
+
+EFFECTS = ("begin_billing", "post_usage", "end_billing", "tell_job_to_end", "bill_orphaned_runs")
+TOLERANCE_S = 1.0
+"""A started second counts, or does not."""
+
+
+def _always(life: Life) -> Iterable[str]:
+    if (sum_of_all := life.rows.imbalance()) != 0:
+        yield f"the ledger does not balance: {sum_of_all} microcredits"
+
+
+def _at_rest(life: Life) -> Iterable[str]:
+    charged: dict[str, int] = {}
+    for usage in life.rows.usage():
+        charged[usage.run_id] = charged.get(usage.run_id, 0) + usage.seconds
+    for process in life.world.processes():
+        yield from _charged_as_measured(life, process, charged.pop(process.run_id, 0))
+    for run_id in charged:
+        yield f"{run_id} was charged for {charged[run_id]} s, and has never run"
+
+
+def _charged_as_measured(life: Life, process: Process, charged_s: int) -> Iterable[str]:
+    """What was measured is charged once; of a machine that was cut off at most that."""
+    unsettled_s = life.rows.unsettled_of(parse_run_id(process.run_id)[0])
+    if charged_s > process.measured_s + TOLERANCE_S:
+        yield f"{process.run_id} ran {process.measured_s:.0f} s, and was charged for {charged_s} s"
+    is_unknown = process.was_cut or process.state == "running" or unsettled_s > 0
+    if not is_unknown and charged_s < process.measured_s - TOLERANCE_S:
+        yield f"{process.run_id} ran {process.measured_s:.0f} s, and was charged {charged_s} s only"
+
+
+BILLING = Part(
+    name="billing",
+    workflows=("JobBilling",),
+    drawers=((6, calls_fail(EFFECTS)),),
+    always=_always,
+    at_rest=_at_rest,
+)

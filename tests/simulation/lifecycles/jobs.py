@@ -1,0 +1,122 @@
+"""Jobs: what people ask of them, what goes wrong with their runs, and what always holds."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from functools import partial
+
+from tests.simulation.contracts import JobView, NotFound, Process
+from tests.simulation.life import Life
+from tests.simulation.lifecycles.part import Part, asks, calls_fail, goes_wrong
+from tests.simulation.plan import Draft
+from workflows.contracts.jobs import parse_run_id
+
+ROWS = ("record", "find_placement", "seal_run_specs", "discard_run_specs")
+STARTING = ("stage_worker", "start_worker", "begin_billing", "notify_placed_jobs")
+ENDING = ("end_worker", "collect_log", "store_output", "save_snapshot", "clean_worker")
+WATCHING = ("get_run_status", "watch_node", "notify_jobs")
+EFFECTS = ROWS + STARTING + ENDING + WATCHING
+FINAL = ("finished", "failed", "canceled", "archived")
+WAITS_FOR_A_PERSON = ("stopped", "waiting_for_resources")
+
+
+def _jobs(draft: Draft) -> int:
+    return draft.jobs
+
+
+def _at_rest(life: Life) -> Iterable[str]:
+    processes = life.processes()
+    for job in life.rows.jobs():
+        yield from _not_stuck(life, job)
+        yield from _as_asked(life, job)
+        yield from _no_process_left(life, job, processes[job.job_id])
+        yield from _runs_as_its_policy_says(life, job, processes[job.job_id])
+
+
+def _not_stuck(life: Life, job: JobView) -> Iterable[str]:
+    """It is final, or it waits for a person and says why; its workflow says the same."""
+    if job.status not in (*FINAL, *WAITS_FOR_A_PERSON):
+        yield f"{job.job_id} is stuck: {job.status} ({job.status_reason})"
+    if job.status == "waiting_for_resources" and not job.status_reason:
+        yield f"{job.job_id} waits for resources, and does not say why"
+    try:
+        run = life.engine.describe(f"job/{job.job_id}")
+    except NotFound:
+        if job.is_open:
+            yield f"{job.job_id} is {job.status}, and has no workflow"
+        return
+    if job.is_open != (run.status == "running"):
+        yield f"{job.job_id} is {job.status}, and its workflow is {run.status}"
+    shown = run.search_attributes.get("ResourceStatus", job.status)
+    if job.is_open and shown != job.status:
+        yield f"{job.job_id} is {job.status}, and its workflow shows {shown}"
+
+
+def _as_asked(life: Life, job: JobView) -> Iterable[str]:
+    """The last wish of a person came true, or something else had ended the job before."""
+    wishes = life.wishes_of(job.job_id)
+    if not wishes:
+        return
+    last = wishes[-1]
+    if last in ("cancel", "discard") and job.status not in FINAL:
+        yield f"{job.job_id} was canceled, and is {job.status}"
+    if last == "remove" and job.status != "archived":
+        yield f"{job.job_id} was removed, and is {job.status}"
+    if last == "stop" and job.status not in (*FINAL, "stopped"):
+        yield f"{job.job_id} was stopped, and is {job.status}"
+
+
+def _no_process_left(life: Life, job: JobView, processes: list[Process]) -> Iterable[str]:
+    """An ended job has no live process but on machines that were given up by force."""
+    if job.is_open and job.status != "stopped":
+        return
+    left = [one.run_id for one in processes if one.state == "running" and not _is_given_up(life, one)]
+    if left:
+        yield f"{job.job_id} is {job.status}, and these runs are alive: {left}"
+
+
+def _is_given_up(life: Life, process: Process) -> bool:
+    """Whether a person has removed the node of its machine by force, or it left with its region."""
+    return any(
+        node.was_forced and process.machine in (node.minion_id, node.host, node.node_id)
+        for node in life.rows.nodes()
+    )
+
+
+def _runs_as_its_policy_says(life: Life, job: JobView, processes: list[Process]) -> Iterable[str]:
+    """A command whose success could be seen is not run again, unless a person starts it."""
+    attempts: dict[int, list[Process]] = defaultdict(list)
+    for process in processes:
+        if process.starts:
+            attempts[parse_run_id(process.run_id)[2]].append(process)
+    wishes = life.wishes_of(job.job_id)
+    plan = life.jobs[job.job_id]
+    if "start" in wishes or plan.type.is_service or life.has_forgotten:
+        return
+    for number, runs in sorted(attempts.items()):
+        succeeds = plan.behaviour.exit_code == 0 and number > plan.behaviour.fails_first
+        whole = len(runs) == plan.worker_count and succeeds
+        seen = all(
+            run.state == "exited"
+            and not run.was_cut
+            and run.measured_s >= plan.behaviour.seconds
+            and not _is_given_up(life, run)
+            for run in runs
+        )
+        if whole and seen and number < max(attempts):
+            yield f"{job.job_id} had succeeded in attempt {number}, and ran again"
+
+
+JOBS = Part(
+    name="jobs",
+    workflows=("JobLifecycle",),
+    drawers=(
+        (10, asks("job", _jobs, EFFECTS, "cancel", "cancel", "discard")),
+        (6, asks("job", _jobs, EFFECTS, "stop", "start", "stop")),
+        (4, asks("job", _jobs, EFFECTS, "remove", "resubmit")),
+        (20, calls_fail(EFFECTS)),
+        (6, goes_wrong("job", _jobs, EFFECTS, "process_crashes", "process_hangs")),
+        (3, goes_wrong("store", lambda _: 1, ENDING + STARTING, "store_away")),
+        (3, partial(calls_fail(EFFECTS, ("canceled",)))),
+    ),
+    at_rest=_at_rest,
+)

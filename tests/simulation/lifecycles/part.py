@@ -1,0 +1,69 @@
+"""What a lifecycle brings to the simulation."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from tests.simulation.life import Life
+from tests.simulation.plan import Draft, Drawer
+
+Check = Callable[[Life], Iterable[str]]
+"""Names each violation in one sentence that begins with the resource's id."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One lifecycle, or a group of workflows that serve one purpose.
+
+    workflows: the types that it covers; drawers: what people may ask and what may go wrong, with
+    weights; always: what holds at every moment, looked at often, so it has to be cheap; at_rest:
+    what holds when nobody asks any more, nothing goes wrong, and time has passed.
+    """
+
+    name: str
+    workflows: tuple[str, ...]
+    drawers: Sequence[tuple[int, Drawer]] = ()
+    always: Check | None = None
+    at_rest: Check | None = None
+
+
+def asks(noun: str, of: Callable[[Draft], int], effects: Sequence[str], *verbs: str) -> Drawer:
+    """A person asks one of these verbs of one resource of the noun, at some moment."""
+
+    def drawer(draft: Draft) -> None:
+        what = draft.random.choice(verbs)
+        draft.add(draft.moment(effects), "ask", what, draft.a(noun, of(draft)))
+
+    return drawer
+
+
+def goes_wrong(
+    noun: str,
+    of: Callable[[Draft], int],
+    effects: Sequence[str],
+    *faults: str,
+    seconds: Sequence[float] = (5.0, 60.0, 700.0, 4000.0),
+) -> Drawer:
+    """One of these faults of the world meets one target, at some moment."""
+
+    def drawer(draft: Draft) -> None:
+        what = draft.random.choice(faults)
+        lasts = draft.random.choice(seconds) * draft.random.uniform(0.5, 1.5)
+        draft.add(draft.moment(effects), "world", what, draft.a(noun, of(draft)), lasts)
+
+    return drawer
+
+
+CALL_MODES = ("refused", "lost", "failed_after", "slow", "killed_before", "killed_after")
+
+
+def calls_fail(effects: Sequence[str], modes: Sequence[str] = CALL_MODES) -> Drawer:
+    """One call of one of these effects goes wrong in one of these modes."""
+
+    def drawer(draft: Draft) -> None:
+        when = draft.moment(effects)
+        while not hasattr(when, "effect"):
+            when = draft.moment(effects)
+        lasts = draft.random.choice((0.5, 20.0, 200.0))
+        draft.add(when, "call", draft.random.choice(modes), s=lasts)
+
+    return drawer

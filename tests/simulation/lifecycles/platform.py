@@ -1,0 +1,55 @@
+"""The platform: the loops, the worker processes, the engine itself."""
+
+from collections.abc import Iterable
+
+from tests.simulation.life import Life
+from tests.simulation.lifecycles.part import Part, asks, calls_fail
+from tests.simulation.plan import Draft
+
+EFFECTS = ("plan_placements", "notify_placed_jobs", "relay_outbox", "restart_lost_workflows",
+           "remove_expired")  # fmt: skip
+ANY = (*EFFECTS, "record", "start_worker", "end_worker", "create_machine", "post_usage",
+       "stage_worker", "store_output", "terminate_machine", "watch_node")  # fmt: skip
+PROCESSES = ("main", "planning", "site", "api")
+LONGEST_HISTORY = 40_000
+"""Events of a run that is alive; the server ends one at 51,200."""
+
+
+def _processes_end(draft: Draft) -> None:
+    what = draft.random.choice(("kill", "kill", "kill", "upgrade", "second"))
+    which = draft.random.choice(PROCESSES)
+    draft.add(draft.moment(ANY), "process", what, which, draft.random.choice((0.5, 5.0, 120.0)))
+
+
+def _engine_fails(draft: Draft) -> None:
+    what = draft.random.choice(("forget", "restore", "restore", "away", "away"))
+    lasts = draft.random.choice((20.0, 300.0)) if what == "away" else draft.some_time()
+    draft.add(draft.moment(ANY), "engine", what, "", lasts)
+
+
+def _at_rest(life: Life) -> Iterable[str]:
+    if waiting := life.rows.waiting_requests():
+        yield f"the outbox: {waiting} requests have not been delivered"
+    running = {one.workflow_id for one in life.engine.running()}
+    for loop in ("placement", "outbox"):
+        if loop not in running:
+            yield f"the loop {loop} does not run"
+    for one in life.engine.running():
+        if (length := life.engine.history_length(one.workflow_id)) > LONGEST_HISTORY:
+            yield f"{one.workflow_id} has a history of {length} events"
+        if one.task_attempt >= 4:
+            yield f"{one.workflow_id} is stuck: its workflow task fails again and again"
+
+
+PLATFORM = Part(
+    name="platform",
+    workflows=("Placement", "OutboxRelay", "LifecycleReconciliation", "Housekeeping",
+               "TrunkOpening"),
+    drawers=(
+        (4, calls_fail(EFFECTS)),
+        (7, _processes_end),
+        (2, _engine_fails),
+        (1, asks("account", lambda _: 2, EFFECTS, "top_up")),
+    ),
+    at_rest=_at_rest,
+)  # fmt: skip
