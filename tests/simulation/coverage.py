@@ -3,15 +3,16 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from temporalio import workflow
 
 from tests.simulation.lifecycles.all_parts import PARTS
-from tests.simulation.lifecycles.part import CALL_MODES
+from tests.simulation.lifecycles.part import CALL_MODES, effects_of
 from workers.registry import WORKFLOWS
 from workflows.contracts import statuses
 
-STATUSES: dict[str, type[statuses.StrEnum]] = {
+STATUSES: dict[str, type[StrEnum]] = {
     "JobLifecycle": statuses.JobStatus,
     "NodeLifecycle": statuses.NodeStatus,
     "LeaseLifecycle": statuses.LeaseStatus,
@@ -63,20 +64,5 @@ def all_pairs() -> set[Pair]:
             if state.value not in ("archived", "released", "refused")
             for signal in signals
         }
-    effects = {effect for part in PARTS for effect in effects_of(part.name)}
+    effects = {effect for part in PARTS for effect in effects_of(*part.workflows)}
     return found | {("effect", effect, mode) for effect in effects for mode in CALL_MODES}
-
-
-def effects_of(part: str) -> tuple[str, ...]:
-    """The effects whose calls the drawers of a part let fail."""
-    from tests.simulation.lifecycles import billing, jobs, leases, platform, resources
-
-    return {
-        "jobs": jobs.EFFECTS,
-        "billing": billing.EFFECTS,
-        "leases": leases.EFFECTS,
-        "nodes": resources.NODE_EFFECTS,
-        "regions": resources.REGION_EFFECTS,
-        "providers": resources.PROVIDER_EFFECTS,
-        "platform": platform.EFFECTS,
-    }[part]

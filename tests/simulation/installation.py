@@ -57,5 +57,3 @@ def _add_own_machines(life: Life) -> None:
             minion = life.world.add_machine(gpus=gpus)
             life.machines.append(minion)
             life.nodes.append(rows.add_node(region, minion))
-
-

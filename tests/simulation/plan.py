@@ -127,6 +127,10 @@ class Draft:
         """A time, or more often one of the calls of these effects."""
         if not effects or self.random.random() < 0.35:
             return At(self.some_time())
+        return self.call(effects)
+
+    def call(self, effects: Sequence[str]) -> On:
+        """One of the calls of these effects, more often one of the first."""
         nth = int(self.random.paretovariate(0.7)) % max(2, 2 * self.jobs) + 1
         return On(self.random.choice(effects), nth, is_after=self.random.random() < 0.5)
 

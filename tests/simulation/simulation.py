@@ -260,5 +260,3 @@ class Player:
             life = self.life
             life.engine.note("VIOLATION", what)
             life.violations.append(Violation(life.engine.seconds() - life.began_s, what))
-
-

@@ -12,7 +12,10 @@ SCHEDULES = (
     ("prices", "PriceRefresh", 86_400.0),
     ("housekeeping", "Housekeeping", 3600.0),
 )
-LOOPS = (("Placement", PlacementRequest(), "placement"), ("OutboxRelay", ReconciliationRequest(), "outbox"))
+LOOPS = (
+    ("Placement", PlacementRequest(), "placement"),
+    ("OutboxRelay", ReconciliationRequest(), "outbox"),
+)
 
 
 def keep_singletons(engine: Engine) -> None:

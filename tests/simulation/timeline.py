@@ -11,7 +11,9 @@ MOST_LINES = 200
 def story_of_plan(plan: Plan) -> Iterator[str]:
     """What was there, what people submitted and asked, and what went wrong, before it is played."""
     own = ", ".join("+".join(map(str, region)) + " GPUs" for region in plan.machines)
-    yield f"seed {plan.seed}: own machines with {own}; " + ("a cloud" if plan.has_cloud else "no cloud")
+    yield f"seed {plan.seed}: own machines with {own}; " + (
+        "a cloud" if plan.has_cloud else "no cloud"
+    )
     for number, job in enumerate(plan.jobs):
         yield f"  job/{number} {job}"
     for act in plan.acts:

@@ -6,11 +6,7 @@ from tests.simulation.life import Life
 from tests.simulation.lifecycles.part import Part, asks, calls_fail, goes_wrong
 from tests.simulation.plan import Draft
 
-EFFECTS = (
-    "acquire_lease", "create_machine", "describe_machine", "wait_for_machine",
-    "terminate_machine", "release_lease", "notify_holder", "list_owned_machines",
-    "reconcile_machines", "terminate_orphaned_machine", "remember_shortage",
-)  # fmt: skip
+LIFECYCLE = "LeaseLifecycle"
 FINAL = ("released", "refused")
 
 
@@ -44,18 +40,18 @@ def _at_rest(life: Life) -> Iterable[str]:
 
 LEASES = Part(
     name="leases",
-    workflows=("LeaseLifecycle",),
+    workflows=(LIFECYCLE,),
     drawers=(
-        (8, calls_fail(EFFECTS)),
-        (3, asks("lease", _leases, EFFECTS, "kill")),
+        (8, calls_fail(LIFECYCLE)),
+        (3, asks("lease", _leases, LIFECYCLE, "kill")),
         (
             8,
             goes_wrong(
-                "cloud", _leases, EFFECTS, "cloud_hangs", "cloud_refuses", "cloud_forgets",
+                "cloud", _leases, LIFECYCLE, "cloud_hangs", "cloud_refuses", "cloud_forgets",
                 "lists_lag", "makes_late", "makes_twice", "no_capacity", "feed_silent",
             ),
         ),
-        (5, goes_wrong("cloud-machine", _leases, EFFECTS, "preempted", "deadline")),
+        (5, goes_wrong("cloud-machine", _leases, LIFECYCLE, "preempted", "deadline")),
     ),
     always=_always,
     at_rest=_at_rest,

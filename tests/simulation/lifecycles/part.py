@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
+from tests.failure.pairs import pairs, stubs
 from tests.simulation.life import Life
 from tests.simulation.plan import Draft, Drawer
 
@@ -26,43 +28,51 @@ class Part:
     at_rest: Check | None = None
 
 
-def asks(noun: str, of: Callable[[Draft], int], effects: Sequence[str], *verbs: str) -> Drawer:
-    """A person asks one of these verbs of one resource of the noun, at some moment."""
+@cache
+def effects_of(*workflows: str) -> tuple[str, ...]:
+    """The activities that these workflows ask for, as their source says."""
+    asked = {pair.stub for pair in pairs() if pair.lifecycle in workflows}
+    return tuple(sorted({stubs()[stub].name for stub in asked}))
+
+
+def asks(noun: str, of: Callable[[Draft], int], workflow: str, *verbs: str) -> Drawer:
+    """A person asks one of these verbs of one resource of the noun.
+
+    workflow: the moments are calls of its effects; of: how many such resources the plan has.
+    """
 
     def drawer(draft: Draft) -> None:
         what = draft.random.choice(verbs)
-        draft.add(draft.moment(effects), "ask", what, draft.a(noun, of(draft)))
+        draft.add(draft.moment(effects_of(workflow)), "ask", what, draft.a(noun, of(draft)))
 
     return drawer
 
 
-def goes_wrong(
-    noun: str,
-    of: Callable[[Draft], int],
-    effects: Sequence[str],
-    *faults: str,
-    seconds: Sequence[float] = (5.0, 60.0, 700.0, 4000.0),
-) -> Drawer:
-    """One of these faults of the world meets one target, at some moment."""
+def goes_wrong(noun: str, of: Callable[[Draft], int], workflow: str, *faults: str) -> Drawer:
+    """One of these faults of the world meets one target, for a while.
+
+    workflow: the moments are calls of its effects; of: how many such targets the plan has.
+    """
 
     def drawer(draft: Draft) -> None:
         what = draft.random.choice(faults)
-        lasts = draft.random.choice(seconds) * draft.random.uniform(0.5, 1.5)
-        draft.add(draft.moment(effects), "world", what, draft.a(noun, of(draft)), lasts)
+        lasts = draft.random.choice(LASTS_S) * draft.random.uniform(0.5, 1.5)
+        draft.add(
+            draft.moment(effects_of(workflow)), "world", what, draft.a(noun, of(draft)), lasts
+        )
 
     return drawer
 
 
+LASTS_S = (5.0, 60.0, 700.0, 4000.0)
 CALL_MODES = ("refused", "lost", "failed_after", "slow", "killed_before", "killed_after")
 
 
-def calls_fail(effects: Sequence[str], modes: Sequence[str] = CALL_MODES) -> Drawer:
-    """One call of one of these effects goes wrong in one of these modes."""
+def calls_fail(*workflows: str, modes: Sequence[str] = CALL_MODES) -> Drawer:
+    """One call of an effect of these workflows goes wrong in one of these modes."""
 
     def drawer(draft: Draft) -> None:
-        when = draft.moment(effects)
-        while not hasattr(when, "effect"):
-            when = draft.moment(effects)
+        when = draft.call(effects_of(*workflows))
         lasts = draft.random.choice((0.5, 20.0, 200.0))
         draft.add(when, "call", draft.random.choice(modes), s=lasts)
 

@@ -3,13 +3,12 @@
 from collections.abc import Iterable
 
 from tests.simulation.life import Life
-from tests.simulation.lifecycles.part import Part, asks, calls_fail
+from tests.simulation.lifecycles.part import Part, asks, calls_fail, effects_of
 from tests.simulation.plan import Draft
 
-EFFECTS = ("plan_placements", "notify_placed_jobs", "relay_outbox", "restart_lost_workflows",
-           "remove_expired")  # fmt: skip
-ANY = (*EFFECTS, "record", "start_worker", "end_worker", "create_machine", "post_usage",
-       "stage_worker", "store_output", "terminate_machine", "watch_node")  # fmt: skip
+LOOPS = ("Placement", "OutboxRelay", "LifecycleReconciliation", "Housekeeping")
+BUSY = ("JobLifecycle", "LeaseLifecycle", "NodeLifecycle", "JobBilling", *LOOPS)
+"""Whose calls are the moments at which a process or the engine fails."""
 PROCESSES = ("main", "planning", "site", "api")
 LONGEST_HISTORY = 40_000
 """Events of a run that is alive; the server ends one at 51,200."""
@@ -18,13 +17,19 @@ LONGEST_HISTORY = 40_000
 def _processes_end(draft: Draft) -> None:
     what = draft.random.choice(("kill", "kill", "kill", "upgrade", "second"))
     which = draft.random.choice(PROCESSES)
-    draft.add(draft.moment(ANY), "process", what, which, draft.random.choice((0.5, 5.0, 120.0)))
+    draft.add(
+        draft.moment(effects_of(*BUSY)),
+        "process",
+        what,
+        which,
+        draft.random.choice((0.5, 5.0, 120.0)),
+    )
 
 
 def _engine_fails(draft: Draft) -> None:
     what = draft.random.choice(("forget", "restore", "restore", "away", "away"))
     lasts = draft.random.choice((20.0, 300.0)) if what == "away" else draft.some_time()
-    draft.add(draft.moment(ANY), "engine", what, "", lasts)
+    draft.add(draft.moment(effects_of(*BUSY)), "engine", what, "", lasts)
 
 
 def _at_rest(life: Life) -> Iterable[str]:
@@ -43,13 +48,12 @@ def _at_rest(life: Life) -> Iterable[str]:
 
 PLATFORM = Part(
     name="platform",
-    workflows=("Placement", "OutboxRelay", "LifecycleReconciliation", "Housekeeping",
-               "TrunkOpening"),
+    workflows=(*LOOPS, "TrunkOpening"),
     drawers=(
-        (4, calls_fail(EFFECTS)),
+        (4, calls_fail(*LOOPS)),
         (7, _processes_end),
         (2, _engine_fails),
-        (1, asks("account", lambda _: 2, EFFECTS, "top_up")),
+        (1, asks("account", lambda _: 2, "JobBilling", "top_up")),
     ),
     at_rest=_at_rest,
 )  # fmt: skip

@@ -7,21 +7,7 @@ from tests.simulation.life import Life
 from tests.simulation.lifecycles.part import Part, asks, calls_fail, goes_wrong
 from tests.simulation.plan import Draft
 
-NODE_EFFECTS = (
-    "reach_node", "inspect_node", "prepare_node", "watch_node", "list_runs", "find_node_runs",
-    "end_orphaned_runs", "notify_jobs", "find_wanted_status", "withdraw_allocations",
-    "find_dependents", "remove_dependents", "restore_logins", "reboot_node", "record",
-    "bill_orphaned_runs", "find_peers",
-)  # fmt: skip
-REGION_EFFECTS = (
-    "check_site", "ensure_region_resource", "remove_region_resource", "add_storage_node",
-    "find_storage", "find_storage_claim", "request_node_removal",
-)  # fmt: skip
-PROVIDER_EFFECTS = (
-    "check_provider", "check_cloud", "ensure_provider_resource", "remove_provider_resource",
-    "forget_provider_key", "receive_notifications", "start_notifications", "report_feed_status",
-    "refresh_prices",
-)  # fmt: skip
+NODE, REGION, PROVIDER = "NodeLifecycle", "RegionLifecycle", "ProviderLifecycle"
 AT_REST = ("maintenance", "active", "failed", "archived", "ready", "healthy")
 GIVEN_UP = ("offline", "failed")
 
@@ -37,12 +23,14 @@ def _at_rest(life: Life) -> Iterable[str]:
         wish = wanted.get(next(iter(life.wishes_of(node.node_id)[-1:]), ""))
         if wish and node.status not in (wish, "archived") and not node.status_reason:
             yield f"{node.node_id} was to be {wish}, is {node.status}, and does not say why"
-        if _was_removed(life, node.node_id) and node.status != "archived" and not node.status_reason:
+        if (
+            _was_removed(life, node.node_id)
+            and node.status != "archived"
+            and not node.status_reason
+        ):
             yield f"{node.node_id} was removed, is {node.status}, and does not say why"
     for region in life.rows.regions():
-        yield from _settled(
-            life, "region", region.resource_id, region.status, region.status_reason
-        )
+        yield from _settled(life, "region", region.resource_id, region.status, region.status_reason)
     for provider in life.rows.providers():
         yield from _settled(
             life, "provider", provider.resource_id, provider.status, provider.status_reason
@@ -81,38 +69,38 @@ def _allocations_are_free(life: Life) -> Iterable[str]:
 
 NODES = Part(
     name="nodes",
-    workflows=("NodeLifecycle",),
+    workflows=(NODE,),
     drawers=(
-        (6, calls_fail(NODE_EFFECTS)),
-        (5, asks("node", _machines, NODE_EFFECTS, "maintain", "activate", "activate")),
-        (2, asks("node", _machines, NODE_EFFECTS, "remove", "force_remove", "reschedule_remove")),
-        (1, asks("node", _machines, NODE_EFFECTS, "refresh", "reboot")),
+        (6, calls_fail(NODE)),
+        (5, asks("node", _machines, NODE, "maintain", "activate", "activate")),
+        (2, asks("node", _machines, NODE, "remove", "force_remove", "reschedule_remove")),
+        (1, asks("node", _machines, NODE, "refresh", "reboot")),
         (
             9,
             goes_wrong(
-                "machine", _machines, NODE_EFFECTS, "machine_unreachable", "machine_reboots",
+                "machine", _machines, NODE, "machine_unreachable", "machine_reboots",
                 "machine_moves", "clock_jumps", "supervisor_killed", "disk_full",
             ),
         ),
-        (2, goes_wrong("machine", _machines, NODE_EFFECTS, "machine_lost", "machine_wiped")),
+        (2, goes_wrong("machine", _machines, NODE, "machine_lost", "machine_wiped")),
     ),
     at_rest=_at_rest,
 )  # fmt: skip
 REGIONS = Part(
     name="regions",
-    workflows=("RegionLifecycle",),
+    workflows=(REGION,),
     drawers=(
-        (2, calls_fail(REGION_EFFECTS)),
-        (1, asks("region", lambda _: 3, REGION_EFFECTS, "remove", "force_remove", "refresh")),
-        (1, goes_wrong("region", lambda _: 2, REGION_EFFECTS, "site_away")),
+        (2, calls_fail(REGION)),
+        (1, asks("region", lambda _: 3, REGION, "remove", "force_remove", "refresh")),
+        (1, goes_wrong("region", lambda _: 2, REGION, "site_away")),
     ),
 )
 PROVIDERS = Part(
     name="providers",
-    workflows=("ProviderLifecycle", "ProviderNotifications", "PriceRefresh"),
+    workflows=(PROVIDER, "ProviderNotifications", "PriceRefresh"),
     drawers=(
-        (2, calls_fail(PROVIDER_EFFECTS)),
-        (1, asks("provider", lambda _: 2, PROVIDER_EFFECTS, "remove", "force_remove", "recheck")),
-        (1, goes_wrong("cloud", lambda _: 1, PROVIDER_EFFECTS, "key_revoked")),
+        (2, calls_fail(PROVIDER, "ProviderNotifications", "PriceRefresh")),
+        (1, asks("provider", lambda _: 2, PROVIDER, "remove", "force_remove", "recheck")),
+        (1, goes_wrong("cloud", lambda _: 1, PROVIDER, "key_revoked")),
     ),
 )
