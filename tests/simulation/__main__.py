@@ -17,6 +17,12 @@ BLOCK = 10
 """Seeds that a process plays before it tells."""
 
 
+def tell(line: str) -> None:
+    """Write a line for the person who has started this, at once."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
 def main(given: Sequence[str] | None = None) -> int:
     """Returns 1 when an invariant was broken."""
     options = _options(given)
@@ -45,16 +51,16 @@ def _one(options: argparse.Namespace) -> int:
     plan = plan_of(options.seed, jobs=options.jobs, real_share=options.real_share)
     found = _fails(plan)
     if found and not options.as_it_is:
-        print(f"seed {options.seed} breaks: {found}\nlooking for its shortest story …", flush=True)
+        tell(f"seed {options.seed} breaks: {found}\nlooking for its shortest story …")
         plan = shrink(plan, _fails)
     life = play(plan)
     if options.record:
         from tests.simulation.engine.histories import write_histories
 
         options.record.mkdir(parents=True, exist_ok=True)
-        print(f"{write_histories(life.engine, options.record)} histories in {options.record}")
+        tell(f"{write_histories(life.engine, options.record)} histories in {options.record}")
     for line in (*story_of_plan(plan), "", *timeline(life)):
-        print(line)
+        tell(line)
     return 1 if life.violations else 0
 
 
@@ -71,13 +77,13 @@ def _many(options: argparse.Namespace) -> int:
         ):
             every.join(figures)
             for seed, what in figures.failures:
-                print(f"seed {seed}: {what}", flush=True)
+                tell(f"seed {seed}: {what}")
             if every.lives % 4800 < figures.lives:
-                print(f"… {every.lives} lives, {len(every.failures)} broken", flush=True)
+                tell(f"… {every.lives} lives, {len(every.failures)} broken")
             if len(every.failures) >= options.failures:
                 break
     except KeyboardInterrupt:
-        print("stopped")
+        tell("stopped")
     _tell(every)
     return 1 if every.failures else 0
 
@@ -94,19 +100,19 @@ def _blocks(options: argparse.Namespace) -> Iterator[range]:
 
 def _tell(every: Figures) -> None:
     rate = every.lives / every.cpu_s if every.cpu_s else 0
-    print(
-        f"{every.lives} lives in {every.seeds} seeds, {every.steps} steps, {every.cpu_s:.0f} CPU s: "
-        f"{rate:.0f} lives a CPU second; {len(every.failures)} seeds broke an invariant"
+    tell(
+        f"{every.lives} lives in {every.seeds} seeds, {every.steps} steps, "
+        f"{every.cpu_s:.0f} CPU s: {rate:.0f} lives a CPU second; {len(every.failures)} seeds broke an invariant"
     )
     for what, times in sorted(every.struck.items()):
-        print(f"  {what}: {times}")
+        tell(f"  {what}: {times}")
     for line in every.coverage.lines():
-        print(line)
+        tell(line)
     never = every.coverage.never()
     for pair in never[:40]:
-        print("  never met: " + " × ".join(pair))
+        tell("  never met: " + " × ".join(pair))
     if len(never) > 40:
-        print(f"  … and {len(never) - 40} more")
+        tell(f"  … and {len(never) - 40} more")
 
 
 if __name__ == "__main__":

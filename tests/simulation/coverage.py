@@ -1,4 +1,4 @@
-"""Which pairs of a state with a message, and of an effect with a fault, were met, and which never."""
+"""Which pairs of a state with a message, and of an effect with a fault, were met or never met."""
 
 from collections import Counter
 from collections.abc import Iterable

@@ -22,8 +22,8 @@ def _at_rest(life: Life) -> Iterable[str]:
         charged[usage.run_id] = charged.get(usage.run_id, 0) + usage.seconds
     for process in life.world.processes():
         yield from _charged_as_measured(life, process, charged.pop(process.run_id, 0))
-    for run_id in charged:
-        yield f"{run_id} was charged for {charged[run_id]} s, and has never run"
+    for run_id, seconds in charged.items():
+        yield f"{run_id} was charged for {seconds} s, and has never run"
 
 
 def _charged_as_measured(life: Life, process: Process, charged_s: int) -> Iterable[str]:
