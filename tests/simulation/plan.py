@@ -81,8 +81,9 @@ class JobPlan:
     spot: bool = True
 
     def __str__(self) -> str:
-        what = f"{self.type} of {self.worker_count}×{self.gpu_count} GPUs, {self.behaviour.seconds:.0f} s"
-        return f"at {self.at_s:.0f} s: {what}, exit code {self.behaviour.exit_code}"
+        what = f"{self.type} of {self.worker_count}×{self.gpu_count} GPUs"
+        does = f"{self.behaviour.seconds:.0f} s, exit code {self.behaviour.exit_code}"
+        return f"at {self.at_s:.0f} s: {what}, {does}"
 
 
 @dataclass(frozen=True)

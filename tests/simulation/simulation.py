@@ -142,7 +142,7 @@ class Player:
 
     def _dispatch(self) -> None:
         if self.api_is_up:
-            self.life.engine.later(DISPATCH_S, lambda: self.life.rows.relay())
+            self.life.engine.later(DISPATCH_S, self.life.rows.relay)
 
     def _resource(self, target: str) -> str | None:
         """The id of `job/3`: the third of what there is, again from the first after the last."""
