@@ -102,7 +102,8 @@ def _tell(every: Figures) -> None:
     rate = every.lives / every.cpu_s if every.cpu_s else 0
     tell(
         f"{every.lives} lives in {every.seeds} seeds, {every.steps} steps, "
-        f"{every.cpu_s:.0f} CPU s: {rate:.0f} lives a CPU second; {len(every.failures)} seeds broke an invariant"
+        f"{every.cpu_s:.0f} CPU s: {rate:.0f} lives a CPU second; "
+        f"{len(every.failures)} seeds broke an invariant"
     )
     for what, times in sorted(every.struck.items()):
         tell(f"  {what}: {times}")
