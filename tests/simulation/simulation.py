@@ -178,7 +178,7 @@ class Player:
         elif act.kind == "world":
             if (target := self._resource(act.target)) is not None:
                 life.engine.note("the world", f"{act.what} {target}")
-                life.world.strike(act.what, target, seconds=act.seconds)
+                life.world.strike(act.what, target)
         elif act.kind == "process":
             self._process(act)
         else:

@@ -49,22 +49,18 @@ def asks(noun: str, of: Callable[[Draft], int], workflow: str, *verbs: str) -> D
 
 
 def goes_wrong(noun: str, of: Callable[[Draft], int], workflow: str, *faults: str) -> Drawer:
-    """One of these faults of the world meets one target, for a while.
+    """One of these faults of the world meets one target, for as long as the world draws.
 
     workflow: the moments are calls of its effects; of: how many such targets the plan has.
     """
 
     def drawer(draft: Draft) -> None:
         what = draft.random.choice(faults)
-        lasts = draft.random.choice(LASTS_S) * draft.random.uniform(0.5, 1.5)
-        draft.add(
-            draft.moment(effects_of(workflow)), "world", what, draft.a(noun, of(draft)), lasts
-        )
+        draft.add(draft.moment(effects_of(workflow)), "world", what, draft.a(noun, of(draft)))
 
     return drawer
 
 
-LASTS_S = (5.0, 60.0, 700.0, 4000.0)
 CALL_MODES = ("refused", "lost", "failed_after", "slow", "killed_before", "killed_after")
 
 
