@@ -1,7 +1,7 @@
 """An installation that is ready to be used, from a plan."""
 
 from tests.simulation.contracts import Rows
-from tests.simulation.engine import Engine
+from tests.simulation.engine.engine import Engine
 from tests.simulation.life import Life
 from tests.simulation.outside import World
 from tests.simulation.plan import Plan
@@ -29,7 +29,7 @@ def installation(plan: Plan) -> Life:
         cloud = rows.add_provider(life.accounts[0], ProviderKind.GCP)
         life.providers.append(cloud)
         rows.relay()
-        engine.play(engine.seconds() + 60)
+        engine.play(life.seconds() + 60)
         life.regions.append(rows.add_region(cloud, zone=ZONE, storage=plan.has_storage_node))
     return life
 
@@ -48,7 +48,7 @@ def _add_own_machines(life: Life) -> None:
     provider = rows.add_provider(life.accounts[0], ProviderKind.PHYSICAL)
     life.providers.append(provider)
     rows.relay()
-    engine.play(engine.seconds() + 10)
+    engine.play(life.seconds() + 10)
     for machines in life.plan.machines:
         region = rows.add_region(provider)
         life.regions.append(region)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from tests.simulation.contracts import Behaviour, JobView, Outside, Process, Rows
-from tests.simulation.engine import Engine
+from tests.simulation.engine.engine import Engine
 from tests.simulation.plan import JobPlan, Plan
 
 
@@ -56,6 +56,10 @@ class Life:
     is_calm: bool = False
     has_forgotten: bool = False
     """Whether the engine has lost or restored its workflows."""
+
+    def seconds(self) -> float:
+        """The virtual seconds since the engine began."""
+        return self.engine.clock.now / 1e6
 
     def wishes_of(self, resource_id: str) -> list[str]:
         return [wish.verb for wish in self.wishes if wish.resource_id == resource_id]
