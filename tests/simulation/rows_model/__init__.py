@@ -1,0 +1,1 @@
+"""The rows of an installation as a model in dictionaries."""
