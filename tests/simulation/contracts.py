@@ -330,6 +330,9 @@ class Rows(Protocol):
         Returns how many it has delivered. Raises nothing: what fails waits for the relay loop.
         """
 
+    def is_placement_idle(self) -> bool:
+        """Whether a planning round now would find and write nothing new."""
+
     def waiting_requests(self) -> int:
         """Outbox rows that are neither delivered nor parked."""
 

@@ -22,6 +22,8 @@ def installation(plan: Plan) -> Life:
     engine.serve(rows.effects)
     engine.serve(world.effects)
     life = Life(plan, engine, world, rows)
+    engine.idle_loops["outbox"] = (lambda: not rows.waiting_requests(), 10.0)
+    engine.idle_loops["placement"] = (rows.is_placement_idle, 30.0)
     keep_singletons(engine)
     life.accounts = [rows.add_account(microcredits) for microcredits in plan.microcredits]
     _add_own_machines(life)

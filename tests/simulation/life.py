@@ -1,6 +1,6 @@
 """One life of an installation while it is played, as the checks of the lifecycles see it."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -53,6 +53,8 @@ class Life:
     steps: int = 0
     struck: list[str] = field(default_factory=list)
     """The acts of the plan that have happened."""
+    failed_calls: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    """Calls of effects that went wrong: `effect`, its name, and how."""
     is_calm: bool = False
     has_forgotten: bool = False
     """Whether the engine has lost or restored its workflows."""

@@ -78,17 +78,21 @@ class Player:
         fault = None
         for act in self.moments.pop((attempt.effect, nth, False), ()):
             if act.kind == "call":
-                self.life.struck.append(str(act))
-                fault = CallFault(mode=act.what, seconds=act.seconds)
+                fault = self._fault(act, attempt)
             else:
                 self._act(act)
         for act in self.moments.pop((attempt.effect, nth, True), ()):
             if act.kind == "call":
-                self.life.struck.append(str(act))
-                fault = CallFault(mode=act.what, seconds=act.seconds)
+                fault = self._fault(act, attempt)
             else:
                 self.life.engine.later(0.005, self._actor(act))
         return fault
+
+    def _fault(self, act: Act, attempt: Attempt) -> CallFault:
+        self.life.struck.append(str(act))
+        self.life.failed_calls["effect", attempt.effect, act.what] += 1
+        self.life.engine.note(attempt.workflow_id, f"{attempt.effect} goes wrong: {act.what}")
+        return CallFault(mode=act.what, seconds=act.seconds)
 
     def of_request(self, kind: str, workflow_id: str) -> Literal["refused", "lost"] | None:
         """What happens to a request to the server, by the plan's chances."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from temporalio.api.failure.v1 import Failure
 
 from tests.simulation.contracts import NotFound
+from tests.simulation.engine.clock import micros
 from tests.simulation.engine.commands import TIMER, Commands
 from tests.simulation.engine.execution import Happening, Job, Run, Timer
 
@@ -30,7 +31,10 @@ def arm_timer(engine: "Engine", run: Run, seq: int, fires_at: int) -> None:
 
 
 def _fire(engine: "Engine", run: Run, seq: int) -> None:
-    if run.timers.pop(seq, None) is not None:
+    idles = engine.idle_loops.get(run.workflow_id)
+    if idles is not None and seq in run.timers and idles[0]():
+        arm_timer(engine, run, seq, engine.clock.now + micros(idles[1]))
+    elif run.timers.pop(seq, None) is not None:
         job = Job()
         job.fire_timer.seq = seq
         engine.tasks.happen(run, Happening(("TimerFired",), job, (TIMER, seq)))

@@ -1,5 +1,6 @@
 """The engine: Temporal with its worker processes, in virtual time, from one seed."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -66,7 +67,7 @@ class Engine:
         keeps_histories: bool = False,
         endless: Iterable[str] = ENDLESS,
     ) -> None:
-        self.random = Random(seed)  # noqa: S311 - a simulation
+        self.random = Random(seed)
         self.clock = Clock()
         self.log = Log()
         self._is_encoded = encoded
@@ -78,6 +79,11 @@ class Engine:
         self.workflows = {_name(kind): kind for kind in workflows}
         self.is_away = False
         self.activations = 0
+        self.heard: Counter[tuple[str, str, str]] = Counter()
+        """Signals by workflow type, the status that it showed, and name."""
+        self.idle_loops: dict[str, tuple[Callable[[], bool], float]] = {}
+        """Workflow ids of loops, each with whether a round would do nothing now, and the seconds
+        until the next. Such a round is left out, so that a quiet life is a cheap one."""
         self.after_step: list[Callable[[], None]] = []
         self.unexpected_errors: list[tuple[Attempt, Exception]] = []
         self._handlers: dict[str, Handler] = {}

@@ -68,7 +68,11 @@ class Server:
             if request_id in run.request_ids:
                 return
             run.request_ids.add(request_id)
-        self._engine.tasks.happen(run, _signaled(name, arguments))
+        engine = self._engine
+        shown = run.attributes.get("ResourceStatus", "")
+        engine.heard[run.workflow, shown, name] += 1
+        engine.log.add(engine.clock.now, workflow_id, f"hears {name}", shown or None)
+        engine.tasks.happen(run, _signaled(name, arguments))
 
     def cancel(self, workflow_id: str) -> None:
         """Raises: NotFound."""

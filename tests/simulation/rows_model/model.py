@@ -71,13 +71,14 @@ class ModelRows:
         nodes, regions = Nodes(tables, connection), Regions(tables, connection, outbox)
         self._of_jobs = JobRequests(tables, connection, outbox, self.ledger)
         self._of_resources = ResourceRequests(tables, connection, outbox, nodes, regions)
+        self._planning = Planning(tables, connection, outbox, allocations, inventory)
         self._dispatch: list[str] = []
         """Outbox rows of requests that the API's dispatcher has not relayed yet."""
         self.effects: Mapping[str, Handler] = {
             **Steps(tables, connection, outbox, allocations).effects(),
             **outbox.effects(),
             **Adoption(tables, connection, outbox, allocations, billing).effects(),
-            **Planning(tables, connection, outbox, allocations, inventory).effects(),
+            **self._planning.effects(),
             **allocations.effects(),
             **billing.effects(),
             **nodes.effects(),
@@ -212,6 +213,9 @@ class ModelRows:
 
     def waiting_requests(self) -> int:
         return sum(map(len, self.tables.waiting_requests.values()))
+
+    def is_placement_idle(self) -> bool:
+        return self._planning.unchanged(self.connection.now()) is not None
 
     # ── views ───────────────────────────────────────────────────────────────────────────────
 

@@ -67,14 +67,20 @@ class Planning:
         after its fifth try.
         """
         now = self._connection.now()
-        if self._last is not None:
-            version, until, waiting = self._last
-            if version == self._tables.placement_version and now < until:
-                return PlanningRound(waiting=waiting)
+        if (waiting := self.unchanged(now)) is not None:
+            return PlanningRound(waiting=waiting)
         try:
             return self._one_round(now, command.limit)
         except (ContendedError, TakenError) as cause:
             raise ApplicationError(f"placement: rows changed during a round: {cause}") from cause
+
+    def unchanged(self, now: datetime) -> int | None:
+        """The waiting jobs, where a round would find what the last one has found; else None."""
+        if self._last is None:
+            return None
+        version, until, waiting = self._last
+        is_same = version == self._tables.placement_version and now < until
+        return waiting if is_same else None
 
     def _one_round(self, now: datetime, limit: int) -> PlanningRound:
         held = self._inventory.held()
