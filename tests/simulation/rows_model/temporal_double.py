@@ -50,7 +50,7 @@ class TemporalDouble:
         """Whether the server answers."""
         self.notes: list[str] = []
         self._due: list[tuple[datetime, int, Due]] = []
-        self._seen: set[str] = set()
+        self._seen: set[tuple[str, str]] = set()
         self._runs = 0
 
     def now(self) -> datetime:
@@ -112,9 +112,10 @@ class TemporalDouble:
     ) -> None:
         self._answer()
         found = self._running(workflow_id)
-        if request_id and f"{workflow_id}/{request_id}" in self._seen:
+        seen = found.execution.run_id, request_id  # Another run has seen nothing of it.
+        if request_id and seen in self._seen:
             return
-        self._seen.add(f"{workflow_id}/{request_id}")
+        self._seen.add(seen)
         found.signals.append((name, argument))
         self.calls.append(("signal", workflow_id, name, argument))
 
