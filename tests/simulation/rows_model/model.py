@@ -87,6 +87,15 @@ class ModelRows:
             **RunSpecs(tables, connection, allocations, outside).effects(),
         }
 
+    @property
+    def between(self) -> Callable[[], None]:
+        """Called where a process may die, see `Connection.between`."""
+        return self.connection.between
+
+    @between.setter
+    def between(self, hook: Callable[[], None]) -> None:
+        self.connection.between = hook
+
     # ── requests ────────────────────────────────────────────────────────────────────────────
 
     def add_account(self, microcredits: int) -> str:
@@ -141,21 +150,19 @@ class ModelRows:
             return self._asked_of_job(row, verb)
         force = bool(details.get("force", False))
         match verb:
-            case Verb.REMOVE:
-                return self._of_resources.remove(row, force=force)
-            case Verb.FORCE_REMOVE:
-                return self._of_resources.remove(row, force=True)
-            case Verb.RESCHEDULE_REMOVE:
-                return self._of_resources.remove(row, force=True, reschedules=True)
+            case Verb.REMOVE | Verb.FORCE_REMOVE | Verb.RESCHEDULE_REMOVE:
+                return self._of_resources.remove(
+                    row,
+                    force=force or verb is not Verb.REMOVE,
+                    reschedules=verb is Verb.RESCHEDULE_REMOVE,
+                )
             case Verb.REFRESH:
                 return self._of_resources.refresh(row)
             case Verb.RECHECK if isinstance(row, Provider):
                 return self._of_resources.recheck(row)
             case Verb.KILL if isinstance(row, Lease):
                 return self._of_resources.kill(row)
-        if isinstance(row, Node):
-            return self._asked_of_node(row, verb, force=force)
-        raise Refused(f"{resource_id}: there is no route {verb}")
+        return self._asked_of_node(row, verb, force=force)
 
     def _asked_of_job(self, row: Job, verb: Verb) -> list[str]:
         match verb:
@@ -169,7 +176,9 @@ class ModelRows:
                 return self._of_jobs.remove(row)
         raise Refused(f"{row.id}: there is no route {verb}")
 
-    def _asked_of_node(self, row: Node, verb: Verb, *, force: bool) -> list[str]:
+    def _asked_of_node(self, row: LifecycleRow, verb: Verb, *, force: bool) -> list[str]:
+        if not isinstance(row, Node):
+            raise Refused(f"{row.id}: there is no route {verb}")
         match verb:
             case Verb.ACTIVATE:
                 return self._of_resources.act(row, _ACTIONS["activate"], force=force)

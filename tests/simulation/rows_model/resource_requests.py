@@ -158,11 +158,10 @@ class ResourceRequests:
         """As services/lifecycles.py:remove, and what each noun adds to it."""
         if isinstance(row, Lease):
             raise Refused(f"lease {row.name}: a lease is killed")
-        if isinstance(row, Node) and row.machine is not None and "storage" in row.services:
-            if row.status not in GONE:
-                raise Refused(f"node {row.name}: is its region's storage: replace it")
         if row.status in GONE:
             return []
+        if isinstance(row, Node) and row.machine is not None and "storage" in row.services:
+            raise Refused(f"node {row.name}: is its region's storage: replace it")
         if not force:
             _must_be_free(row, self._dependents_of(row))
         removal = Removal(force=force, requested_by=PERSON, reschedules=reschedules)

@@ -1,7 +1,7 @@
 """Starts of lifecycles from their rows, and the progress with which a lost one goes on.
 
-The starts are the real ones (`start_*` of activities/*/starts.py) with rows of the model; `resume_*`
-are written anew where the real ones ask the database, around the same pure functions.
+The starts are the real ones (`start_*` of activities/*/starts.py) with rows of the model. What
+resumes is written anew where the real one asks the database, around the same pure functions.
 """
 
 from collections.abc import Mapping, Sequence

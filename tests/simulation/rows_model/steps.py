@@ -1,4 +1,4 @@
-"""The effect `record`: a step of a lifecycle, once, in order. As activities/lifecycles/record.py."""
+"""The effect `record`, a step of a lifecycle, once. As activities/lifecycles/record.py."""
 
 from typing import Any
 

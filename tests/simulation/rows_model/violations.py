@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 
 from tests.simulation.rows_model.ledger import Ledger
 from tests.simulation.rows_model.tables import Tables
@@ -10,6 +11,7 @@ from workflows.contracts.statuses import AllocationState, NodeStatus
 
 def violations_of(tables: Tables, ledger: Ledger) -> Iterator[str]:
     yield from _held_twice(tables)
+    yield from _states(tables)
     yield from _reserved(tables)
     yield from _events(tables)
     yield from _minions(tables)
@@ -31,12 +33,15 @@ def _held_twice(tables: Tables) -> Iterator[str]:
     for run, count in runs.items():
         if count > 1:
             yield f"{run}: has {count} allocations"
+
+
+def _states(tables: Tables) -> Iterator[str]:
+    """An allocation that is gone and not released, or that an archived node still has."""
     for row in tables.allocations.values():
         if (row.state is AllocationState.GONE) != (row.released_at is not None):
             yield f"{row.id}: is {row.state}, released at {row.released_at}"
-        if row.released_at is None and tables.nodes[row.node_id].status == NodeStatus.ARCHIVED:
-            if row.is_leaving:
-                yield f"{row.id}: leaves the archived node {row.node_id}"
+        if row.is_leaving and tables.nodes[row.node_id].status == NodeStatus.ARCHIVED:
+            yield f"{row.id}: leaves the archived node {row.node_id}"
 
 
 def _reserved(tables: Tables) -> Iterator[str]:
@@ -57,7 +62,7 @@ def _events(tables: Tables) -> Iterator[str]:
     """A step backwards, an event twice, an event after the row's last step."""
     for resource_id, events in tables.events.items():
         places = [(event.sequence, event.index) for event in events]
-        if any(later <= earlier for earlier, later in zip(places, places[1:], strict=False)):
+        if any(later <= earlier for earlier, later in pairwise(places)):
             yield f"{resource_id}: its events are not in order: {places}"
         row = tables.row(resource_id)
         if places and (row is None or places[-1][0] > row.sequence):
