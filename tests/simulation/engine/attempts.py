@@ -50,13 +50,13 @@ class Faults(Protocol):
 
 
 class NoFaults:
-    def of_call(self, attempt: Attempt) -> CallFault | None:  # noqa: ARG002 - of the protocol
+    def of_call(self, attempt: Attempt) -> CallFault | None:
         return None
 
     def of_request(
         self,
-        kind: str,  # noqa: ARG002 - of the protocol
-        workflow_id: str,  # noqa: ARG002 - of the protocol
+        kind: str,
+        workflow_id: str,
     ) -> Literal["refused", "lost"] | None:
         return None
 

@@ -32,9 +32,7 @@ from tests.simulation.engine.workflow_tasks import WorkflowTasks
 from workers.registry import WORKFLOWS
 from workflows.contracts.base import Contract
 
-ENDLESS = frozenset(
-    {"PlacementLoop", "Placement", "OutboxRelay", "LifecycleReconciliation", "Housekeeping"}
-)
+ENDLESS = frozenset({"Placement", "OutboxRelay", "LifecycleReconciliation", "Housekeeping"})
 
 
 @dataclass(frozen=True)
@@ -66,7 +64,7 @@ class Engine:
         keeps_histories: bool = False,
         endless: Iterable[str] = ENDLESS,
     ) -> None:
-        self.random = Random(seed)  # noqa: S311 - a simulation
+        self.random = Random(seed)
         self.clock = Clock()
         self.log = Log()
         self._is_encoded = encoded

@@ -1,4 +1,4 @@
-"""A workflow run in the cache of a worker process: the SDK's instance, and what Core knows of it."""
+"""A workflow run in the cache of a process: the SDK's instance, and what Core knows of it."""
 
 import asyncio
 import uuid

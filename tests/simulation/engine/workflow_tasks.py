@@ -164,7 +164,7 @@ class WorkflowTasks:
 
     def _time_out(self, work: Work) -> None:
         limit_s = TASK_LIMIT_S
-        if work.task.attempt > 3:  # noqa: PLR2004 - as the server: from the fourth on, later and later
+        if work.task.attempt > 3:
             limit_s = min(TASK_LIMIT_S * 2 ** (work.task.attempt - 3), LONGEST_LIMIT_S)
         left = work.began_at + micros(limit_s) - self._engine.clock.now
         late = partial(self.again, work.run, work.task, "WorkflowTaskTimedOut")
