@@ -288,14 +288,13 @@ class Activities:
         job = Job()
         resolved = job.resolve_activity
         resolved.seq = activity.seq
-        who = {"effect": activity.effect, "activity_id": activity.activity_id}
         if result is not None:
             resolved.result.completed.result.CopyFrom(result)
         elif failed is not None:
-            failure = failures.of_activity(failed, state=state, **who)
-            resolved.result.failed.failure.CopyFrom(failure)
+            resolved.result.failed.failure.CopyFrom(_failure(activity, failed, state))
         elif canceled is not None:
-            resolved.result.cancelled.failure.CopyFrom(failures.of_activity(canceled, **who))
+            failure = _failure(activity, canceled, failures.UNKNOWN)
+            resolved.result.cancelled.failure.CopyFrom(failure)
         events = ("ActivityTaskStarted", event) if was_started else (event,)
         self._engine.tasks.happen(activity.run, Happening(events, job))
 
@@ -305,6 +304,12 @@ class Activities:
             longest = min(0.8 * activity.heartbeat, HEARTBEAT_THROTTLE_S * SECOND)
             delay = int(longest * self._engine.random.random())
             self._after(activity, delay, activity.call.cut_off)
+
+
+def _failure(activity: Activity, cause: Failure, state: "RetryState.ValueType") -> Failure:
+    return failures.of_activity(
+        cause, effect=activity.effect, activity_id=activity.activity_id, state=state
+    )
 
 
 def _micros(duration: Duration) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from random import Random
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from temporalio import workflow as sdk
 
@@ -33,9 +33,10 @@ from tests.simulation.engine.workflow_tasks import WorkflowTasks
 from workers.registry import WORKFLOWS
 from workflows.contracts.base import Contract
 
-ENDLESS = frozenset(
-    {"PlacementLoop", "Placement", "OutboxRelay", "LifecycleReconciliation", "Housekeeping"}
-)
+ENDLESS = frozenset({"Placement", "OutboxRelay", "LifecycleReconciliation", "Housekeeping"})
+
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -282,7 +283,7 @@ class Engine:
     def _arguments(self, argument: Contract | None) -> list[Any]:
         return [] if argument is None else [self.values.payload(argument)]
 
-    def _asked(self, kind: str, workflow_id: str, act: Callable[[], Any]) -> Any:
+    def _asked(self, kind: str, workflow_id: str, act: Callable[[], Answer]) -> Answer:
         """Raises: Unavailable, after the request was done or without."""
         if self.is_away:
             raise Unavailable(kind)

@@ -106,6 +106,8 @@ class Run:
     def write(self, happening: Happening) -> None:
         self.events.extend(happening.events)
         if happening.job is not None:
+            if happening.events[0] == "WorkflowExecutionSignaled":
+                happening.job.signal_workflow.originating_event_id = len(self.events)
             self.news.append(happening.job)
 
     def flush(self) -> bool:

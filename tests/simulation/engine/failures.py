@@ -12,6 +12,7 @@ SCHEDULE_TO_CLOSE = TimeoutType.TIMEOUT_TYPE_SCHEDULE_TO_CLOSE
 START_TO_CLOSE = TimeoutType.TIMEOUT_TYPE_START_TO_CLOSE
 HEARTBEAT = TimeoutType.TIMEOUT_TYPE_HEARTBEAT
 
+UNKNOWN = RetryState.RETRY_STATE_UNSPECIFIED
 IN_PROGRESS = RetryState.RETRY_STATE_IN_PROGRESS
 NON_RETRYABLE = RetryState.RETRY_STATE_NON_RETRYABLE_FAILURE
 OUT_OF_TIME = RetryState.RETRY_STATE_TIMEOUT
@@ -53,7 +54,7 @@ def of_cancellation() -> Failure:
 
 
 def of_activity(
-    cause: Failure, *, effect: str, activity_id: str, state: "RetryState.ValueType" = 0
+    cause: Failure, *, effect: str, activity_id: str, state: "RetryState.ValueType" = UNKNOWN
 ) -> Failure:
     """The failure of an activity, of which `cause` is what happened in its last attempt."""
     is_canceled = cause.HasField("canceled_failure_info")

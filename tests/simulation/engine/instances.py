@@ -1,4 +1,4 @@
-"""A workflow run in the cache of a worker process: the SDK's instance, and what Core knows of it."""
+"""A workflow run in the cache of a process: the SDK's instance, and what Core knows of it."""
 
 import asyncio
 import uuid
@@ -29,7 +29,7 @@ _EXTERNS: Mapping[str, Any] = {
     "__temporal_get_metric_meter": lambda: None,
     "__temporal_assert_local_activity_valid": lambda name: None,
 }
-_NO_LOOP = asyncio.AbstractEventLoop()
+_NO_LOOP = asyncio.AbstractEventLoop()  # type: ignore[abstract] - as the SDK does
 """The SDK asks for a running event loop while an instance is made, and runs nothing on it."""
 
 
