@@ -316,9 +316,11 @@ class Rows(Protocol):
     def submit(self, account_id: str, submission: JobSubmission) -> str:
         """Raises: Refused."""
 
-    def ask(self, resource_id: str, verb: Verb, **details: Any) -> None:
+    def ask(self, resource_id: str, verb: Verb, **details: Any) -> str | None:
         """A change by the API, in one transaction, with its outbox row.
 
+        Returns the id of a job that `RESUBMIT` has made.
+        details: `force` of `REBOOT` and `REMOVE`; `microcredits` of `TOP_UP`.
         Raises: Refused, as the API refuses it in this state.
         """
 
@@ -343,6 +345,26 @@ class Rows(Protocol):
     def usage_of(self, job_id: str) -> Iterable[Usage]: ...
     def unsettled_of(self, job_id: str) -> int:
         """Seconds of usage that could not be posted yet, which the row keeps."""
+
+    # What the activities of the cloud queues read and write of rows; one provider at a time.
+
+    def leases_of(self, provider_id: str) -> Iterable[LeaseView]:
+        """All leases of one provider, also those that have ended; as leases/reconciliation.py."""
+
+    def sequence_of(self, resource_id: str) -> int:
+        """Of the last recorded step; 0: no such row. As providers/machines.py:_raise_if_stale."""
+
+    def provider_status(self, provider_id: str) -> str | None:
+        """None: no such row. As providers/notifications.py:_is_over."""
+
+    def ready_providers(self, kind: str) -> Sequence[str]:
+        """The ids of ready providers of a kind, sorted; as providers/price_refresh.py:_ready."""
+
+    def has_key(self, provider_id: str) -> bool:
+        """Whether the provider's key is stored, and not forgotten."""
+
+    def keep_reconciled(self, provider_id: str, at: datetime) -> None:
+        """As leases/reconciliation.py:_keep_instant, after a complete comparison."""
 
     def imbalance(self) -> int:
         """The sum of all postings in microcredits, which is 0."""
@@ -416,6 +438,25 @@ class Outside(Protocol):
 
     def add_machine(self, *, gpus: int = 1, joins_at_once: bool = True) -> str:
         """An own machine; returns its minion id. It announces itself by `Rows.announce`."""
+
+    # The object store, as the activities of `main` use it (activities/jobs/run_specs.py).
+
+    def keep_run_specs(self, job_id: str, attempt: int) -> None:
+        """The run specs of an attempt are stored; a second call replaces them."""
+
+    def discard(
+        self,
+        job_id: str,
+        what: Literal["run_specs", "snapshots", "outputs", "everything"],
+        attempt: int | None = None,
+    ) -> None:
+        """Remove what is stored of a job; silent when there is nothing. `everything`: also logs.
+
+        attempt: of the run specs alone.
+        """
+
+    def jobs_with_snapshots(self) -> Iterable[str]:
+        """The jobs of which the object store has state snapshots."""
 
     def strike(self, what: str, target: str = "") -> None:
         """A fault of the world itself; `faults` lists them. Unknown targets change nothing."""
