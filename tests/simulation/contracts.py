@@ -406,8 +406,16 @@ class CloudMachine:
     provider_id: str
     zone: str
     is_running: bool
+    """Also while it is ending; not when it is stopped, and only its disk costs."""
     made_at: datetime
+    """When it began to run, and so to cost."""
     ended_at: datetime | None
+    """When its provider had no such machine any more."""
+    stopped_at: datetime | None = None
+    """When it was preempted, or its host had failed; it is gone only later."""
+    came_late: bool = False
+    """Its provider has made it after it had said that it does not, or had not answered, so that
+    nobody knows of it before the next reconciliation; or nobody has asked for it."""
 
 
 @dataclass(frozen=True)
