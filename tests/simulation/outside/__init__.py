@@ -1,0 +1,1 @@
+"""The world outside: machines with processes, clouds, the object store."""
