@@ -5,7 +5,7 @@ import hashlib
 from collections.abc import Iterator
 
 from tests.simulation.contracts import Process, Temporal
-from tests.simulation.outside.machine import Machine
+from tests.simulation.outside.machine import Commands, Machine
 
 OWN_CPUS = 32
 OWN_MEMORY_BYTES = 256 << 30
@@ -26,6 +26,7 @@ class Machines:
         """Who answers at an address now."""
         self.by_node: dict[str, Machine] = {}
         """Which machine has answered for a node last."""
+        self.commands = Commands()
         self._free_hosts: list[str] = []
         self._hosts = 0
 
@@ -41,7 +42,15 @@ class Machines:
     ) -> Machine:
         """A machine that answers over SSH at `machine.host` from now on."""
         machine = Machine(
-            self.temporal, name, self.new_host(), minion_id, gpus, cpu_count, memory_bytes, is_leased
+            self.temporal,
+            name,
+            self.new_host(),
+            minion_id,
+            gpus,
+            cpu_count,
+            memory_bytes,
+            is_leased,
+            self.commands,
         )
         self.all.append(machine)
         self.by_name[name] = machine
@@ -86,7 +95,13 @@ class Machines:
             yield from machine.processes()
 
     def violations(self) -> list[str]:
-        return [found for machine in self.all for found in machine.violations]
+        """What no machine may ever do: start or hold anything twice, outlive its own end."""
+        found = [what for machine in self.all for what in machine.violations]
+        for machine in self.all:
+            for run in machine.live:
+                if run.exit is not None or machine.has_ended:
+                    found.append(f"{machine.name}: {run.run_id} lives, and was said to have ended")
+        return found
 
 
 def host_key(of: str) -> str:
