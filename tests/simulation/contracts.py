@@ -396,6 +396,8 @@ class Process:
     """What its supervisor has measured, by the clock of the machine, without suspended time."""
     was_cut: bool = False
     """Its machine ended or was wiped while it ran, so nobody has its last measurement."""
+    succeeded: bool = False
+    """Its supervisor has written that the command ended by itself, with exit code 0."""
 
 
 @dataclass(frozen=True)
@@ -452,8 +454,14 @@ class Outside(Protocol):
 
     # The object store, as the activities of `main` use it (activities/jobs/run_specs.py).
 
-    def keep_run_specs(self, job_id: str, attempt: int) -> None:
-        """The run specs of an attempt are stored; a second call replaces them."""
+    def keep_run_specs(
+        self, job_id: str, attempt: int, ports: Mapping[int, int] | None = None
+    ) -> None:
+        """The run specs of an attempt are stored; a second call replaces them.
+
+        ports: those that workers hold on their nodes, by worker.
+        Raises: ApplicationError, while the store is away; so do the next two.
+        """
 
     def discard(
         self,
@@ -469,8 +477,14 @@ class Outside(Protocol):
     def jobs_with_snapshots(self) -> Iterable[str]:
         """The jobs of which the object store has state snapshots."""
 
-    def strike(self, what: str, target: str = "") -> None:
-        """A fault of the world itself; `faults` lists them. Unknown targets change nothing."""
+    def join(self, minion_id: str) -> None:
+        """The owner of a machine runs join.sh, again if its node was removed meanwhile."""
+
+    def strike(self, what: str, target: str = "", *, seconds: float = 0.0) -> None:
+        """A fault of the world itself; `faults` lists them. Unknown targets change nothing.
+
+        seconds: how long it lasts; 0: as the part draws it.
+        """
 
     faults: Sequence[str]
     """Such as `machine_unreachable`, `machine_reboots`, `machine_moves`, `machine_lost`,
