@@ -255,7 +255,7 @@ class Pair:
     def repeat(self, job_id: str) -> None:
         """A step that the row has, or that comes late."""
         number = max(1, self.sequences[job_id] - self.random.randrange(2))
-        run = self.random.choice(("run-1", "run-2"))
+        run = self.random.choice(("run-1", "run-2", ""))
         self.step(job_id, "running", JobChanges(), number=number, run=run)
 
     def change_node(self, _: str) -> None:
