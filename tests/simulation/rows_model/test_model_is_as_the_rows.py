@@ -355,8 +355,7 @@ def _copied(row: LifecycleRow) -> tables.LifecycleRow:
         spec = stored_spec(row.spec)
         return tables.Job(**common, **own, spec=spec, workers=[], placement_refusals=[])
     if isinstance(row, Node):
-        names = ("region_id", "minion_id", "host")
-        own = {name: getattr(row, name) for name in names}
+        own = {name: getattr(row, name) for name in ("region_id", "minion_id", "host")}
         services = list(row.services)
         return tables.Node(**common, **own, services=services, requirements=[])
     if isinstance(row, Region):
