@@ -3,18 +3,19 @@
 import asyncio
 import time
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from temporalio import activity
 from temporalio.api.enums.v1 import EventType
-from temporalio.client import Client, WorkflowFailureError
+from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from tests.simulation.contracts import Attempt, CutOff, Sleep, Steps
+from tests.simulation.engine.attempts import CallFault, NoFaults
 from tests.simulation.engine.engine import Engine
 from tests.simulation.engine.probes import PROBES, Asked, Probe, Said
-from workflows.contracts import queues
 from workflows.contracts.base import Contract
 
 Story = tuple[str, list[str]]
@@ -66,6 +67,8 @@ async def _really(client: Client, probe: Probe) -> Story:
     handle = await client.start_workflow(
         probe.name, Asked(), id=probe.name, task_queue="probes", result_type=str, **options
     )
+    if probe.acts:
+        await _has_begun(handle)
     begun = time.monotonic()
     for act in probe.acts:
         await asyncio.sleep(begun + act.at - time.monotonic())
@@ -82,6 +85,13 @@ async def _really(client: Client, probe: Probe) -> Story:
     return result, [_words(event) for event in events]
 
 
+async def _has_begun(handle: WorkflowHandle[Any, Any]) -> None:
+    """Wait until a worker has its first task."""
+    begun = EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED
+    while begun not in [event.event_type async for event in handle.fetch_history_events()]:
+        await asyncio.sleep(0.1)
+
+
 def _words(event: EventType.ValueType) -> str:
     name = EventType.Name(event).removeprefix("EVENT_TYPE_")
     return "".join(word.title() for word in name.split("_"))
@@ -94,12 +104,17 @@ _ENDS = {
 }
 
 
-class _Silence:
-    """Attempts of probes that are to be silent send no heartbeats."""
+class _Silence(NoFaults):
+    """No call is answered: what a real effect does that sends no heartbeat."""
+
+    def of_call(self, attempt: Attempt) -> CallFault:
+        return CallFault("lost")
 
 
 def _played(probe: Probe, engine: Engine) -> Story:
     engine.serve({"act": _simulated})
+    if probe.fault:
+        engine.faults = _Silence()
     first = ("tell", Said(text=probe.first)) if probe.first else None
     engine.start(probe.name, probe.name, Asked(), signal=first)
     for act in probe.acts:
@@ -134,6 +149,3 @@ async def stories(temporal_server: Client) -> dict[str, Story]:
 async def test_the_engine_tells_the_same_story(probe: Probe, stories: dict[str, Story]) -> None:
     engine = Engine(1, workflows=[probe.workflow])
     assert _played(probe, engine) == stories[probe.name]
-
-
-assert queues

@@ -292,8 +292,8 @@ class WorkflowTasks:
         run.events.append("WorkflowTaskCompleted")
         run.done.append(DoneTask(tuple(work.recorded), tuple(work.commands.patches)))
         work.instance.tasks += 1
-        run.task = None
         commit(self._engine, run, work.commands)
+        run.task = None
 
     def _heartbeat(self, work: Work) -> None:
         """Complete the task and go on with its local activities in a new one."""
