@@ -95,8 +95,8 @@ def _deliver(engine: "Engine", run: Run, what: Any) -> None:
     event = "ExternalWorkflowExecutionSignaled"
     target = what.workflow_execution.workflow_id
     try:
-        if target == run.workflow_id:
-            raise NotFound(target)  # The server lets no workflow signal itself.
+        # The server lets no workflow signal itself.
+        target = "" if target == run.workflow_id else target
         engine.server.deliver(target, what.signal_name, list(what.args))
     except NotFound:
         event = "SignalExternalWorkflowExecutionFailed"

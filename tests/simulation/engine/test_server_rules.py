@@ -88,8 +88,9 @@ async def _really(client: Client, probe: Probe) -> Story:
 async def _has_begun(handle: WorkflowHandle[Any, Any]) -> None:
     """Wait until a worker has its first task."""
     begun = EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED
-    while begun not in [event.event_type async for event in handle.fetch_history_events()]:
-        await asyncio.sleep(0.1)
+    async for event in handle.fetch_history_events(wait_new_event=True):
+        if event.event_type == begun:
+            return
 
 
 def _words(event: EventType.ValueType) -> str:
