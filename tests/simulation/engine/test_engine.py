@@ -1,9 +1,10 @@
 """Rules of the engine that need no server to compare with: processes, replays, faults, losses."""
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Callable
-from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -69,7 +70,7 @@ class Races(Listener):
             heartbeat_timeout=seconds(10),
         )
         await self.listen(1)
-        await workflow.sleep(1)
+        await workflow.sleep(1.02)
         handle.cancel()
         outcomes = await asyncio.gather(handle, return_exceptions=True)
         await workflow.sleep(5)
@@ -89,6 +90,16 @@ class Chatter:
         return str(rounds)
 
 
+@workflow.defn(name="Story", sandboxed=False)
+class OtherStory(Listener):
+    """The story in a release that has forgotten how it went."""
+
+    @workflow.run
+    async def run(self, _asked: Asked) -> str:
+        await workflow.sleep(1)
+        return "other"
+
+
 class World:
     """What the effects of these tests have done."""
 
@@ -97,7 +108,7 @@ class World:
         self.done: Counter[str] = Counter()
         self.cut_off = 0
         self.event = Event()
-        engine.serve({"act": self.act, "note": self.note})
+        engine.serve({"act": self.act, "note": self.note}, {"act": Asked, "note": Said})
 
     def act(self, attempt: Attempt, asked: Asked) -> Contract | Steps:
         self.done["act"] += 1
@@ -138,9 +149,14 @@ def begun(*, asked: Asked | None = None, **options: Any) -> tuple[Engine, World]
     world = World(engine)
     engine.start("Story", "s", asked or Asked())
     for at, text in ((3, "x"), (60, "y")):
-        said = Said(text=text)
-        engine.later(at, lambda said=said: engine.signal("s", "tell", said))
+        engine.later(at, partial(_tell, engine, text))
     return engine, world
+
+
+def _tell(engine: Engine, text: str) -> None:
+    """Signal the story, if it is still there."""
+    with contextlib.suppress(NotFound):
+        engine.signal("s", "tell", Said(text=text))
 
 
 def undisturbed() -> tuple[str, list[str]]:
@@ -202,14 +218,7 @@ def test_a_workflow_whose_code_has_changed_is_stuck_until_it_is_terminated() -> 
     engine, _ = begun()
     engine.play(30)
 
-    @workflow.defn(name="Story", sandboxed=False)
-    class Other(Listener):
-        @workflow.run
-        async def run(self, _asked: Asked) -> str:
-            await workflow.sleep(1)
-            return "other"
-
-    engine.workflows["Story"] = Other
+    engine.workflows["Story"] = OtherStory
     engine.processes.kill("main", again_after_s=1)
     engine.play(61 + 3 + 29)
     assert engine.describe("s").task_attempt >= 4
@@ -301,7 +310,7 @@ def test_nobody_is_told_of_an_outcome_that_arrives_while_its_activity_is_cancell
         engine, world = begun()
         engine.start("Races", "r", Asked(seconds=28))
         engine.signal("r", "tell", Said())
-        engine.later(0.08 + offset / 1000, world.event.set)
+        engine.later(offset / 1000, world.event.set)
         engine.play()
         assert engine.describe("r").status == "completed"
         outcomes[engine.result("r")] += 1
@@ -333,7 +342,7 @@ def test_two_main_processes_share_their_queues() -> None:
 
 
 def test_a_server_that_is_away_answers_nobody_and_loses_nothing() -> None:
-    engine, world = begun()
+    engine, world = begun(keeps_histories=True)
     engine.go_away(20)
     with pytest.raises(Unavailable):
         engine.describe("s")
@@ -345,7 +354,7 @@ def test_a_server_that_is_away_answers_nobody_and_loses_nothing() -> None:
 
 
 def test_a_server_that_has_forgotten_knows_no_workflow_and_starts_it_anew() -> None:
-    engine, world = begun()
+    engine, world = begun(keeps_histories=True)
     engine.play(30)
     engine.forget()
     assert engine.running() == []
@@ -389,7 +398,7 @@ def test_a_history_of_a_restored_server_that_its_process_has_left_behind_fails_i
     earlier = engine.snapshot()
     engine.play(30)
     engine.restore(earlier)
-    engine.play()
+    engine.play(most_s=600)
     assert "WorkflowTaskFailed" in engine.history("s")
 
 
@@ -485,4 +494,3 @@ def test_what_is_cancelled_is_not_done() -> None:
     assert engine.play() == "nothing"
     assert done == ["kept"]
     assert engine.now().timestamp() % 60 == 1
-    assert timedelta(seconds=1).seconds == 1

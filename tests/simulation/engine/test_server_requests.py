@@ -165,7 +165,7 @@ async def _answer(ask: Callable[[], Awaitable[str]]) -> str:
 
 
 async def test_requests_are_answered_as_by_a_real_server(temporal_server: Client) -> None:
-    engine, simulated, real = Engine(1, workflows=[Counts]), Words(), Words()
+    engine, simulated, real = Engine(1, workflows=[Counts], keeps_histories=True), Words(), Words()
 
     async def simulate(ask: Ask) -> str:
         return _simulated(engine, simulated, ask)
