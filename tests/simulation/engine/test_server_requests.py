@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Literal
 
 from temporalio.client import Client
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
@@ -33,8 +34,8 @@ class Ask:
 
     do: str
     id: str = "a"
-    reuse: str = "allow_duplicate"
-    conflict: str = "fail"
+    reuse: Literal["allow_duplicate", "reject_duplicate"] = "allow_duplicate"
+    conflict: Literal["fail", "use_existing"] = "fail"
     text: str = ""
     request_id: str = ""
 
@@ -131,8 +132,8 @@ def _simulated(engine: Engine, words: Words, ask: Ask) -> str:
             "Counts",
             ask.id,
             Asked(),
-            reuse=ask.reuse,  # type: ignore[arg-type] - one of the two words
-            conflict=ask.conflict,  # type: ignore[arg-type] - one of the two words
+            reuse=ask.reuse,
+            conflict=ask.conflict,
             signal=("tell", Said(text=ask.text)) if ask.text else None,
         )
         return words.run(run_id)

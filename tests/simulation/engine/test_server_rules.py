@@ -3,6 +3,7 @@
 import asyncio
 import time
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from tests.simulation.contracts import Attempt, CutOff, Sleep, Steps
 from tests.simulation.engine.attempts import CallFault, NoFaults
 from tests.simulation.engine.engine import Engine
-from tests.simulation.engine.probes import PROBES, Asked, Probe, Said
+from tests.simulation.engine.probes import PROBES, Act, Asked, Probe, Said
 from workflows.contracts.base import Contract
 
 Story = tuple[str, list[str]]
@@ -61,11 +62,14 @@ def _steps(asked: Asked) -> Steps:
 
 
 async def _really(client: Client, probe: Probe) -> Story:
-    options = {}
-    if probe.first:
-        options = {"start_signal": "tell", "start_signal_args": [Said(text=probe.first)]}
     handle = await client.start_workflow(
-        probe.name, Asked(), id=probe.name, task_queue="probes", result_type=str, **options
+        probe.name,
+        Asked(),
+        id=probe.name,
+        task_queue="probes",
+        result_type=str,
+        start_signal="tell" if probe.first else None,
+        start_signal_args=[Said(text=probe.first)] if probe.first else [],
     )
     if probe.acts:
         await _has_begun(handle)
@@ -112,6 +116,13 @@ class _Silence(NoFaults):
         return CallFault("lost")
 
 
+def _do(engine: Engine, workflow_id: str, act: Act) -> None:
+    if act.do == "signal":
+        engine.signal(workflow_id, "tell", Said(text=act.text))
+    else:
+        getattr(engine, act.do)(workflow_id)
+
+
 def _played(probe: Probe, engine: Engine) -> Story:
     engine.serve({"act": _simulated})
     if probe.fault:
@@ -119,11 +130,7 @@ def _played(probe: Probe, engine: Engine) -> Story:
     first = ("tell", Said(text=probe.first)) if probe.first else None
     engine.start(probe.name, probe.name, Asked(), signal=first)
     for act in probe.acts:
-        if act.do == "signal":
-            said = Said(text=act.text)
-            engine.later(act.at, lambda said=said: engine.signal(probe.name, "tell", said))
-        else:
-            engine.later(act.at, lambda do=act.do: getattr(engine, do)(probe.name))
+        engine.later(act.at, partial(_do, engine, probe.name, act))
     engine.play()
     status = engine.describe(probe.name).status
     return _ENDS.get(status) or engine.result(probe.name), engine.history(probe.name)
