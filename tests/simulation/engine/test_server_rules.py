@@ -76,6 +76,7 @@ async def _really(client: Client, probe: Probe) -> Story:
     begun = time.monotonic()
     for act in probe.acts:
         await asyncio.sleep(begun + act.at - time.monotonic())
+        await _has_begun(handle)  # also after it has continued as new
         if act.do == "signal":
             await handle.signal("tell", Said(text=act.text))
         else:
