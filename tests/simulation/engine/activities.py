@@ -155,7 +155,9 @@ class Activities:
         if activity.schedule_to_start:
             limits.append((now + activity.schedule_to_start, failures.SCHEDULE_TO_START))
         if activity.closes_at is not None:
-            limits.append((activity.closes_at, failures.SCHEDULE_TO_CLOSE))
+            is_first = activity.attempt == 1 and not activity.schedule_to_start
+            kind = failures.SCHEDULE_TO_START if is_first else failures.SCHEDULE_TO_CLOSE
+            limits.append((activity.closes_at, kind))
         self._limit(activity, limits)
 
     def _limit(self, activity: Activity, limits: list[tuple[int, TimeoutType.ValueType]]) -> None:
@@ -235,8 +237,7 @@ class Activities:
             return
         if activity.call is not None:
             activity.call.close()
-        is_whole = kind == failures.SCHEDULE_TO_CLOSE
-        failure = failures.of_time(kind, activity.last_failure if is_whole else None)
+        failure = failures.of_time(kind, activity.last_failure)
         self._failed(activity, failure, "ActivityTaskTimedOut")
 
     def _failed(self, activity: Activity, failure: Failure, event: str) -> None:
@@ -245,6 +246,7 @@ class Activities:
             self._close(activity, event, failed=failure, state=state)
             return
         _cancel(activity)
+        failure.ClearField("cause")
         activity.last_failure, activity.call = failure, None
         activity.attempt += 1
         activity.state = "paused"
@@ -261,8 +263,6 @@ class Activities:
         retries = activity.retries
         if activity.is_cancel_requested:
             return failures.CANCEL_REQUESTED, 0
-        if _is_over(failure):
-            return failures.OUT_OF_TIME, 0
         if not failures.is_retryable(failure, retries.non_retryable):
             return failures.NON_RETRYABLE, 0
         if retries.attempts and activity.attempt >= retries.attempts:
@@ -293,7 +293,7 @@ class Activities:
         elif failed is not None:
             resolved.result.failed.failure.CopyFrom(_failure(activity, failed, state))
         elif canceled is not None:
-            failure = _failure(activity, canceled, failures.UNKNOWN)
+            failure = _failure(activity, canceled, failures.CANCEL_REQUESTED)
             resolved.result.cancelled.failure.CopyFrom(failure)
         events = ("ActivityTaskStarted", event) if was_started else (event,)
         self._engine.tasks.happen(activity.run, Happening(events, job))
@@ -322,13 +322,6 @@ def _is_at(activity: Activity, attempt: int, state: str) -> bool:
         and activity.state == state
         and activity.run.activities.get(activity.seq) is activity
     )
-
-
-def _is_over(failure: Failure) -> bool:
-    return failure.timeout_failure_info.timeout_type in {
-        failures.SCHEDULE_TO_START,
-        failures.SCHEDULE_TO_CLOSE,
-    }
 
 
 def _cancel(activity: Activity) -> None:
