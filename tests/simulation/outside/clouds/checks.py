@@ -90,7 +90,8 @@ class Checks:
                 ) from error
             else:
                 self._notify(provider_id, "")
-                kept = len(gcp_catalogue().prices)
+                files = gcp_catalogue()
+                kept = len((*files.series_prices, *files.gpu_prices, *files.disk_prices))
                 return PricesRefreshed(kept=kept, refused=tuple(refused))
         return PricesRefreshed(refused=tuple(refused))
 

@@ -120,7 +120,7 @@ class Requests:
         """
         random = self._temporal.random
         if self._faults.meets("cloud_hangs", provider_id, zone):
-            with suppress(GoogleRefusedError):
+            with suppress(GoogleRefusedError, GoogleUnavailableError):
                 act()
         yield from self._trouble(provider_id, asked, zone)
         answer = act()
