@@ -10,7 +10,7 @@ from typing import Any
 
 from temporalio.exceptions import ApplicationError
 
-from tests.simulation.contracts import Attempt, LeaseView, NotFound, Sleep
+from tests.simulation.contracts import Attempt, LeaseView, NotFound, Sleep, Steps
 from tests.simulation.outside.clouds import Clouds
 from tests.simulation.outside.clouds.commands import (
     LEASE,
@@ -193,6 +193,11 @@ class Stage:
                     raise TimeoutError(effect.name)
         except StopIteration as done:
             return done.value
+
+    def play(self, running: Steps) -> None:
+        """Let a running effect go on to its end, with ample time for each of its steps."""
+        for _ in running:
+            self.clock.pass_time(100)
 
     def make(self, **changes: Any) -> Any:
         """Create the lease's machine, and wait until it is reachable."""

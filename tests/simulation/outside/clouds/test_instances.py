@@ -1,9 +1,11 @@
 """Machines of the simulated clouds: their whole life, and what goes wrong in it."""
 
+from collections.abc import Generator
 from datetime import timedelta
 
 import pytest
 
+from tests.simulation.contracts import Attempt, CutOff
 from tests.simulation.outside.clouds.commands import (
     LEASE,
     NAME,
@@ -183,6 +185,21 @@ def test_a_deadline_can_come_early_and_comes_to_no_machine_without_one() -> None
     assert stage.call(describe_machine, machine()).state is MachineState.GONE
     stage.make(lifetime_s=200 * 86400)
     stage.clouds.strike("deadline", NAME)
+    assert stage.call(describe_machine, machine()).state is MachineState.RUNNING
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_a_cancelled_creation_is_done_to_its_end_first(steps: int) -> None:
+    stage = Stage()
+    attempt = Attempt("create_machine", "workflow", "run", "1", 1, "worker")
+    running = stage.clouds.effects["create_machine"](attempt, creation())
+    assert isinstance(running, Generator)
+    for _ in range(steps):
+        next(running)
+        stage.clock.pass_time(1)
+    running.throw(CutOff())
+    with pytest.raises(CutOff):
+        stage.play(running)
     assert stage.call(describe_machine, machine()).state is MachineState.RUNNING
 
 
