@@ -1,5 +1,6 @@
 """The clouds of the simulator: requests, lists, notifications, resources, and their faults."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -67,7 +68,7 @@ def test_a_hanging_cloud_may_make_what_it_was_asked_for() -> None:
     made = 0
     for seed in SEEDS:
         stage = Stage(seed)
-        stage.clock.later(0.01, lambda stage=stage: stage.clouds.strike("cloud_hangs"))
+        stage.clock.later(0.01, partial(stage.clouds.strike, "cloud_hangs"))
         assert stage.failure(create_machine, creation()) in (UNAVAILABLE, "timeout")
         made += sum(1 for _ in stage.clouds.cloud_machines())
     assert 0 < made < len(SEEDS)
