@@ -14,7 +14,8 @@ from workflows.contracts.jobs import Exit, RunReport, WorkerAssignment, parse_ru
 from workflows.contracts.statuses import RunState
 
 if TYPE_CHECKING:
-    from tests.simulation.outside.machine import Machine, Timer
+    from tests.simulation.outside.machine import Machine
+    from tests.simulation.outside.timer import Timer
 
 BEAT_S = 5.0
 LOST_CHECK_S = 5.0

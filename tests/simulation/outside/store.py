@@ -8,7 +8,7 @@ from tests.simulation.outside import failures
 
 Discarded = Literal["run_specs", "snapshots", "outputs", "everything"]
 SEALED = "sealed"
-"""Stands for the run specs of all workers of one attempt, of which only their being there counts."""
+"""Stands for the run specs of all workers of one attempt."""
 
 
 class Store:

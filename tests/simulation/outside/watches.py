@@ -17,7 +17,7 @@ from tests.simulation.contracts import (
     Temporal,
     Unavailable,
 )
-from tests.simulation.outside.machine import Connection
+from tests.simulation.outside.connection import Connection
 from tests.simulation.outside.machines import Machines
 from tests.simulation.outside.reaching import reach
 from tests.simulation.outside.run_names import read_name
