@@ -1,7 +1,7 @@
 """A small `Temporal` for the tests of the world: a clock, signals that arrive, and effects."""
 
 import heapq
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from temporalio.exceptions import ApplicationError
 
-from tests.simulation.contracts import Attempt, CutOff, Sleep, Temporal, Unavailable
+from tests.simulation.contracts import Attempt, CutOff, Handler, Sleep, Temporal, Unavailable
 from tests.simulation.outside.world import CloudSide, World
 from workflows.contracts.base import Contract
 
@@ -126,8 +126,8 @@ class Call:
 class NoClouds:
     """An installation without clouds."""
 
-    effects: dict[str, Any] = {}  # noqa: RUF012 - never changed
-    faults = ()
+    effects: Mapping[str, Handler] = {}
+    faults: Sequence[str] = ()
 
     def __init__(self, temporal: Temporal, machines: Any) -> None: ...
     def connect(self, rows: Any) -> None: ...
