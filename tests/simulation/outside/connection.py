@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from tests.simulation.outside.machine import Machine
     from tests.simulation.outside.runs import Run
 
+TICK_S = 1e-3
+"""What is left of a limit when it is over: virtual time passes in whole microseconds."""
 SILENCE_S = 12.0
 """After so long without a word a connection is given up; a shorter outage is survived."""
 
@@ -62,6 +64,6 @@ class Connection:
         Raises: ApplicationError OUTCOME_UNKNOWN, when the connection is lost.
         """
         due_s = self.machine.now_s() + limit_s
-        while not holds() and self.machine.now_s() < due_s:
-            yield from self.wait(due_s - self.machine.now_s())
+        while not holds() and (left_s := due_s - self.machine.now_s()) > TICK_S:
+            yield from self.wait(left_s)
         return holds()

@@ -43,6 +43,7 @@ class FakeTemporal:
 
     def later(self, delay_s: float, act: Callable[[], None]) -> Due:
         self._count += 1
+        delay_s = int(delay_s * 1e6) / 1e6  # Virtual time passes in whole microseconds.
         due = Due(self.seconds + delay_s, self._count, act)
         heapq.heappush(self._due, due)
         return due

@@ -17,7 +17,7 @@ from tests.simulation.contracts import (
     Temporal,
     Unavailable,
 )
-from tests.simulation.outside.connection import Connection
+from tests.simulation.outside.connection import TICK_S, Connection
 from tests.simulation.outside.machines import Machines
 from tests.simulation.outside.reaching import reach
 from tests.simulation.outside.run_names import read_name
@@ -67,7 +67,7 @@ class Watches:
         until_s = machine.now_s() + RENEW_S
         told: set[Run] = set()
         with connection, JobSignals(machine.temporal, node.node_id, self._is_odd) as signals:
-            while machine.now_s() < until_s:
+            while until_s - machine.now_s() > TICK_S:
                 if machine.is_lying:
                     reach(self._machines, node)  # Raises the protocol violation.
                 news, connection.news = connection.news, []
