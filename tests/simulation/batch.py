@@ -64,7 +64,7 @@ def play_seed(seed: int, jobs: int = JOBS, real_share: float = 0.0) -> Figures:
         cpu_s=time.process_time() - began,
         struck=Counter(_kind(text) for text in life.struck),
     )
-    figures.coverage.add(life.engine.log.pairs())
+    figures.coverage.add_life(life)
     if life.violations:
         figures.failures.append((seed, life.violations[0].what))
     return figures

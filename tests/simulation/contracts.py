@@ -330,6 +330,9 @@ class Rows(Protocol):
         Returns how many it has delivered. Raises nothing: what fails waits for the relay loop.
         """
 
+    def is_placement_idle(self) -> bool:
+        """Whether a planning round now would find and write nothing new."""
+
     def waiting_requests(self) -> int:
         """Outbox rows that are neither delivered nor parked."""
 
@@ -393,6 +396,8 @@ class Process:
     """What its supervisor has measured, by the clock of the machine, without suspended time."""
     was_cut: bool = False
     """Its machine ended or was wiped while it ran, so nobody has its last measurement."""
+    succeeded: bool = False
+    """Its supervisor has written that the command ended by itself, with exit code 0."""
 
 
 @dataclass(frozen=True)
@@ -403,8 +408,16 @@ class CloudMachine:
     provider_id: str
     zone: str
     is_running: bool
+    """Also while it is ending; not when it is stopped, and only its disk costs."""
     made_at: datetime
+    """When it began to run, and so to cost."""
     ended_at: datetime | None
+    """When its provider had no such machine any more."""
+    stopped_at: datetime | None = None
+    """When it was preempted, or its host had failed; it is gone only later."""
+    came_late: bool = False
+    """Its provider has made it after it had said that it does not, or had not answered, so that
+    nobody knows of it before the next reconciliation; or nobody has asked for it."""
 
 
 @dataclass(frozen=True)
@@ -441,8 +454,14 @@ class Outside(Protocol):
 
     # The object store, as the activities of `main` use it (activities/jobs/run_specs.py).
 
-    def keep_run_specs(self, job_id: str, attempt: int) -> None:
-        """The run specs of an attempt are stored; a second call replaces them."""
+    def keep_run_specs(
+        self, job_id: str, attempt: int, ports: Mapping[int, int] | None = None
+    ) -> None:
+        """The run specs of an attempt are stored; a second call replaces them.
+
+        ports: those that workers hold on their nodes, by worker.
+        Raises: ApplicationError, while the store is away; so do the next two.
+        """
 
     def discard(
         self,
@@ -458,8 +477,14 @@ class Outside(Protocol):
     def jobs_with_snapshots(self) -> Iterable[str]:
         """The jobs of which the object store has state snapshots."""
 
-    def strike(self, what: str, target: str = "") -> None:
-        """A fault of the world itself; `faults` lists them. Unknown targets change nothing."""
+    def join(self, minion_id: str) -> None:
+        """The owner of a machine runs join.sh, again if its node was removed meanwhile."""
+
+    def strike(self, what: str, target: str = "", *, seconds: float = 0.0) -> None:
+        """A fault of the world itself; `faults` lists them. Unknown targets change nothing.
+
+        seconds: how long it lasts; 0: as the part draws it.
+        """
 
     faults: Sequence[str]
     """Such as `machine_unreachable`, `machine_reboots`, `machine_moves`, `machine_lost`,

@@ -1,12 +1,12 @@
 """Which pairs of a state with a message, and of an effect with a fault, were met or never met."""
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from temporalio import workflow
 
+from tests.simulation.life import Life
 from tests.simulation.lifecycles.all_parts import PARTS
 from tests.simulation.lifecycles.part import CALL_MODES, effects_of
 from workers.registry import WORKFLOWS
@@ -29,8 +29,9 @@ class Coverage:
 
     met: Counter[Pair] = field(default_factory=Counter)
 
-    def add(self, pairs: Iterable[Pair]) -> None:
-        self.met.update(pairs)
+    def add_life(self, life: Life) -> None:
+        self.met.update(life.engine.heard)
+        self.met.update(life.failed_calls)
 
     def join(self, other: "Coverage") -> None:
         self.met.update(other.met)

@@ -1,7 +1,7 @@
 """An installation that is ready to be used, from a plan."""
 
 from tests.simulation.contracts import Rows
-from tests.simulation.engine import Engine
+from tests.simulation.engine.engine import Engine
 from tests.simulation.life import Life
 from tests.simulation.outside import World
 from tests.simulation.plan import Plan
@@ -22,6 +22,8 @@ def installation(plan: Plan) -> Life:
     engine.serve(rows.effects)
     engine.serve(world.effects)
     life = Life(plan, engine, world, rows)
+    engine.idle_loops["outbox"] = (lambda: not rows.waiting_requests(), 10.0)
+    engine.idle_loops["placement"] = (rows.is_placement_idle, 30.0)
     keep_singletons(engine)
     life.accounts = [rows.add_account(microcredits) for microcredits in plan.microcredits]
     _add_own_machines(life)
@@ -29,7 +31,7 @@ def installation(plan: Plan) -> Life:
         cloud = rows.add_provider(life.accounts[0], ProviderKind.GCP)
         life.providers.append(cloud)
         rows.relay()
-        engine.play(engine.seconds() + 60)
+        engine.play(life.seconds() + 60)
         life.regions.append(rows.add_region(cloud, zone=ZONE, storage=plan.has_storage_node))
     return life
 
@@ -48,7 +50,7 @@ def _add_own_machines(life: Life) -> None:
     provider = rows.add_provider(life.accounts[0], ProviderKind.PHYSICAL)
     life.providers.append(provider)
     rows.relay()
-    engine.play(engine.seconds() + 10)
+    engine.play(life.seconds() + 10)
     for machines in life.plan.machines:
         region = rows.add_region(provider)
         life.regions.append(region)

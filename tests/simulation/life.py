@@ -1,11 +1,11 @@
 """One life of an installation while it is played, as the checks of the lifecycles see it."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from tests.simulation.contracts import Behaviour, JobView, Outside, Process, Rows
-from tests.simulation.engine import Engine
+from tests.simulation.engine.engine import Engine
 from tests.simulation.plan import JobPlan, Plan
 
 
@@ -53,9 +53,15 @@ class Life:
     steps: int = 0
     struck: list[str] = field(default_factory=list)
     """The acts of the plan that have happened."""
+    failed_calls: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    """Calls of effects that went wrong: `effect`, its name, and how."""
     is_calm: bool = False
     has_forgotten: bool = False
     """Whether the engine has lost or restored its workflows."""
+
+    def seconds(self) -> float:
+        """The virtual seconds since the engine began."""
+        return self.engine.clock.now / 1e6
 
     def wishes_of(self, resource_id: str) -> list[str]:
         return [wish.verb for wish in self.wishes if wish.resource_id == resource_id]

@@ -3,9 +3,10 @@
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Literal
 
 from tests.simulation.contracts import Attempt, Refused, Verb
-from tests.simulation.engine import CallFault
+from tests.simulation.engine.attempts import CallFault
 from tests.simulation.installation import installation
 from tests.simulation.life import Life, Violation, Wish
 from tests.simulation.lifecycles.all_parts import PARTS
@@ -49,9 +50,9 @@ class Player:
         life = self.life
         engine = life.engine
         self._until_ready()
-        life.began_s = engine.seconds()
-        for plan in life.plan.jobs:
-            engine.later(plan.at_s, self._submitter(life.plan.jobs.index(plan)))
+        life.began_s = life.seconds()
+        for index, plan in enumerate(life.plan.jobs):
+            engine.later(plan.at_s, self._submitter(index))
         for act in life.plan.acts:
             if isinstance(act.when, At):
                 engine.later(act.when.seconds, self._actor(act))
@@ -62,8 +63,8 @@ class Player:
         if any(act.what == "restore" for act in life.plan.acts):
             self._keep_snapshots()
         self._look()
-        while engine.seconds() < end_s and not life.violations:
-            engine.play(min(end_s, engine.seconds() + LOOK_INTERVAL_S))
+        while life.seconds() < end_s and not life.violations:
+            engine.play(min(end_s, life.seconds() + LOOK_INTERVAL_S))
             self._look()
         self._come_to_rest()
         return life
@@ -77,29 +78,40 @@ class Player:
         fault = None
         for act in self.moments.pop((attempt.effect, nth, False), ()):
             if act.kind == "call":
-                self.life.struck.append(str(act))
-                fault = CallFault(mode=act.what, seconds=act.seconds)
+                fault = self._fault(act, attempt)
             else:
                 self._act(act)
         for act in self.moments.pop((attempt.effect, nth, True), ()):
             if act.kind == "call":
-                self.life.struck.append(str(act))
-                fault = CallFault(mode=act.what, seconds=act.seconds)
+                fault = self._fault(act, attempt)
             else:
                 self.life.engine.later(0.005, self._actor(act))
         return fault
 
+    def _fault(self, act: Act, attempt: Attempt) -> CallFault:
+        self.life.struck.append(str(act))
+        self.life.failed_calls["effect", attempt.effect, act.what] += 1
+        self.life.engine.note(attempt.workflow_id, f"{attempt.effect} goes wrong: {act.what}")
+        return CallFault(mode=act.what, seconds=act.seconds)
+
+    def of_request(self, kind: str, workflow_id: str) -> Literal["refused", "lost"] | None:
+        """What happens to a request to the server, by the plan's chances."""
+        chances = self.life.plan.chances
+        if not chances or self.life.is_calm or self.life.engine.random.random() >= chances / 4:
+            return None
+        return "refused" if self.life.engine.random.random() < 0.5 else "lost"
+
     # ── people ──────────────────────────────────────────────────────────────────────────────
 
     def _until_ready(self) -> None:
-        engine, rows = self.life.engine, self.life.rows
+        life, engine, rows = self.life, self.life.engine, self.life.rows
         self._dispatch()
-        for node_id in self.life.nodes:
+        for node_id in life.nodes:
             self._ask_verb(node_id, Verb.ACTIVATE)
-        limit = engine.seconds() + READY_LIMIT_S
-        wanted = set(self.life.nodes)
-        while engine.seconds() < limit:
-            engine.play(engine.seconds() + 20)
+        limit = life.seconds() + READY_LIMIT_S
+        wanted = set(life.nodes)
+        while life.seconds() < limit:
+            engine.play(life.seconds() + 20)
             ready = {one.node_id for one in rows.nodes() if one.status == "active"}
             regions = all(one.status == "healthy" for one in rows.regions())
             if wanted <= ready and regions:
@@ -190,12 +202,11 @@ class Player:
             self.api_is_up = False
             engine.later(act.seconds, self._api_is_back)
         elif act.what == "kill":
-            engine.processes.kill(act.target)
-            engine.later(act.seconds, lambda: engine.processes.start(act.target))
+            engine.processes.kill(act.target, again_after_s=act.seconds)
         elif act.what == "upgrade":
-            engine.processes.upgrade(act.target)
-        else:
-            engine.processes.second(act.target)
+            engine.processes.upgrade(act.seconds)
+        elif "main-2" not in engine.processes.names():
+            engine.processes.two_main()
 
     def _api_is_back(self) -> None:
         self.api_is_up = True
@@ -204,7 +215,7 @@ class Player:
     def _engine(self, act: Act) -> None:
         engine = self.life.engine
         if act.what == "away":
-            engine.away(act.seconds)
+            engine.go_away(act.seconds)
         elif act.what == "forget":
             self.life.has_forgotten = True
             engine.forget()
@@ -235,28 +246,28 @@ class Player:
         life.is_calm = True
         self.moments.clear()
         self.api_is_up = True
-        for name in ("main", "planning", "site"):
+        for name in engine.processes.names():
             engine.processes.start(name)
         life.world.calm()
         for job in life.rows.jobs():
             if job.is_open and life.jobs[job.job_id].type.is_service and job.status != "stopped":
                 self._ask_verb(job.job_id, Verb.STOP)
         self._dispatch()
-        limit = engine.seconds() + REST_LIMIT_S
+        limit = life.seconds() + REST_LIMIT_S
         found: list[str] = []
-        while engine.seconds() < limit and not life.violations:
-            engine.play(engine.seconds() + REST_INTERVAL_S)
+        while life.seconds() < limit and not life.violations:
+            engine.play(life.seconds() + REST_INTERVAL_S)
             self._look()
             found = [what for part in PARTS if part.at_rest for what in part.at_rest(life)]
             if not found:
                 break
         for what in found:
             self._violated(what)
-        life.steps = engine.steps
+        life.steps = engine.activations
 
     def _violated(self, what: str) -> None:
         if what not in self.known:
             self.known.add(what)
             life = self.life
             life.engine.note("VIOLATION", what)
-            life.violations.append(Violation(life.engine.seconds() - life.began_s, what))
+            life.violations.append(Violation(life.seconds() - life.began_s, what))

@@ -1,7 +1,7 @@
 """The loops and schedules that worker processes keep, as activities/temporal/singletons.py does."""
 
 from tests.simulation.contracts import NotFound, Unavailable
-from tests.simulation.engine import Engine
+from tests.simulation.engine.engine import Engine
 from workflows.contracts.placement import PlacementRequest
 from workflows.contracts.schedules import ReconciliationRequest
 
@@ -22,7 +22,7 @@ def keep_singletons(engine: Engine) -> None:
     """Ensure them now and every minute, while a main worker process is there."""
 
     def ensure() -> None:
-        if engine.processes.is_up("main"):
+        if engine.processes["main"].is_alive:
             try:
                 _ensure(engine)
             except Unavailable as cause:
@@ -43,6 +43,7 @@ def _ensure(engine: Engine) -> None:
     for workflow, request, name in LOOPS:
         engine.start(workflow, name, request, conflict="use_existing")
     for name, workflow, every_s in SCHEDULES:
-        engine.ensure_schedule(
-            name, workflow, ReconciliationRequest(), every_s, at_once=name == SCHEDULES[0][0]
+        at_once = name == SCHEDULES[0][0]
+        engine.schedules.create(
+            name, workflow, ReconciliationRequest(), every_s, trigger_immediately=at_once
         )

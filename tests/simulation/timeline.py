@@ -34,5 +34,6 @@ def timeline(life: Life, *, most: int = MOST_LINES) -> Iterator[str]:
 
 
 def _lines(life: Life) -> Iterator[str]:
-    for at_s, who, what in life.engine.log.lines():
-        yield f"{at_s - life.began_s:10.1f}  {who:<34} {what}"
+    for at, who, what, details in life.engine.log.lines:
+        more = "" if details is None else f" {details}"
+        yield f"{at / 1e6 - life.began_s:10.1f}  {who:<34} {what}{more}"

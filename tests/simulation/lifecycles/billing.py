@@ -22,6 +22,11 @@ def _at_rest(life: Life) -> Iterable[str]:
         charged[usage.run_id] = charged.get(usage.run_id, 0) + usage.seconds
     for process in life.world.processes():
         yield from _charged_as_measured(life, process, charged.pop(process.run_id, 0))
+    jobs = life.views()
+    for one in life.engine.running():
+        job = jobs.get(one.workflow_id.split("/")[1]) if one.workflow == "JobBilling" else None
+        if job is not None and not job.is_open:
+            yield f"{job.job_id} is {job.status}, and its billing runs on"
     for run_id, seconds in charged.items():
         yield f"{run_id} was charged for {seconds} s, and has never run"
 

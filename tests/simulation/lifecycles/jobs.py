@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from tests.simulation.contracts import JobView, NotFound, Process
 from tests.simulation.life import Life
 from tests.simulation.lifecycles.part import Part, asks, calls_fail, goes_wrong
-from tests.simulation.plan import Draft
+from tests.simulation.plan import Draft, JobPlan
 from workflows.contracts.jobs import parse_run_id
 
 FINAL = ("finished", "failed", "canceled", "archived")
@@ -15,6 +15,18 @@ WAITS_FOR_A_PERSON = ("stopped", "waiting_for_resources")
 
 def _jobs(draft: Draft) -> int:
     return draft.jobs
+
+
+def _always(life: Life) -> Iterable[str]:
+    """No job has a command of two attempts alive at once."""
+    alive: dict[tuple[str, int], list[Process]] = defaultdict(list)
+    for process in life.world.processes():
+        if process.state == "running":
+            job_id, worker, _ = parse_run_id(process.run_id)
+            alive[job_id, worker].append(process)
+    for (job_id, _), runs in alive.items():
+        if len(runs) > 1 and not any(_is_given_up(life, run) for run in runs):
+            yield f"{job_id} has two attempts alive: {[run.run_id for run in runs]}"
 
 
 def _at_rest(life: Life) -> Iterable[str]:
@@ -86,6 +98,13 @@ def _runs_as_its_policy_says(life: Life, job: JobView, processes: list[Process])
             attempts[parse_run_id(process.run_id)[2]].append(process)
     wishes = life.wishes_of(job.job_id)
     plan = life.jobs[job.job_id]
+    failed = [
+        number
+        for number, runs in attempts.items()
+        if any(_has_failed_by_itself(life, run, number, plan) for run in runs)
+    ]
+    if len(failed) > 1 + plan.max_retries and "start" not in wishes and not life.has_forgotten:
+        yield f"{job.job_id} has failed in attempts {failed}, with {plan.max_retries} retries"
     if "start" in wishes or plan.type.is_service or life.has_forgotten:
         return
     for number, runs in sorted(attempts.items()):
@@ -103,6 +122,14 @@ def _runs_as_its_policy_says(life: Life, job: JobView, processes: list[Process])
 
 
 LIFECYCLE = "JobLifecycle"
+
+
+def _has_failed_by_itself(life: Life, run: Process, number: int, plan: JobPlan) -> bool:
+    fails = plan.behaviour.exit_code != 0 or number <= plan.behaviour.fails_first
+    is_whole = run.state == "exited" and run.measured_s >= plan.behaviour.seconds
+    return fails and is_whole and not run.was_cut and not _is_given_up(life, run)
+
+
 JOBS = Part(
     name="jobs",
     workflows=(LIFECYCLE,),
@@ -115,5 +142,6 @@ JOBS = Part(
         (6, goes_wrong("job", _jobs, LIFECYCLE, "process_crashes", "process_hangs")),
         (3, goes_wrong("store", lambda _: 1, LIFECYCLE, "store_away")),
     ),
+    always=_always,
     at_rest=_at_rest,
 )

@@ -61,7 +61,7 @@ def goes_wrong(noun: str, of: Callable[[Draft], int], workflow: str, *faults: st
     return drawer
 
 
-CALL_MODES = ("refused", "lost", "failed_after", "slow", "killed_before", "killed_after")
+CALL_MODES = ("refused", "lost", "failed_after", "slow", "late", "killed_before", "killed_after")
 
 
 def calls_fail(*workflows: str, modes: Sequence[str] = CALL_MODES) -> Drawer:

@@ -9,7 +9,7 @@ from tests.simulation.plan import Draft
 LOOPS = ("Placement", "OutboxRelay", "LifecycleReconciliation", "Housekeeping")
 BUSY = ("JobLifecycle", "LeaseLifecycle", "NodeLifecycle", "JobBilling", *LOOPS)
 """Whose calls are the moments at which a process or the engine fails."""
-PROCESSES = ("main", "planning", "site", "api")
+PROCESSES = ("main", "main", "planning", "api")
 LONGEST_HISTORY = 40_000
 """Events of a run that is alive; the server ends one at 51,200."""
 
@@ -40,7 +40,7 @@ def _at_rest(life: Life) -> Iterable[str]:
         if loop not in running:
             yield f"the loop {loop} does not run"
     for one in life.engine.running():
-        if (length := life.engine.history_length(one.workflow_id)) > LONGEST_HISTORY:
+        if (length := len(life.engine.history(one.workflow_id))) > LONGEST_HISTORY:
             yield f"{one.workflow_id} has a history of {length} events"
         if one.task_attempt >= 4:
             yield f"{one.workflow_id} is stuck: its workflow task fails again and again"
