@@ -226,7 +226,10 @@ class Activities:
             self._failed(activity, failure, "ActivityTaskFailed")
 
     def _silent(self, activity: Activity, attempt: int) -> None:
-        """No heartbeat arrives any more: the last one was up to its throttle ago."""
+        """The process has died. No heartbeat arrives any more: the last one was up to its throttle
+        ago. Nor does the answer, for whose sake the limit was not watched before."""
+        if _is_at(activity, attempt, "started") and activity.due is None:
+            self._start_limit(activity)
         if _is_at(activity, attempt, "started") and activity.heartbeat:
             left = int(activity.heartbeat * (0.2 + 0.8 * self._engine.random.random()))
             act = partial(self._timed_out, activity, attempt, failures.HEARTBEAT)
