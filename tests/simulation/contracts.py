@@ -435,6 +435,8 @@ class Behaviour:
     """It lives on for so long after the kill: processes in uninterruptible sleep."""
     saves_state: bool = False
     writes_output: bool = True
+    idles_after_s: float = float("inf")
+    """From then on it prints nothing, and its GPUs rest."""
 
 
 class Outside(Protocol):
@@ -455,11 +457,15 @@ class Outside(Protocol):
     # The object store, as the activities of `main` use it (activities/jobs/run_specs.py).
 
     def keep_run_specs(
-        self, job_id: str, attempt: int, ports: Mapping[int, int] | None = None
+        self,
+        job_id: str,
+        attempt: int,
+        ports: Mapping[int, int] | None = None,
+        idle_timeout_s: float | None = None,
     ) -> None:
         """The run specs of an attempt are stored; a second call replaces them.
 
-        ports: those that workers hold on their nodes, by worker.
+        ports: those that workers hold on their nodes, by worker; idle_timeout_s: of the job.
         Raises: ApplicationError, while the store is away; so do the next two.
         """
 

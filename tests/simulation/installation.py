@@ -1,6 +1,8 @@
 """An installation that is ready to be used, from a plan."""
 
-from tests.simulation.contracts import Rows
+from collections.abc import Callable, Iterable
+
+from tests.simulation.contracts import ResourceView, Rows
 from tests.simulation.engine.engine import Engine
 from tests.simulation.life import Life
 from tests.simulation.outside import World
@@ -28,11 +30,7 @@ def installation(plan: Plan) -> Life:
     life.accounts = [rows.add_account(microcredits) for microcredits in plan.microcredits]
     _add_own_machines(life)
     if plan.has_cloud:
-        cloud = rows.add_provider(life.accounts[0], ProviderKind.GCP)
-        life.providers.append(cloud)
-        rows.relay()
-        engine.play(life.seconds() + 60)
-        life.regions.append(rows.add_region(cloud, zone=ZONE, storage=plan.has_storage_node))
+        _add_cloud(life)
     return life
 
 
@@ -45,17 +43,42 @@ def _rows(plan: Plan, engine: Engine, world: World) -> Rows:
 
 
 def _add_own_machines(life: Life) -> None:
-    """Two accounts share their machines; each region is one of the first account's."""
-    rows, engine = life.rows, life.engine
-    provider = rows.add_provider(life.accounts[0], ProviderKind.PHYSICAL)
-    life.providers.append(provider)
-    rows.relay()
-    engine.play(life.seconds() + 10)
+    """Two accounts share them; provider and regions are the first account's."""
+    provider = _add_provider(life, ProviderKind.PHYSICAL)
     for machines in life.plan.machines:
-        region = rows.add_region(provider)
-        life.regions.append(region)
-        rows.relay()
+        life.regions.append(life.rows.add_region(provider))
+        _until(life, lambda: all(one.status == "healthy" for one in life.rows.regions()))
         for gpus in machines:
             minion = life.world.add_machine(gpus=gpus)
             life.machines.append(minion)
-            life.nodes.append(rows.add_node(region, minion))
+            life.nodes.append(life.rows.add_node(life.regions[-1], minion))
+    life.rows.relay()
+
+
+def _add_cloud(life: Life) -> None:
+    provider = _add_provider(life, ProviderKind.GCP)
+    region = life.rows.add_region(provider, zone=ZONE, storage=life.plan.has_storage_node)
+    life.regions.append(region)
+    life.rows.relay()
+
+
+def _add_provider(life: Life, kind: ProviderKind) -> str:
+    provider = life.rows.add_provider(life.accounts[0], kind)
+    life.providers.append(provider)
+    _until(life, lambda: _status(life.rows.providers(), provider) == "ready")
+    return provider
+
+
+def _until(life: Life, is_met: Callable[[], bool]) -> None:
+    """Raises: RuntimeError, when it is not met within an hour, although nothing goes wrong."""
+    life.rows.relay()
+    for _ in range(720):
+        life.engine.play(life.seconds() + 5)
+        if is_met():
+            return
+    found = [*life.rows.providers(), *life.rows.regions()]
+    raise RuntimeError(f"the installation is not ready after an hour: {found}")
+
+
+def _status(resources: Iterable[ResourceView], resource_id: str) -> str:
+    return next(one.status for one in resources if one.resource_id == resource_id)

@@ -104,17 +104,18 @@ class Player:
     # ── people ──────────────────────────────────────────────────────────────────────────────
 
     def _until_ready(self) -> None:
+        """Activate each node as soon as it may be, until all are active."""
         life, engine, rows = self.life, self.life.engine, self.life.rows
         self._dispatch()
-        for node_id in life.nodes:
-            self._ask_verb(node_id, Verb.ACTIVATE)
         limit = life.seconds() + READY_LIMIT_S
-        wanted = set(life.nodes)
         while life.seconds() < limit:
             engine.play(life.seconds() + 20)
-            ready = {one.node_id for one in rows.nodes() if one.status == "active"}
+            own = [one for one in rows.nodes() if one.node_id in life.nodes]
+            for node in own:
+                if node.status == "maintenance" and not life.wishes_of(node.node_id):
+                    self._ask_verb(node.node_id, Verb.ACTIVATE)
             regions = all(one.status == "healthy" for one in rows.regions())
-            if wanted <= ready and regions:
+            if regions and all(node.status == "active" for node in own):
                 return
         found = [(one.node_id, one.status, one.status_reason) for one in rows.nodes()]
         found += [(one.resource_id, one.status, one.status_reason) for one in rows.regions()]

@@ -3,7 +3,7 @@
 from tests.simulation.plan import JobPlan
 from workflows.contracts.job_submission import JobSubmission
 
-GPU = "T4"
+GPU = "A100"
 
 
 def submission_of(plan: JobPlan, index: int) -> JobSubmission:

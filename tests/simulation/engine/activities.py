@@ -155,7 +155,9 @@ class Activities:
         if activity.schedule_to_start:
             limits.append((now + activity.schedule_to_start, failures.SCHEDULE_TO_START))
         if activity.closes_at is not None:
-            limits.append((activity.closes_at, failures.SCHEDULE_TO_CLOSE))
+            is_first = activity.attempt == 1 and not activity.schedule_to_start
+            kind = failures.SCHEDULE_TO_START if is_first else failures.SCHEDULE_TO_CLOSE
+            limits.append((activity.closes_at, kind))
         self._limit(activity, limits)
 
     def _limit(self, activity: Activity, limits: list[tuple[int, TimeoutType.ValueType]]) -> None:
@@ -224,7 +226,10 @@ class Activities:
             self._failed(activity, failure, "ActivityTaskFailed")
 
     def _silent(self, activity: Activity, attempt: int) -> None:
-        """No heartbeat arrives any more: the last one was up to its throttle ago."""
+        """The process has died. No heartbeat arrives any more: the last one was up to its throttle
+        ago. Nor does the answer, for whose sake the limit was not watched before."""
+        if _is_at(activity, attempt, "started") and activity.due is None:
+            self._start_limit(activity)
         if _is_at(activity, attempt, "started") and activity.heartbeat:
             left = int(activity.heartbeat * (0.2 + 0.8 * self._engine.random.random()))
             act = partial(self._timed_out, activity, attempt, failures.HEARTBEAT)
@@ -235,8 +240,7 @@ class Activities:
             return
         if activity.call is not None:
             activity.call.close()
-        is_whole = kind == failures.SCHEDULE_TO_CLOSE
-        failure = failures.of_time(kind, activity.last_failure if is_whole else None)
+        failure = failures.of_time(kind, activity.last_failure)
         self._failed(activity, failure, "ActivityTaskTimedOut")
 
     def _failed(self, activity: Activity, failure: Failure, event: str) -> None:
@@ -245,6 +249,7 @@ class Activities:
             self._close(activity, event, failed=failure, state=state)
             return
         _cancel(activity)
+        failure.ClearField("cause")
         activity.last_failure, activity.call = failure, None
         activity.attempt += 1
         activity.state = "paused"
@@ -261,8 +266,6 @@ class Activities:
         retries = activity.retries
         if activity.is_cancel_requested:
             return failures.CANCEL_REQUESTED, 0
-        if _is_over(failure):
-            return failures.OUT_OF_TIME, 0
         if not failures.is_retryable(failure, retries.non_retryable):
             return failures.NON_RETRYABLE, 0
         if retries.attempts and activity.attempt >= retries.attempts:
@@ -293,7 +296,7 @@ class Activities:
         elif failed is not None:
             resolved.result.failed.failure.CopyFrom(_failure(activity, failed, state))
         elif canceled is not None:
-            failure = _failure(activity, canceled, failures.UNKNOWN)
+            failure = _failure(activity, canceled, failures.CANCEL_REQUESTED)
             resolved.result.cancelled.failure.CopyFrom(failure)
         events = ("ActivityTaskStarted", event) if was_started else (event,)
         self._engine.tasks.happen(activity.run, Happening(events, job))
@@ -322,13 +325,6 @@ def _is_at(activity: Activity, attempt: int, state: str) -> bool:
         and activity.state == state
         and activity.run.activities.get(activity.seq) is activity
     )
-
-
-def _is_over(failure: Failure) -> bool:
-    return failure.timeout_failure_info.timeout_type in {
-        failures.SCHEDULE_TO_START,
-        failures.SCHEDULE_TO_CLOSE,
-    }
 
 
 def _cancel(activity: Activity) -> None:

@@ -9,7 +9,7 @@ from temporalio.api.common.v1 import Payload
 from temporalio.api.failure.v1 import Failure
 from temporalio.exceptions import ApplicationError
 
-from tests.simulation.contracts import Attempt, CutOff, Handler, Sleep, Steps, Until
+from tests.simulation.contracts import Attempt, CutOff, Handler, Sleep, Steps, Unavailable, Until
 from tests.simulation.engine import failures
 from tests.simulation.engine.clock import Due, micros
 from workflows.contracts import queues
@@ -171,8 +171,8 @@ class Call:
     def _do(self, handler: Handler, argument: Any) -> None:
         try:
             answer = handler(self.attempt, argument)
-        except Exception as error:  # noqa: BLE001 - an activity may raise anything
-            self._done(self._failed(error))
+        except (ApplicationError, Unavailable) as error:
+            self._done(Outcome(failed=failures.of_application(error)))
             return
         if isinstance(answer, Generator):
             self._steps = answer
@@ -180,20 +180,15 @@ class Call:
         else:
             self._done(Outcome(result=self._engine.values.answer(answer)))
 
-    def _failed(self, error: Exception) -> Outcome:
-        if isinstance(error, CutOff):
-            return Outcome(canceled=failures.of_cancellation())
-        if not isinstance(error, ApplicationError):
-            self._engine.unexpected(self.attempt, error)
-        return Outcome(failed=failures.of_application(error))
-
     def _step(self, advance: Callable[[], Sleep | Until]) -> None:
         try:
             wanted = advance()
         except StopIteration as end:
             self._done(Outcome(result=self._engine.values.answer(end.value)))
-        except Exception as error:  # noqa: BLE001 - an activity may raise anything
-            self._done(self._failed(error))
+        except CutOff:
+            self._done(Outcome(canceled=failures.of_cancellation()))
+        except (ApplicationError, Unavailable) as error:
+            self._done(Outcome(failed=failures.of_application(error)))
         else:
             self._wait(wanted)
 

@@ -99,11 +99,13 @@ def _deliver(engine: "Engine", run: Run, what: Any) -> None:
     event = "ExternalWorkflowExecutionSignaled"
     target = what.workflow_execution.workflow_id
     try:
+        # The server lets no workflow signal itself.
+        target = "" if target == run.workflow_id else target
         engine.server.deliver(target, what.signal_name, list(what.args))
     except NotFound:
         event = "SignalExternalWorkflowExecutionFailed"
         failure = Failure(message="Unable to signal external workflow because it was not found")
-        failure.application_failure_info.SetInParent()
+        failure.application_failure_info.type = "ExternalWorkflowExecutionNotFound"
         job.resolve_signal_external_workflow.failure.CopyFrom(failure)
     engine.tasks.happen(run, Happening((event,), job))
 

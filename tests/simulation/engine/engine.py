@@ -11,7 +11,6 @@ from typing import Any, Literal, TypeVar
 from temporalio import workflow as sdk
 
 from tests.simulation.contracts import (
-    Attempt,
     Cancellable,
     Execution,
     Handler,
@@ -71,7 +70,6 @@ class Engine:
         self.random = Random(seed)
         self.clock = Clock()
         self.log = Log()
-        self._is_encoded = encoded
         self.values = Values(encoded=encoded)
         self.faults: Faults = faults or NoFaults()
         self.limits = limits or Limits()
@@ -86,8 +84,8 @@ class Engine:
         """Workflow ids of loops, each with whether a round would do nothing now, and the seconds
         until the next. Such a round is left out, so that a quiet life is a cheap one."""
         self.after_step: list[Callable[[], None]] = []
-        self.unexpected_errors: list[tuple[Attempt, Exception]] = []
         self._handlers: dict[str, Handler] = {}
+        self._models: dict[str, type] = dict(asked_models()) if encoded else {}
         self.server = Server(self)
         self.tasks = WorkflowTasks(self)
         self.activities = Activities(self)
@@ -164,9 +162,15 @@ class Engine:
 
     # ── the simulation ──
 
-    def serve(self, effects: Mapping[str, Handler]) -> None:
-        """Serve these effects too; a name that is there already is replaced."""
+    def serve(
+        self, effects: Mapping[str, Handler], models: Mapping[str, type] | None = None
+    ) -> None:
+        """Serve these effects too; a name that is there already is replaced.
+
+        models: of the requests of effects that the product does not have.
+        """
         self._handlers.update(effects)
+        self._models.update(models or {})
 
     def step(self) -> bool:
         """Let the next thing happen; False: nothing is left."""
@@ -197,16 +201,21 @@ class Engine:
             if stops_when_quiet and clock.waiting == 0:
                 return "quiet"
             at = clock.next_at()
+            end = min(ends_at, most_at)
+            if (at is None or at > end) and end != float("inf"):
+                clock.now = max(clock.now, round(end))
             if at is None:
                 return "nothing"
-            if at > min(ends_at, most_at):
-                clock.now = round(min(ends_at, most_at))
+            if at > end:
                 return "until" if ends_at <= most_at else "most"
             self.step()
         return "until"
 
     def query(self, workflow_id: str, name: str) -> Any:
-        """Ask the latest run of a workflow. Raises: NotFound; RuntimeError, when it refuses."""
+        """Ask the latest run of a workflow; a closed one only where histories are kept.
+
+        Raises: NotFound; RuntimeError, when it refuses.
+        """
         run = self.server.latest.get(workflow_id)
         if run is None:
             raise NotFound(workflow_id)
@@ -267,18 +276,13 @@ class Engine:
 
     def asked_by(self, effect: str) -> type | None:
         """The model of an effect's request, which only encoded values need."""
-        return asked_models().get(effect) if self._is_encoded else None
+        return self._models.get(effect)
 
     def cancel_by_person(self, workflow_id: str) -> None:
         try:
             self.server.cancel(workflow_id)
         except NotFound:
             return
-
-    def unexpected(self, attempt: Attempt, error: Exception) -> None:
-        """An effect has raised what no real activity raises."""
-        self.unexpected_errors.append((attempt, error))
-        self.log.add(self.clock.now, attempt.workflow_id, f"{attempt.effect} raised", repr(error))
 
     def _arguments(self, argument: Contract | None) -> list[Any]:
         return [] if argument is None else [self.values.payload(argument)]

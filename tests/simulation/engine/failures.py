@@ -54,7 +54,11 @@ def of_cancellation() -> Failure:
 
 
 def of_activity(
-    cause: Failure, *, effect: str, activity_id: str, state: "RetryState.ValueType" = UNKNOWN
+    cause: Failure,
+    *,
+    effect: str,
+    activity_id: str,
+    state: "RetryState.ValueType" = CANCEL_REQUESTED,
 ) -> Failure:
     """The failure of an activity, of which `cause` is what happened in its last attempt."""
     is_canceled = cause.HasField("canceled_failure_info")

@@ -29,7 +29,7 @@ _EXTERNS: Mapping[str, Any] = {
     "__temporal_get_metric_meter": lambda: None,
     "__temporal_assert_local_activity_valid": lambda name: None,
 }
-_NO_LOOP = asyncio.AbstractEventLoop()  # type: ignore[abstract] - as the SDK does
+_NO_LOOP = type("_NoLoop", (asyncio.AbstractEventLoop,), {})()
 """The SDK asks for a running event loop while an instance is made, and runs nothing on it."""
 
 

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from temporalio.api.enums.v1 import RetryState
 from temporalio.api.failure.v1 import Failure
 from temporalio.bridge.proto.workflow_commands import ScheduleLocalActivity
 
@@ -90,9 +89,7 @@ class LocalActivities:
         retries = retries_of(local.asked.retry_policy)
         is_last = bool(retries.attempts) and local.attempt >= retries.attempts
         if is_last or not failures.is_retryable(failure, retries.non_retryable):
-            self._fail(
-                local, failure, failures.OUT_OF_ATTEMPTS if is_last else failures.NON_RETRYABLE
-            )
+            self._fail(local, failure)
             return
         local.attempt += 1
         local.call = None
@@ -104,7 +101,7 @@ class LocalActivities:
         if _is_wanted(local):
             self._begin(local)
 
-    def _fail(self, local: Local, failure: Failure, state: RetryState.ValueType) -> None:
+    def _fail(self, local: Local, failure: Failure) -> None:
         """A timeout is an ActivityError when it happens, and the bare cause in a replay."""
         replayed = _job(local)
         replayed.resolve_activity.result.failed.failure.CopyFrom(failure)
@@ -116,7 +113,6 @@ class LocalActivities:
                     failure,
                     effect=local.asked.activity_type,
                     activity_id=local.asked.activity_id,
-                    state=state,
                 )
             )
         self._resolve(local, job, replayed)

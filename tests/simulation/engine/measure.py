@@ -3,6 +3,8 @@
 Jobs run their whole lifecycles against the fake world of the workflow tests, which costs little.
 """
 
+# ruff: noqa: T201 - a script
+
 import gc
 import sys
 import time

@@ -29,8 +29,8 @@ Take = Callable[["Process"], None]
 class Process:
     """A worker process.
 
-    life: how often it was started; ended_at: when it last died or stopped; cache: its workflow
-    runs by run id; works: its workflow tasks by run id; calls: its attempts of activities.
+    life: how often it was started; killed_at: when each of its lives was ended by a kill; cache:
+    its workflow runs by run id; works: its workflow tasks by run id; calls: its attempts.
     """
 
     name: str
@@ -38,8 +38,8 @@ class Process:
     is_alive: bool = True
     is_stopping: bool = False
     life: int = 1
-    ended_at: int = 0
     was_killed: bool = False
+    killed_at: dict[int, int] = field(default_factory=dict)
     cache: "dict[str, Instance]" = field(default_factory=dict)
     works: "dict[str, Work]" = field(default_factory=dict)
     calls: "dict[Call, None]" = field(default_factory=dict)
@@ -108,6 +108,7 @@ class Processes:
         if process.is_alive:
             self._engine.log.add(self._engine.clock.now, name, "is killed")
             process.was_killed = True
+            process.killed_at[process.life] = self._engine.clock.now
             self._end(process)
         if again_after_s is not None:
             self._engine.clock.after(micros(again_after_s), partial(self.start, name))
@@ -153,7 +154,6 @@ class Processes:
 
     def _end(self, process: Process) -> None:
         process.is_alive = False
-        process.ended_at = self._engine.clock.now
         works, process.works = list(process.works.values()), {}
         calls, process.calls = list(process.calls), {}
         cache, process.cache = list(process.cache.values()), {}

@@ -17,6 +17,8 @@ def query(engine: "Engine", run: Run, name: str) -> Any:
 
     Raises: RuntimeError, when the workflow refuses; NondeterminismError.
     """
+    if not run.done:
+        raise RuntimeError(f"{run.workflow_id}: no history to ask")
     cached = None
     if run.sticky is not None:
         process = engine.processes[run.sticky[0]]

@@ -75,9 +75,11 @@ class Server:
         engine.tasks.happen(run, _signaled(name, arguments))
 
     def cancel(self, workflow_id: str) -> None:
-        """Raises: NotFound."""
-        run = self._running(workflow_id)
-        if not run.is_cancel_requested:
+        """One that has ended is cancelled without any effect. Raises: NotFound."""
+        run = self.latest.get(workflow_id)
+        if run is None:
+            raise NotFound(workflow_id)
+        if run.is_running and not run.is_cancel_requested:
             run.is_cancel_requested = True
             job = Job()
             job.cancel_workflow.SetInParent()

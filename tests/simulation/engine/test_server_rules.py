@@ -3,18 +3,20 @@
 import asyncio
 import time
 from datetime import timedelta
+from functools import partial
+from typing import Any
 
 import pytest
 from temporalio import activity
 from temporalio.api.enums.v1 import EventType
-from temporalio.client import Client, WorkflowFailureError
+from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from tests.simulation.contracts import Attempt, CutOff, Sleep, Steps
+from tests.simulation.engine.attempts import CallFault, NoFaults
 from tests.simulation.engine.engine import Engine
-from tests.simulation.engine.probes import PROBES, Asked, Probe, Said
-from workflows.contracts import queues
+from tests.simulation.engine.probes import PROBES, Act, Asked, Probe, Said
 from workflows.contracts.base import Contract
 
 Story = tuple[str, list[str]]
@@ -60,15 +62,21 @@ def _steps(asked: Asked) -> Steps:
 
 
 async def _really(client: Client, probe: Probe) -> Story:
-    options = {}
-    if probe.first:
-        options = {"start_signal": "tell", "start_signal_args": [Said(text=probe.first)]}
     handle = await client.start_workflow(
-        probe.name, Asked(), id=probe.name, task_queue="probes", result_type=str, **options
+        probe.name,
+        Asked(),
+        id=probe.name,
+        task_queue="probes",
+        result_type=str,
+        start_signal="tell" if probe.first else None,
+        start_signal_args=[Said(text=probe.first)] if probe.first else [],
     )
+    if probe.acts:
+        await _has_begun(handle)
     begun = time.monotonic()
     for act in probe.acts:
         await asyncio.sleep(begun + act.at - time.monotonic())
+        await _has_begun(handle)  # also after it has continued as new
         if act.do == "signal":
             await handle.signal("tell", Said(text=act.text))
         else:
@@ -80,6 +88,14 @@ async def _really(client: Client, probe: Probe) -> Story:
     latest = client.get_workflow_handle(probe.name)
     events = [event.event_type async for event in latest.fetch_history_events()]
     return result, [_words(event) for event in events]
+
+
+async def _has_begun(handle: WorkflowHandle[Any, Any]) -> None:
+    """Wait until a worker has its first task."""
+    begun = EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED
+    async for event in handle.fetch_history_events(wait_new_event=True):
+        if event.event_type == begun:
+            return
 
 
 def _words(event: EventType.ValueType) -> str:
@@ -94,20 +110,28 @@ _ENDS = {
 }
 
 
-class _Silence:
-    """Attempts of probes that are to be silent send no heartbeats."""
+class _Silence(NoFaults):
+    """No call is answered: what a real effect does that sends no heartbeat."""
+
+    def of_call(self, attempt: Attempt) -> CallFault:
+        return CallFault("lost")
+
+
+def _do(engine: Engine, workflow_id: str, act: Act) -> None:
+    if act.do == "signal":
+        engine.signal(workflow_id, "tell", Said(text=act.text))
+    else:
+        getattr(engine, act.do)(workflow_id)
 
 
 def _played(probe: Probe, engine: Engine) -> Story:
     engine.serve({"act": _simulated})
+    if probe.fault:
+        engine.faults = _Silence()
     first = ("tell", Said(text=probe.first)) if probe.first else None
     engine.start(probe.name, probe.name, Asked(), signal=first)
     for act in probe.acts:
-        if act.do == "signal":
-            said = Said(text=act.text)
-            engine.later(act.at, lambda said=said: engine.signal(probe.name, "tell", said))
-        else:
-            engine.later(act.at, lambda do=act.do: getattr(engine, do)(probe.name))
+        engine.later(act.at, partial(_do, engine, probe.name, act))
     engine.play()
     status = engine.describe(probe.name).status
     return _ENDS.get(status) or engine.result(probe.name), engine.history(probe.name)
@@ -134,6 +158,3 @@ async def stories(temporal_server: Client) -> dict[str, Story]:
 async def test_the_engine_tells_the_same_story(probe: Probe, stories: dict[str, Story]) -> None:
     engine = Engine(1, workflows=[probe.workflow])
     assert _played(probe, engine) == stories[probe.name]
-
-
-assert queues

@@ -110,8 +110,9 @@ class WorkflowTasks:
             if process.life == life and process.is_alive and not process.is_stopping:
                 self._dispatch(run, task, process)
                 return
-            gone_for = self._engine.clock.now - process.ended_at
-            if process.was_killed and gone_for < micros(POLLER_MISSED_S):
+            killed_at = process.killed_at.get(life)
+            is_missed = self._engine.clock.now - (killed_at or 0) >= micros(POLLER_MISSED_S)
+            if killed_at is not None and not is_missed:
                 late = partial(self._sticky_is_late, run, task)
                 self._engine.clock.after(micros(STICKY_S), late, run.is_endless)
                 return
@@ -292,8 +293,8 @@ class WorkflowTasks:
         run.events.append("WorkflowTaskCompleted")
         run.done.append(DoneTask(tuple(work.recorded), tuple(work.commands.patches)))
         work.instance.tasks += 1
-        run.task = None
         commit(self._engine, run, work.commands)
+        run.task = None
 
     def _heartbeat(self, work: Work) -> None:
         """Complete the task and go on with its local activities in a new one."""

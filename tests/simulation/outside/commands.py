@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from tests.simulation.contracts import Behaviour
 
 if TYPE_CHECKING:
-    from tests.simulation.outside.machine import Machine, Timer
+    from tests.simulation.outside.machine import Machine
+    from tests.simulation.outside.timer import Timer
 
 
 class Command:

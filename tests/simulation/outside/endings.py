@@ -4,7 +4,7 @@ from collections.abc import Generator, Sequence
 from typing import Any
 
 from tests.simulation.contracts import Sleep, Until
-from tests.simulation.outside.machine import Connection
+from tests.simulation.outside.connection import Connection
 from tests.simulation.outside.runs import Run
 
 MARGIN_S = 25.0

@@ -1,6 +1,8 @@
 """What goes wrong with machines, sites and the object store, and its mending."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
+from datetime import datetime, timedelta
+from functools import partial
 
 from tests.simulation.outside.machine import Machine
 from tests.simulation.outside.machines import Machines
@@ -34,6 +36,8 @@ class MachineFaults:
         self._nodes = nodes
         self._announce = announce
         self._temporal = machines.temporal
+        self._until: dict[Hashable, datetime] = {}
+        """When a fault that lasts is mended."""
         self._random = machines.temporal.random
         self._of_machine: Mapping[str, Callable[[Machine, float], None]] = {
             "machine_unreachable": lambda machine, seconds: machine.be_unreachable(seconds),
@@ -79,6 +83,7 @@ class MachineFaults:
 
     def heal(self) -> None:
         """All is well again, but for what has gone for ever."""
+        self._until.clear()
         self._store.is_away = False
         self._nodes.sites_away.clear()
         for machine in self._machines.all:
@@ -136,24 +141,37 @@ class MachineFaults:
     def _lie(self, machine: Machine, seconds: float) -> None:
         machine.is_lying = True
         machine.tell()
-        self._temporal.later(seconds, lambda: setattr(machine, "is_lying", False))
+        self._mend_later(("lies", machine), seconds, lambda: setattr(machine, "is_lying", False))
 
     def _jump(self, machine: Machine, _: float) -> None:
         machine.jump(self._random.choice(JUMPS_DAYS) * self._random.uniform(0.5, 1.5))
 
     def _fill_disk(self, machine: Machine, seconds: float) -> None:
         machine.is_disk_full = True
-        self._temporal.later(seconds, lambda: setattr(machine, "is_disk_full", False))
+        self._mend_later(
+            ("disk", machine), seconds, lambda: setattr(machine, "is_disk_full", False)
+        )
 
     def _lose_store(self, seconds: float) -> None:
         self._store.is_away = True
-        self._temporal.later(seconds, lambda: setattr(self._store, "is_away", False))
+        self._mend_later("store", seconds, lambda: setattr(self._store, "is_away", False))
 
     def _lose_site(self, region_id: str, seconds: float) -> None:
         """The site of a region, or of all, reaches nothing, and does not answer."""
-        away = {region_id} if region_id else set(self._nodes.regions)
-        self._nodes.sites_away |= away
-        self._temporal.later(seconds, lambda: self._nodes.sites_away.difference_update(away))
+        for one in [region_id] if region_id else list(self._nodes.regions):
+            self._nodes.sites_away.add(one)
+            self._mend_later(("site", one), seconds, partial(self._nodes.sites_away.discard, one))
         for machine in self._machines.all:
             if not machine.has_ended and (not region_id or region_id in machine.regions):
                 machine.be_unreachable(seconds)
+
+    def _mend_later(self, what: Hashable, seconds: float, mend: Callable[[], None]) -> None:
+        """Mend it after so long, unless the same has happened again meanwhile and lasts longer."""
+        until = self._temporal.now() + timedelta(seconds=seconds)
+        self._until[what] = max(until, self._until.get(what, until))
+
+        def act() -> None:
+            if self._temporal.now() >= self._until.get(what, until):
+                mend()
+
+        self._temporal.later(seconds, act)

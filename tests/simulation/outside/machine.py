@@ -1,29 +1,23 @@
 """One machine: its power, its network, its clocks, and the runs on it."""
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING
 
 from tests.simulation.contracts import (
     Behaviour,
     Cancellable,
-    Event,
     Process,
-    Sleep,
     Temporal,
-    Until,
 )
-from tests.simulation.outside import failures
-from workflows.contracts import errors
+from tests.simulation.outside.connection import Connection
+from tests.simulation.outside.timer import Timer
 from workflows.contracts.nodes import Gpu, Hardware
 
 if TYPE_CHECKING:
     from tests.simulation.outside.runs import Run
 
-SILENCE_S = 12.0
-"""After so long without a word a connection is given up; a shorter outage is survived."""
 SHUTDOWN_S = 12.0
 """How long a machine that is told to restart waits for its commands at most."""
 GPU = "NVIDIA A100-SXM4-80GB"
@@ -32,88 +26,6 @@ GIB = 1 << 30
 FREE_DISK_BYTES = 2000 * GIB
 MOST_DRIFT = 2e-4
 """How much faster or slower the clock of a machine is, at most."""
-
-Wait = Generator[Sleep | Until, Any, bool]
-
-
-class Timer:
-    """Something that a machine does after so many seconds by its own clock, while it has power."""
-
-    def __init__(self, machine: "Machine", seconds: float, act: Callable[[], None]) -> None:
-        self._machine = machine
-        self._due_s = machine.monotonic_s() + seconds
-        self._act = act
-        self._waits: Cancellable | None = None
-
-    def cancel(self) -> None:
-        """Do not act any more."""
-        self._machine.timers.pop(self, None)
-        self.pause()
-
-    def pause(self) -> None:
-        """Wait until `go_on`, because the clock of the machine stands still."""
-        if self._waits is not None:
-            self._waits.cancel()
-            self._waits = None
-
-    def go_on(self) -> None:
-        """Wait for what is left."""
-        left_s = max(0.0, self._due_s - self._machine.monotonic_s()) / self._machine.rate
-        self._waits = self._machine.temporal.later(left_s, self._fire)
-
-    def _fire(self) -> None:
-        self._waits = None
-        self._machine.timers.pop(self, None)
-        self._act()
-
-
-class Connection:
-    """An open connection of one effect, which hears of what changes on the machine."""
-
-    def __init__(self, machine: "Machine", node_id: str) -> None:
-        self.machine = machine
-        self.node_id = node_id
-        self.news: list[Run] = []
-        """The runs that have ended or lost their supervisor since somebody looked."""
-        self.is_cut = False
-        """The machine has lost its power, or its address."""
-        self.stirred = Event()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.machine.connections.pop(self, None)
-
-    def wait(self, limit_s: float, loss: str = errors.OUTCOME_UNKNOWN) -> Wait:
-        """Until something has changed on the machine; False: nothing did within the limit.
-
-        Raises: ApplicationError of the type `loss`, when the connection is lost.
-        """
-        is_stirred = bool((yield Until(self.stirred, max(0.0, limit_s))))
-        self.stirred.clear()
-        if not self.is_cut and not self.machine.is_reachable:
-            yield Until(self.stirred, SILENCE_S)
-            self.stirred.clear()
-            is_stirred = True
-        if self.is_cut or not self.machine.is_reachable:
-            raise failures.lost(self.node_id, self.machine.host, loss)
-        return is_stirred
-
-    def until(self, holds: Callable[[], bool], limit_s: float) -> Wait:
-        """Until that holds; False: it does not hold after the limit.
-
-        Raises: ApplicationError OUTCOME_UNKNOWN, when the connection is lost.
-        """
-        due_s = self.machine.now_s() + limit_s
-        while not holds() and self.machine.now_s() < due_s:
-            yield from self.wait(due_s - self.machine.now_s())
-        return holds()
 
 
 @dataclass

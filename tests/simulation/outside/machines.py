@@ -97,10 +97,12 @@ class Machines:
     def violations(self) -> list[str]:
         """What no machine may ever do: start or hold anything twice, outlive its own end."""
         found = [what for machine in self.all for what in machine.violations]
-        for machine in self.all:
-            for run in machine.live:
-                if run.exit is not None or machine.has_ended:
-                    found.append(f"{machine.name}: {run.run_id} lives, and was said to have ended")
+        found += [
+            f"{machine.name}: {run.run_id} lives, and was said to have ended"
+            for machine in self.all
+            for run in machine.live
+            if run.exit is not None or machine.has_ended
+        ]
         return found
 
 

@@ -4,8 +4,6 @@ Each is as the activity of its name in activities/site/staging.py and runs.py, w
 agent behind it.
 """
 
-from collections.abc import Mapping
-
 from temporalio.exceptions import ApplicationError
 
 from activities.storage.state_snapshots import StateSnapshot
@@ -18,7 +16,7 @@ from tests.simulation.outside.machines import Machines
 from tests.simulation.outside.reaching import reach
 from tests.simulation.outside.run_names import name_of
 from tests.simulation.outside.runs import Run
-from tests.simulation.outside.store import Store
+from tests.simulation.outside.store import RunSpecs, Store
 from workflows.contracts import errors
 from workflows.contracts.base import Contract, Done
 from workflows.contracts.jobs import RunReport
@@ -46,7 +44,7 @@ class RunEffects:
 
     def stage_worker(self, _: Attempt, command: jobs.StageWorker) -> Contract | Steps:
         run_id, node = command.run_id, command.node
-        ports = self._open(command)
+        specs = self._open(command)
         _check_assignment(command)
         machine = reach(self._machines, node)
         run = _folder(machine, run_id, node.node_id)
@@ -59,19 +57,19 @@ class RunEffects:
         if machine.is_disk_full:
             words = "disk of the node: asked 10.0 GB, 0.0 GB free"
             raise failures.refused(node.node_id, "disk-full", words)
-        run.port = ports.get(run.worker)
+        run.seal(specs, command.assignment)
         return self._stage(run, command, restored)
 
-    def _open(self, command: jobs.StageWorker) -> Mapping[int, int]:
-        """The ports of the run specs of the attempt, as activities/site/staging.py:_open."""
+    def _open(self, command: jobs.StageWorker) -> RunSpecs:
+        """The run specs of the attempt, as activities/site/staging.py:_open."""
         job_id, attempt, worker = command.run_spec.split("/")[-3:]
-        ports = self._store.run_spec(job_id, int(attempt))
+        specs = self._store.run_specs(job_id, int(attempt))
         words = f"run {command.run_id}: its run spec {command.run_spec}"
-        if ports is None:
+        if specs is None:
             raise failures.not_found(f"{words} is not in the store")
         if command.run_id != run_id_of(job_id, int(worker), int(attempt)):
             raise ApplicationError(f"{words} is of another run", type=errors.REFUSED)
-        return ports
+        return specs
 
     def _restore(self, run: Run, *, was_staged: bool) -> jobs.WorkerStaged:
         """As activities/site/state_snapshots.py:bring_state."""

@@ -10,14 +10,18 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.contracts import Behaviour, Process
 from tests.simulation.outside.commands import Command
+from tests.simulation.outside.store import RunSpecs
 from workflows.contracts.jobs import Exit, RunReport, WorkerAssignment, parse_run_id
 from workflows.contracts.statuses import RunState
 
 if TYPE_CHECKING:
-    from tests.simulation.outside.machine import Machine, Timer
+    from tests.simulation.outside.machine import Machine
+    from tests.simulation.outside.timer import Timer
 
 BEAT_S = 5.0
 LOST_CHECK_S = 5.0
+CHECK_S = 1.0
+"""How long after its limit an idle run is noticed."""
 SYSTEMD_GRACE_S = 10.0
 STATE_EVERY_S = 10.0
 """How often a command that saves its state does so."""
@@ -39,6 +43,8 @@ class Run:
         self.behaviour = machine.commands.behaviours.get(self.job_id, ORDINARY)
         self.process = Process(run_id, machine.minion_id, (), "staged")
         self.port: int | None = None
+        self.idle_timeout_s: float | None = None
+        """Its idle limit; None: nobody looks whether it is idle."""
         self.is_staged = False
         self.staging: Timer | None = None
         """A staging that is under way, which others wait for (`stage.lock`)."""
@@ -95,9 +101,22 @@ class Run:
             run_id=self.run_id,
             state=self.state,
             elapsed_s=self.elapsed_s,
+            idle_s=self.idle_s,
             exit=self.exit,
             log_bytes=self.log_bytes,
         )
+
+    @property
+    def idle_s(self) -> float:
+        """As activities/agent/runs/idleness.py:idle_s; 0 for a run that nobody checks."""
+        if self.idle_timeout_s is None or not self.is_supervised:
+            return 0.0
+        return max(0.0, self._since_start_s() - self.behaviour.idles_after_s)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it has been idle for its limit."""
+        return self.idle_timeout_s is not None and self.idle_s >= self.idle_timeout_s
 
     def saved_s(self) -> float:
         """How far the command had come when it wrote its state last; 0: it has written none."""
@@ -107,6 +126,11 @@ class Run:
         return self.restored_s + came_s
 
     # ── from its start to its end ───────────────────────────────────────────────────────────
+
+    def seal(self, specs: RunSpecs, assignment: WorkerAssignment) -> None:
+        """As activities/site/staging.py: on leased machines alone there is an idle limit."""
+        self.port = specs.ports.get(self.worker)
+        self.idle_timeout_s = specs.idle_timeout_s if assignment.can_be_lost else None
 
     def stage(self, assignment: WorkerAssignment) -> None:
         """As activities/agent/runs/stage.py:stage, which changes nothing of a run that is more."""
@@ -131,6 +155,9 @@ class Run:
             left_s = min(left_s, machine.commands.most_s)
         exit_code = self.behaviour.exit_code if succeeds else 1
         self.command = Command(machine, self.behaviour, left_s, exit_code, self._command_ended)
+        idle_at_s = self.behaviour.idles_after_s + (self.idle_timeout_s or 0)
+        if self.idle_timeout_s is not None and idle_at_s < float("inf"):
+            machine.later(idle_at_s + CHECK_S, lambda: machine.tell(self))
 
     def ask_to_end(self, grace_s: float) -> None:
         """As activities/agent/runs/end.py:_ask_supervisor: TERM, and KILL after the grace."""

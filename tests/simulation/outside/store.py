@@ -1,6 +1,7 @@
 """The object store: objects by the names of activities/storage/names.py, and the logs of runs."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from activities.storage.names import STATES, outputs_of, run_specs_of, states_of
@@ -8,7 +9,18 @@ from tests.simulation.outside import failures
 
 Discarded = Literal["run_specs", "snapshots", "outputs", "everything"]
 SEALED = "sealed"
-"""Stands for the run specs of all workers of one attempt, of which only their being there counts."""
+"""Stands for the run specs of all workers of one attempt."""
+
+
+@dataclass(frozen=True)
+class RunSpecs:
+    """What of the run specs of one attempt counts here.
+
+    ports: those of the workers that hold one; idle_timeout_s: None, where there is no limit.
+    """
+
+    ports: Mapping[int, int] = field(default_factory=dict)
+    idle_timeout_s: float | None = None
 
 
 class Store:
@@ -60,13 +72,13 @@ class Store:
 
     # ── run specs ───────────────────────────────────────────────────────────────────────────
 
-    def keep_run_specs(self, job_id: str, attempt: int, ports: Mapping[int, int]) -> None:
-        """The run specs of all workers of an attempt are sealed; ports: those of the workers."""
-        self.put(f"{run_specs_of(job_id, attempt)}/{SEALED}", ports)
+    def keep_run_specs(self, job_id: str, attempt: int, specs: RunSpecs) -> None:
+        """The run specs of all workers of an attempt are sealed."""
+        self.put(f"{run_specs_of(job_id, attempt)}/{SEALED}", specs)
 
-    def run_spec(self, job_id: str, attempt: int) -> Mapping[int, int] | None:
-        """The ports of the workers of an attempt; None: it has no run specs."""
-        sealed: Mapping[int, int] | None = self.get(f"{run_specs_of(job_id, attempt)}/{SEALED}")
+    def run_specs(self, job_id: str, attempt: int) -> RunSpecs | None:
+        """What the run specs of an attempt say; None: it has none."""
+        sealed: RunSpecs | None = self.get(f"{run_specs_of(job_id, attempt)}/{SEALED}")
         return sealed
 
     def discard(self, job_id: str, what: Discarded, attempt: int | None = None) -> None:

@@ -17,7 +17,7 @@ from tests.simulation.contracts import (
     Temporal,
     Unavailable,
 )
-from tests.simulation.outside.machine import Connection
+from tests.simulation.outside.connection import TICK_S, Connection
 from tests.simulation.outside.machines import Machines
 from tests.simulation.outside.reaching import reach
 from tests.simulation.outside.run_names import read_name
@@ -25,7 +25,7 @@ from tests.simulation.outside.runs import Run
 from tests.simulation.outside.store import Store
 from workflows.contracts import errors
 from workflows.contracts.base import Contract
-from workflows.contracts.jobs import NodeReachable, WorkerExit
+from workflows.contracts.jobs import NodeReachable, WorkerExit, WorkerIdle
 from workflows.contracts.nodes import WatchEnded
 from workflows.contracts.statuses import RunState
 from workflows.effects.nodes import WatchNode
@@ -67,7 +67,7 @@ class Watches:
         until_s = machine.now_s() + RENEW_S
         told: set[Run] = set()
         with connection, JobSignals(machine.temporal, node.node_id, self._is_odd) as signals:
-            while machine.now_s() < until_s:
+            while until_s - machine.now_s() > TICK_S:
                 if machine.is_lying:
                     reach(self._machines, node)  # Raises the protocol violation.
                 news, connection.news = connection.news, []
@@ -77,16 +77,19 @@ class Watches:
         return WatchEnded(reason="renewed")
 
     def _report(self, run: Run, node_id: str, told: set[Run], signals: "JobSignals") -> None:
-        """As Watch._take: an exit, or that a supervisor is lost, each once in a watch."""
+        """As Watch._take: an exit, an idle run or a lost one, each once in a watch."""
         if read_name(run.name, node_id) is None:
             return
         if run.exit is not None and run.machine.runs.get(run.name) is run:
             if not self._store.is_away:  # Else the job collects the log.
                 self._store.extend_log(run.job_id, run.run_id, run.exit.log_bytes)
             signals.tell_exit(run)
-        elif run.state is RunState.LOST and run not in told:
+        elif run not in told and (run.state is RunState.LOST or run.is_idle):
             told.add(run)
-            signals.ask_to_look(run)
+            if run.is_idle:
+                signals.tell_idle(run)
+            else:
+                signals.ask_to_look(run)
 
 
 class JobSignals:
@@ -118,6 +121,12 @@ class JobSignals:
             worker=run.worker, attempt=run.attempt, exit=run.exit, node_id=self._node_id
         )
         self._begin(run.job_id, "worker_exited", exited)
+
+    def tell_idle(self, run: Run) -> None:
+        idle = WorkerIdle(
+            worker=run.worker, attempt=run.attempt, idle_s=run.idle_s, node_id=self._node_id
+        )
+        self._begin(run.job_id, "worker_idle", idle)
 
     def ask_to_look(self, run: Run) -> None:
         self._begin(run.job_id, "node_reachable", NodeReachable(node_id=self._node_id))

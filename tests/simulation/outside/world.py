@@ -18,7 +18,7 @@ from tests.simulation.outside.machine import Machine
 from tests.simulation.outside.machines import Machines, host_key
 from tests.simulation.outside.node_effects import NodeEffects
 from tests.simulation.outside.run_effects import RunEffects
-from tests.simulation.outside.store import Discarded, Store
+from tests.simulation.outside.store import Discarded, RunSpecs, Store
 from tests.simulation.outside.watches import Watches
 
 JOINS_AFTER_S = (30.0, 600.0)
@@ -129,10 +129,14 @@ class World:
     # ── the object store ────────────────────────────────────────────────────────────────────
 
     def keep_run_specs(
-        self, job_id: str, attempt: int, ports: Mapping[int, int] | None = None
+        self,
+        job_id: str,
+        attempt: int,
+        ports: Mapping[int, int] | None = None,
+        idle_timeout_s: float | None = None,
     ) -> None:
         """Raises: ApplicationError, while the store is away."""
-        self.store.keep_run_specs(job_id, attempt, ports or {})
+        self.store.keep_run_specs(job_id, attempt, RunSpecs(ports or {}, idle_timeout_s))
 
     def discard(self, job_id: str, what: Discarded, attempt: int | None = None) -> None:
         """Raises: ApplicationError, while the store is away."""

@@ -229,7 +229,7 @@ class ModelRows:
     # ── views ───────────────────────────────────────────────────────────────────────────────
 
     def jobs(self) -> Iterable[JobView]:
-        return [job_view(row) for row in self.tables.jobs.values()]
+        return [job_view(self.tables, row) for row in self.tables.jobs.values()]
 
     def nodes(self) -> Iterable[NodeView]:
         return [node_view(self.tables, row) for row in self.tables.nodes.values()]

@@ -254,7 +254,9 @@ class Planning:
         """Signal `placed` to placed jobs that are not notified: planning.py:notify_placed_jobs."""
         self._show_planner(command)
         placements = self._not_notified(command.limit)
-        notified, closed, failed = [], [], []
+        notified: list[Placement] = []
+        closed: list[Placement] = []
+        failed: list[str] = []
         for placement in placements:
             try:
                 told = self._connection.tell(workflow_id_of(placement.job_id), "placed", placement)

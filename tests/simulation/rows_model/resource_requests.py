@@ -29,6 +29,7 @@ from workflows.contracts.regions import Replacement
 from workflows.contracts.removals import Removal
 from workflows.contracts.statuses import NodeStatus, ProviderStatus, RegionStatus
 from workflows.rules.catalogue.providers import TRAITS, traits_of
+from workflows.rules.nodes import requirements
 
 _Row = TypeVar("_Row", bound=LifecycleRow)
 _TAKES_NODES = (RegionStatus.HEALTHY, RegionStatus.OFFLINE)
@@ -86,6 +87,7 @@ class ResourceRequests:
             provider_id=provider.id,
             provider_kind=provider.kind,
             storage_mode="central" if storage else "local",
+            relaxed_requirements=(requirements.ALL,),  # The machines of the simulator are small.
             created_at=now,
             updated_at=now,
         )

@@ -81,7 +81,8 @@ def _real_start(tables: Tables, row: Any) -> WorkflowStart[Any]:
     if isinstance(row, Node | Lease):
         lease = tables.last_lease(row.id) if isinstance(row, Node) else None
         answers = _Answers(tables.regions[row.region_id], lease)
-    return _STARTS[row.noun.name](cast("Session", answers), row)
+    found: WorkflowStart[Any] = _STARTS[row.noun.name](cast("Session", answers), row)
+    return found
 
 
 _STARTS: dict[str, Any] = {

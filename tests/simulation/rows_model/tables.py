@@ -133,10 +133,9 @@ class Tables:
 
     def set(self, row: object, **values: Any) -> None:
         """Set columns that no index needs."""
-        before = [(name, getattr(row, name)) for name in values]
-        self._note(lambda: [setattr(row, name, value) for name, value in before])
-        for name, value in values.items():
-            setattr(row, name, value)
+        before = {name: getattr(row, name) for name in values}
+        self._note(lambda: _write(row, before))
+        _write(row, values)
 
     def new_id(self, prefix: str) -> str:
         """The next id of a prefix; ids sort by their age, as those of activities/db/ids.py."""
@@ -264,3 +263,8 @@ class Tables:
         """The newest lease of a node, as activities/nodes/starts.py:_last_lease."""
         held = self.leases_held.get(node_id)
         return held[max(held)] if held else None
+
+
+def _write(row: object, values: dict[str, Any]) -> None:
+    for name, value in values.items():
+        setattr(row, name, value)

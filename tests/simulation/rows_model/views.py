@@ -13,13 +13,17 @@ from workflows.contracts.jobs import run_id
 from workflows.contracts.statuses import LeaseStatus, NodeType
 
 
-def job_view(row: Job) -> JobView:
+def job_view(tables: Tables, row: Job) -> JobView:
+    """A job that waits says why: as activities/placement/refusals.py:refusals_of_jobs."""
+    refusals = row.placement_refusals
+    if row.id in tables.waiting_jobs:
+        refusals += tables.demand_refusals.get((row.project_id, row.demand_key), ())
     return JobView(
         job_id=row.id,
         account_id=row.account_id,
         type=row.type,
         status=row.status,
-        status_reason=row.status_reason,
+        status_reason=row.status_reason or (refusals[0].detail if refusals else None),
         attempt=row.attempt,
         is_open=row.status not in row.noun.final_statuses,
         run_ids=tuple(each.run_id for each in row.workers if each.run_id is not None),

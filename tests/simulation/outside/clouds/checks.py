@@ -11,7 +11,6 @@ from activities.providers.gcp.errors import GoogleRefusedError, KeyRefusedError
 from activities.providers.gcp.project import translated_errors as of_google
 from tests.simulation.contracts import (
     Attempt,
-    Handler,
     NotFound,
     Rows,
     Steps,
@@ -20,7 +19,7 @@ from tests.simulation.contracts import (
 from tests.simulation.contracts import (
     Unavailable as ServerUnavailable,
 )
-from tests.simulation.outside.clouds.faults import Asking, Requests
+from tests.simulation.outside.clouds.faults import Asking, Call, Requests
 from workflows.contracts.lifecycles import workflow_id_of
 from workflows.contracts.providers import Check, PricesState
 from workflows.effects.providers import (
@@ -44,7 +43,7 @@ class Checks:
         self._requests = requests
 
     @property
-    def effects(self) -> Mapping[str, Handler]:
+    def effects(self) -> Mapping[str, Call]:
         return {"check_cloud": self.check_cloud, "refresh_prices": self.refresh_prices}
 
     def check_cloud(self, attempt: Attempt, command: CheckProvider) -> Steps:
@@ -90,7 +89,8 @@ class Checks:
                 ) from error
             else:
                 self._notify(provider_id, "")
-                kept = len(gcp_catalogue().prices)
+                files = gcp_catalogue()
+                kept = len((*files.series_prices, *files.gpu_prices, *files.disk_prices))
                 return PricesRefreshed(kept=kept, refused=tuple(refused))
         return PricesRefreshed(refused=tuple(refused))
 

@@ -1,11 +1,24 @@
 """Google Cloud behind the effects of the cloud queues, with all that may go wrong there."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from tests.simulation.contracts import CloudMachine, Handler, Rows, Temporal
+from temporalio.exceptions import ApplicationError
+
+from tests.simulation.contracts import (
+    Attempt,
+    CloudMachine,
+    CutOff,
+    Handler,
+    Rows,
+    Sleep,
+    Steps,
+    Temporal,
+    Until,
+)
 from tests.simulation.outside.clouds.checks import Checks
 from tests.simulation.outside.clouds.compute import Compute
-from tests.simulation.outside.clouds.faults import FAULTS, Faults, Requests
+from tests.simulation.outside.clouds.faults import FAULTS, Call, Faults, Requests
 from tests.simulation.outside.clouds.feeds import Feeds
 from tests.simulation.outside.clouds.instances import Body, Hosts, Instance
 from tests.simulation.outside.clouds.lives import Lives
@@ -13,6 +26,7 @@ from tests.simulation.outside.clouds.machine_effects import MachineEffects
 from tests.simulation.outside.clouds.projects import Projects
 from tests.simulation.outside.clouds.reconciliation import Reconciliation
 from tests.simulation.outside.clouds.resources import Resources
+from workflows.contracts.base import Contract
 from workflows.contracts.machines import MachineOffer, MachineSpec
 
 
@@ -33,11 +47,14 @@ class Clouds:
         self._machines = MachineEffects(temporal, self._requests, self._compute)
         self._feeds = Feeds(temporal, self._faults, self._requests, self._projects)
         self._checks = Checks(temporal, self._requests)
-        self.effects: Mapping[str, Handler] = {
+        calls: Mapping[str, Call] = {
             **self._machines.effects,
             **self._checks.effects,
             **Resources(self._requests, self._projects).effects,
             "reconcile_machines": Reconciliation(temporal, self._machines).reconcile_machines,
+        }
+        self.effects: Mapping[str, Handler] = {
+            **{name: _done_to_the_end(temporal, call) for name, call in calls.items()},
             "receive_notifications": self._feeds.receive_notifications,
         }
 
@@ -90,3 +107,43 @@ class Clouds:
             ),
             None,
         )
+
+
+def _done_to_the_end(temporal: Temporal, call: Call) -> Handler:
+    """The effect, which on cancellation goes on to its end, and is cancelled only then.
+
+    As activities/providers/calls.py:call_provider, because a machine that is made after we stopped
+    waiting would escape its termination.
+    """
+
+    def handle(attempt: Attempt, command: Any) -> Steps:
+        steps, cut = call(attempt, command), None
+        sent: bool | None = None
+        try:
+            while True:
+                step = steps.send(sent)
+                began_at = temporal.now()
+                try:
+                    sent = yield step
+                except CutOff as thrown:
+                    cut = thrown
+                    sent = yield _left(step, (temporal.now() - began_at).total_seconds())
+        except StopIteration as end:
+            answer: Contract = end.value
+        except ApplicationError:
+            if cut is None:
+                raise
+        finally:
+            steps.close()
+        if cut is not None:
+            raise cut
+        return answer
+
+    return handle
+
+
+def _left(step: Sleep | Until, passed_s: float) -> Sleep | Until:
+    """What is left of a wait of which so many seconds have passed."""
+    if isinstance(step, Sleep):
+        return Sleep(max(0.0, step.seconds - passed_s))
+    return Until(step.event, max(0.0, step.limit_s - passed_s))

@@ -12,7 +12,7 @@ from activities.providers.gcp.errors import (
     refused,
 )
 from activities.providers.gcp.session import ANSWER_LIMIT_S
-from tests.simulation.contracts import Rows, Sleep, Temporal, Until
+from tests.simulation.contracts import Attempt, Rows, Sleep, Steps, Temporal, Until
 
 FAULTS = (
     "cloud_hangs",
@@ -42,6 +42,8 @@ REFUSALS = (
 Answer = TypeVar("Answer")
 Asking = Generator[Sleep | Until, Any, Answer]
 """A request: it yields the time that it takes, and returns the answer."""
+Call = Callable[[Attempt, Any], Steps]
+"""An effect that asks Google."""
 
 
 class Faults:
@@ -120,7 +122,7 @@ class Requests:
         """
         random = self._temporal.random
         if self._faults.meets("cloud_hangs", provider_id, zone):
-            with suppress(GoogleRefusedError):
+            with suppress(GoogleRefusedError, GoogleUnavailableError):
                 act()
         yield from self._trouble(provider_id, asked, zone)
         answer = act()

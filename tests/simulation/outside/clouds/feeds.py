@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 from temporalio.exceptions import ApplicationError
 
@@ -69,17 +70,17 @@ class Feeds:
         What has changed at Google ends a wait, as the next of those pulls would show it.
         """
         now, project = self._temporal.now, self._projects.of(listening.provider_id)
-        began_at = now()
-        while (left_s := for_s - (now() - began_at).total_seconds()) > 0:
+        until = now() + timedelta(seconds=for_s)
+        while (left := until - now()) > timedelta(0):
             with translated_errors():
                 messages = self._pull(listening.provider_id, project)
             if messages:
                 self._hand_on(listening, messages)
                 project.feed.settle([message.receipt for message in messages])
             elif self._faults.is_on("cloud_refuses", listening.provider_id):
-                yield Until(project.feed.changed, min(left_s, PULL_S))
+                yield Until(project.feed.changed, min(left.total_seconds(), PULL_S))
             else:
-                yield Until(project.feed.changed, left_s)
+                yield Until(project.feed.changed, left.total_seconds())
 
     def _pull(self, provider_id: str, project: Project) -> Sequence[Notification]:
         """Raises: GoogleRefusedError, GoogleUnavailableError, KeyRefusedError."""

@@ -124,12 +124,13 @@ class Instance:
     stopped_at: datetime | None = None
     gone_at: datetime | None = None
     host: str | None = None
+    """The address that it got when it booted."""
     inserted: Operation | None = None
     machine: Host | None = None
     """None: it has not booted, or its programs have ended."""
     shows_key_at: datetime | None = None
     until_deadline: Cancellable | None = None
-    _seen: tuple[tuple[Status, bool], MachineObservation] | None = None
+    _seen: tuple[tuple[Status, str | None, bool], MachineObservation] | None = None
 
     @property
     def provider_id(self) -> str:
@@ -152,12 +153,14 @@ class Instance:
         shows_key = (
             self.status == "RUNNING" and self.shows_key_at is not None and self.shows_key_at <= now
         )
-        if self._seen is None or self._seen[0] != (self.status, shows_key):
+        host = self.host if self.machine is None else self.machine.host
+        shown = self.status, host, shows_key
+        if self._seen is None or self._seen[0] != shown:
             observation = MachineObservation(
                 state=STATES[self.status],
                 zone=self.zone,
                 provider_machine_id=str(self.number),
-                host=self.host,
+                host=host,
                 user=USER,
                 minion_id=self.minion_id if shows_key else None,
                 microcredits_per_hour=self.body.offer.microcredits_per_hour,
@@ -165,7 +168,7 @@ class Instance:
                 ended_at=self.stopped_at if self.status == "TERMINATED" else None,
                 offer_label=self.body.offer.label,
             )
-            self._seen = (self.status, shows_key), observation
+            self._seen = shown, observation
         return self._seen[1]
 
     def cancel_deadline(self) -> None:

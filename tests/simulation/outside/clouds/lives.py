@@ -28,6 +28,8 @@ SHORT = OperationError("ZONE_RESOURCE_POOL_EXHAUSTED", "the zone does not have e
 PREEMPTED = OperationError("UNSUPPORTED_OPERATION", "it was preempted while it was created")
 DELETED = OperationError("RESOURCE_NOT_FOUND", "it was deleted while it was created")
 PREEMPTION_NOTICE_S = preemption_notices_s()[0]
+MUTE_HOST = "192.0.2.1"
+"""Where nobody answers: an address of documentation (RFC 5737)."""
 HOST_ERROR = "compute.instances.hostError"
 PREEMPTION = "compute.instances.preempted"
 
@@ -158,7 +160,7 @@ class Lives:
         now, where = self._temporal.now(), (instance.provider_id, instance.zone)
         instance.status, instance.started_at = "RUNNING", now
         if self._faults.meets("boots_mute", *where):
-            instance.host = f"mute-{instance.number}"
+            instance.host = MUTE_HOST
         else:
             instance.machine = boot(instance, self._hosts)
             instance.host = instance.machine.host

@@ -8,10 +8,10 @@ from temporalio.exceptions import ApplicationError
 from activities.providers.base import NotYet, ProviderError
 from activities.providers.machines import GONE, PERIOD_LIMIT
 from activities.providers.machines import _translated_errors as translated_errors
-from tests.simulation.contracts import Attempt, Handler, Rows, Steps, Temporal
+from tests.simulation.contracts import Attempt, Rows, Steps, Temporal
 from tests.simulation.outside.clouds.compute import Compute
 from tests.simulation.outside.clouds.drivers import Driver
-from tests.simulation.outside.clouds.faults import Asking, Requests
+from tests.simulation.outside.clouds.faults import Asking, Call, Requests
 from workflows.contracts.errors import REFUSED, STALE
 from workflows.contracts.machines import MachineObservation
 from workflows.contracts.statuses import LeaseStatus, MachineState
@@ -40,7 +40,7 @@ class MachineEffects:
         """What an attempt leaves to the next ones in its last heartbeat, by activity."""
 
     @property
-    def effects(self) -> Mapping[str, Handler]:
+    def effects(self) -> Mapping[str, Call]:
         return {
             "create_machine": self.create_machine,
             "describe_machine": self.describe_machine,

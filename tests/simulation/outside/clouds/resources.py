@@ -12,8 +12,8 @@ from activities.providers.gcp.errors import (
 from activities.providers.gcp.operations import OPERATION_LIMIT_S
 from activities.providers.gcp.project import translated_errors as of_google
 from activities.providers.gcp.project_resources import RESOURCES
-from tests.simulation.contracts import Attempt, Handler, Steps, Until
-from tests.simulation.outside.clouds.faults import Asking, Requests
+from tests.simulation.contracts import Attempt, Steps, Until
+from tests.simulation.outside.clouds.faults import Asking, Call, Requests
 from tests.simulation.outside.clouds.instances import Operation
 from tests.simulation.outside.clouds.projects import Projects
 from workflows.contracts.providers import CloudResource
@@ -29,7 +29,7 @@ class Resources:
         self._projects = projects
 
     @property
-    def effects(self) -> Mapping[str, Handler]:
+    def effects(self) -> Mapping[str, Call]:
         return {
             "ensure_provider_resource": self.ensure_provider_resource,
             "remove_provider_resource": self.remove_provider_resource,

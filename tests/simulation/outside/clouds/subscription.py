@@ -41,7 +41,7 @@ class Subscription:
     pulled: dict[str, Message] = field(default_factory=dict)
     """What was delivered and is not settled, by its receipt."""
     changed: Event = field(default_factory=Event)
-    """Set when somebody who waits for messages has to look again."""
+    """Set once, when somebody who waits for messages has to look again; then there is another."""
     _count: int = 0
 
     def log(self, instance: Instance, method: str) -> None:
@@ -92,8 +92,8 @@ class Subscription:
 
     def wake(self) -> None:
         """Let whoever listens look again, because what Google answers has changed."""
-        self.changed.set()
-        self.changed.clear()
+        changed, self.changed = self.changed, Event()
+        changed.set()
 
     def _send(self, message: Message) -> None:
         random = self.temporal.random
