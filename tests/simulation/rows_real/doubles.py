@@ -158,7 +158,9 @@ class StoreOnly:
     effects: Mapping[str, Handler] = field(default_factory=dict)
     faults: Sequence[str] = ()
 
-    def keep_run_specs(self, job_id: str, attempt: int) -> None:
+    def keep_run_specs(
+        self, job_id: str, attempt: int, ports: Mapping[int, int] | None = None
+    ) -> None:
         self.stored.add((job_id, attempt))
 
     def discard(
@@ -177,7 +179,8 @@ class StoreOnly:
     def add_machine(self, *, gpus: int = 1, joins_at_once: bool = True) -> str:
         return ""
 
-    def strike(self, what: str, target: str = "") -> None: ...
+    def join(self, minion_id: str) -> None: ...
+    def strike(self, what: str, target: str = "", *, seconds: float = 0.0) -> None: ...
     def processes(self) -> Iterable[Process]:
         return []
 

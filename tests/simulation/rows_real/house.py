@@ -11,6 +11,7 @@ import secrets
 import sqlite3
 import tempfile
 import time
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from types import ModuleType
 from typing import Any
 
 import time_machine
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlmodel import Session
 from temporalio import activity
 
@@ -39,6 +41,8 @@ from activities.outbox import deliveries, dispatcher, relay, workflow_starts
 from activities.placement import cloud_market, inventory, planning, queue, wake
 from activities.providers import prices
 from activities.secrets import sealing
+from activities.secrets.region_keys import openssh
+from activities.secrets.sealing import write_private
 from activities.settings import Settings
 from activities.temporal import client as client_module
 from activities.temporal import singletons
@@ -54,6 +58,8 @@ from workflows.rules.placement.inventory import Inventory
 URL = "file:/rows?vfs=memdb"
 """SQLite's own database in memory that several connections of a process share."""
 MASTER_KEY = "5e" * 32
+HOME = Path(tempfile.gettempdir()) / f"baseload-simulation-{os.getuid()}"
+"""A folder with the platform key alone, which checks of providers read."""
 Place = tuple[ModuleType, str]
 """A module, and the name of one of its values."""
 
@@ -78,11 +84,13 @@ class House:
         self.raw.row_factory = sqlite3.Row
         self.database = WatchedDatabase(f"sqlite:///{URL}&uri=true")
         self.settings = Settings(
-            home=Path(tempfile.gettempdir()) / "baseload-simulation",
+            home=HOME,
             secrets_key=MASTER_KEY,
             database_url=self.database.url,
             storage_url="memory://baseload-simulation",
         )
+        key = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(MASTER_KEY))
+        write_private(self.settings.platform_key_path, openssh(key).decode())
         self.present: Tenant | None = None
         self._before: dict[Place, Any] = {}
 
@@ -220,7 +228,7 @@ class Chance:
         return self._random.getrandbits(bits)
 
     def token_urlsafe(self, count: int) -> str:
-        return self._random.randbytes(count).hex()
+        return urlsafe_b64encode(self._random.randbytes(count)).rstrip(b"=").decode()
 
     def urandom(self, count: int) -> bytes:
         return self._random.randbytes(count)

@@ -42,6 +42,7 @@ from workflows.contracts.lifecycles import LIFECYCLE_NOUNS, Refresh, noun_of
 from workflows.contracts.nodes import NODE_ACTIONS, NodeAction
 from workflows.contracts.removals import Removal
 from workflows.rules.catalogue.providers import traits_of
+from workflows.rules.nodes.requirements import ALL
 
 T = TypeVar("T")
 Asked = Callable[[ChangeContext], T]
@@ -110,7 +111,9 @@ class Requests:
             if zone:
                 where = {"cloud_region": _ZONE.sub("", zone)}
             name = f"region-{self._count('regions')}"
-            asked = RegionCreation(provider_id=provider_id, name=name, **where)
+            asked = RegionCreation(
+                provider_id=provider_id, name=name, relaxed_requirements=(ALL,), **where
+            )
             return regions.create_region(context, asked).id
 
         return self._change(self._owner(provider_id), add)

@@ -140,6 +140,13 @@ class RealRows:
 
     # ── views ───────────────────────────────────────────────────────────────────────────────
 
+    def is_placement_idle(self) -> bool:
+        return not self._views.number(
+            "SELECT (SELECT count(*) FROM jobs WHERE status = 'waiting_for_resources')"
+            " + (SELECT count(*) FROM allocations"
+            " WHERE notified_at IS NULL AND released_at IS NULL)"
+        )
+
     def waiting_requests(self) -> int:
         return self._views.number(
             "SELECT count(*) FROM outbox WHERE delivered_at IS NULL AND parked_at IS NULL"

@@ -1,7 +1,7 @@
 """The object store as the activities of rows use it: the world has what is stored."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from activities.storage.names import STATES, run_spec_name
 from activities.storage.run_specs import RunSpec
@@ -13,14 +13,20 @@ class Store:
     """In place of `BlobStore`, and of the functions that write one object by its name."""
 
     outside: Outside
+    _ports: dict[tuple[str, int], dict[int, int]] = field(default_factory=dict)
+    """Of the workers whose run specs were sealed, by job and attempt."""
 
     def opened(self, _: str) -> "Store":
         return self
 
     def seal_run_spec(
-        self, job_id: str, attempt: int, worker: int, _region_id: str, _spec: RunSpec
+        self, job_id: str, attempt: int, worker: int, _region_id: str, spec: RunSpec
     ) -> str:
-        self.outside.keep_run_specs(job_id, attempt)
+        """The world keeps all run specs of an attempt as one; the last call brings the whole."""
+        ports = self._ports.setdefault((job_id, attempt), {})
+        if spec.port is not None:
+            ports[worker] = spec.port
+        self.outside.keep_run_specs(job_id, attempt, dict(ports))
         return run_spec_name(job_id, attempt, worker)
 
     def delete_folder(self, folder: str) -> None:
