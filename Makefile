@@ -1,6 +1,6 @@
 # baseload: `make help`
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-tests demo demo-gcp up down status test check style ladder compiled faults faults-cloud bench mutants tctl
+.PHONY: help setup setup-tests demo demo-gcp up down status test check style ladder compiled faults faults-cloud simulate bench mutants tctl
 SHELL := /bin/sh
 
 help:  ## Show this list
@@ -54,6 +54,9 @@ faults: setup-tests  ## Inject faults into whole processes and machines, and pri
 
 faults-cloud: setup-tests  ## Kill our processes while machines are leased, and print one table
 	.venv/bin/python -m tests.chaos.cloud $(ARGS)
+
+simulate: setup-tests  ## Play lives in virtual time until stopped; ARGS="--lives N", "--seed N"
+	.venv/bin/python -m tests.simulation $(ARGS)
 
 bench: setup  ## Measure, and print one table
 	.venv/bin/python -m tests.bench

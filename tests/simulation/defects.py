@@ -1,0 +1,295 @@
+"""Defects that can be planted, one at a time: the proof that the simulation sees.
+
+`python -m tests.simulation.defects` plants each in a process of its own, plays lives until an
+invariant breaks, and prints after how many. The first four take back a mend of a defect that the
+product once had.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any
+
+VARIABLE = "BASELOAD_SIMULATED_DEFECT"
+FIRST_SEED = 100_001
+"""Of the proof; the seeds of `test_lives.py` are others."""
+MOST_LIVES = 50_000
+MOST_LIVES_OF_MENDS = 20_000
+
+
+@dataclass(frozen=True)
+class Defect:
+    """A small, plausible mistake: texts of modules, and what stands there instead."""
+
+    name: str
+    changes: tuple[tuple[str, str, str], ...]
+    """Module, text (which it has once), and the other text."""
+    is_taken_back: bool = False
+    """Whether it is a mend that is taken back."""
+
+
+def _one(name: str, module: str, text: str, other: str) -> Defect:
+    return Defect(name, ((module, text, other),))
+
+
+JOB = "workflows.jobs.job_lifecycle"
+TEARDOWN = "workflows.jobs.teardown"
+TERMINATION = "workflows.jobs.termination"
+LEASE = "workflows.leases.lease_lifecycle"
+RUNNING = "workflows.nodes.running_jobs"
+DRAIN = "workflows.nodes.drain"
+
+TAKEN_BACK: tuple[Defect, ...] = (
+    Defect(
+        "a-planned-end-is-a-loss",
+        (
+            (LEASE, "if not self._was_ready or self._machine.is_lost_at_provider:", "if True:"),
+            (LEASE, "if self._deadline.until_notice() <= timedelta(0):", "if False:"),
+        ),
+        is_taken_back=True,
+    ),
+    Defect(
+        "allocations-are-freed-without-proof",
+        (
+            (
+                TEARDOWN,
+                "    return tuple(one.assigned.allocation_id for one in left",
+                "    return tuple(one.assigned.allocation_id for one in ()",
+            ),
+        ),
+        is_taken_back=True,
+    ),
+    Defect(
+        "a-loss-is-told-once-and-then-as-a-removal",
+        ((DRAIN, "            return self._notice_of_loss()\n", "            planned = ''\n"),),
+        is_taken_back=True,
+    ),
+    Defect(
+        "a-job-goes-on-with-a-withdrawn-placement",
+        ((JOB, "        return recorded.confirmed\n", "        return True\n"),),
+        is_taken_back=True,
+    ),
+)
+PLANTED: tuple[Defect, ...] = (
+    _one(
+        "allocations-are-not-released",
+        JOB,
+        "await self._write(*events, release=True)",
+        "await self._write(*events, release=False)",
+    ),
+    _one(
+        "only-the-first-worker-is-settled",
+        TEARDOWN,
+        "PostUsage(usages=usages)",
+        "PostUsage(usages=usages[:1])",
+    ),
+    _one(
+        "billing-is-never-told-to-end",
+        TEARDOWN,
+        "if why := await _failure_of(end_billing.run_locally(done)):",
+        "if why := None if done else '':",
+    ),
+    _one(
+        "an-exit-of-an-earlier-attempt-counts",
+        "workflows.jobs.attempt",
+        "worker is None or message.attempt != self.number or worker.has_ended",
+        "worker is None or worker.has_ended",
+    ),
+    _one(
+        "a-lost-placement-signal-is-waited-for-for-ever",
+        JOB,
+        "                await self._journal.continue_when_long()\n"
+        "                await self._ask_for_placement()\n        return",
+        "                await self._journal.continue_when_long()\n        return",
+    ),
+    _one(
+        "the-machine-of-a-refused-offer-stays",
+        LEASE,
+        "        await shielded(self._abandon_offer(), self._canceled_outside)\n",
+        "",
+    ),
+    _one(
+        "termination-gives-up-after-one-failure",
+        "workflows.leases.machine_end",
+        '            await workflow.sleep(TERMINATION_INTERVAL, summary="before the next try to '
+        'terminate")\n',
+        "            return self._machine.ended(MachineObservation(state=MachineState.GONE))\n",
+    ),
+    _one(
+        "a-machine-that-was-never-seen-is-not-terminated",
+        LEASE,
+        "        if self._machine.offer is not None:\n            self._machine.seen",
+        "        if self._machine.seen is not None:\n            self._machine.seen",
+    ),
+    _one(
+        "a-request-during-the-teardown-is-forgotten",
+        TERMINATION,
+        "if stopped or (self.will_restart and not self.goes_on):",
+        "if False:",
+    ),
+    _one(
+        "a-cancel-does-not-replace-a-stop",
+        TERMINATION,
+        "if self.request is None or not self.is_canceled:",
+        "if self.request is None:",
+    ),
+    _one(
+        "retries-have-no-limit",
+        TERMINATION,
+        "if (self.request is None or is_asked) and self.retries < self._max_retries:",
+        "if (self.request is None or is_asked) and self._max_retries:",
+    ),
+    _one(
+        "commands-of-a-canceled-job-are-not-ended",
+        TEARDOWN,
+        "to_end = [w for w in workers if w.may_be_there and not self._outages.finished(w)]",
+        "to_end: list[Worker] = []",
+    ),
+    _one(
+        "orphaned-runs-are-not-ended",
+        RUNNING,
+        "            among=there,\n",
+        "            among=(),\n",
+    ),
+    _one(
+        "a-cancellation-breaks-the-teardown-off",
+        JOB,
+        "await shielded(self._wind_down(), self._canceled_outside)",
+        "await self._wind_down()",
+    ),
+    _one(
+        "a-cancellation-breaks-the-release-of-a-lease-off",
+        LEASE,
+        "await shielded(self._release(), self._canceled_outside)",
+        "await self._release()",
+    ),
+    _one(
+        "the-machine-of-a-removed-node-is-not-released",
+        DRAIN,
+        "        await self._machine.release(reason)\n",
+        "",
+    ),
+    _one(
+        "a-command-whose-end-is-unknown-runs-again",
+        TEARDOWN,
+        "            self._termination.refuse_next_attempt(worker.index)\n",
+        "            pass\n",
+    ),
+    _one(
+        "stored-files-of-a-removed-job-stay",
+        JOB,
+        "        await remove_stored(RemoveStored(job_id=self._request.job_id))\n",
+        "",
+    ),
+    _one(
+        "run-specs-with-secrets-stay",
+        JOB,
+        "            await discard_run_specs.run_locally(specs)\n",
+        "            pass\n",
+    ),
+    _one(
+        "folders-of-runs-stay-on-their-nodes",
+        TEARDOWN,
+        "        await self._clean(workers)\n",
+        "",
+    ),
+    _one(
+        "a-reschedule-does-not-end-the-command-first",
+        TEARDOWN,
+        "        await self._end(workers)\n",
+        "        if not self._termination.is_rescheduled:\n            await self._end(workers)\n",
+    ),
+)
+DEFECTS: tuple[Defect, ...] = TAKEN_BACK + PLANTED
+
+
+def plant(name: str) -> None:
+    """Let the modules of a defect be loaded with its texts; call this before they are imported.
+
+    Raises: ValueError, when there is no such defect, or a module is imported already.
+    """
+    defect = next((one for one in DEFECTS if one.name == name), None)
+    if defect is None:
+        raise ValueError(f"{name}: no such defect; there are {[one.name for one in DEFECTS]}")
+    for module, _, _ in defect.changes:
+        if module in sys.modules:
+            raise ValueError(f"{module} is imported already")
+    sys.meta_path.insert(0, _Planter(defect))
+
+
+def planted_source(source: str, defect: Defect, module: str) -> str:
+    """The source of a module with the defect in it.
+
+    Raises: ValueError, when the module does not have a text of the defect once.
+    """
+    for of, text, other in defect.changes:
+        if of != module:
+            continue
+        if source.count(text) != 1:
+            raise ValueError(f"{defect.name}: {module} has this {source.count(text)} times: {text}")
+        source = source.replace(text, other)
+    return source
+
+
+class _Planter(MetaPathFinder):
+    """Finds the modules of a defect, and loads them with it."""
+
+    def __init__(self, defect: Defect) -> None:
+        self._defect = defect
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname not in {module for module, _, _ in self._defect.changes}:
+            return None
+        spec = PathFinder.find_spec(fullname, path)
+        if spec is not None and spec.origin is not None:
+            spec.loader = _Loader(fullname, spec.origin, self._defect)
+        return spec
+
+
+class _Loader(SourceFileLoader):
+    """Compiles the changed source, and keeps nothing of it."""
+
+    def __init__(self, fullname: str, path: str, defect: Defect) -> None:
+        super().__init__(fullname, path)
+        self._defect = defect
+
+    def get_code(self, fullname: str) -> CodeType:
+        source = planted_source(Path(self.path).read_text("utf-8"), self._defect, fullname)
+        code: Any = compile(source, self.path, "exec", dont_inherit=True)
+        assert isinstance(code, CodeType)
+        return code
+
+
+def main(names: Sequence[str]) -> int:
+    """Prove of each defect that it is found; returns how many were not."""
+    missed = 0
+    for defect in DEFECTS:
+        if names and defect.name not in names:
+            continue
+        most = MOST_LIVES_OF_MENDS if defect.is_taken_back else MOST_LIVES
+        command = [
+            sys.executable, "-m", "tests.simulation", "--lives", str(most), "--failures", "1",
+            "--first", str(FIRST_SEED),
+        ]  # fmt: skip
+        environment = {**os.environ, VARIABLE: defect.name}
+        played = subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=False
+        )
+        found = [line for line in played.stdout.splitlines() if line.startswith("seed ")]
+        lives = next((line for line in played.stdout.splitlines() if " lives in " in line), "")
+        missed += not found
+        sys.stdout.write(f"{defect.name}: {found[0] if found else 'NOT FOUND'} [{lives}]\n")
+        sys.stdout.flush()
+    return missed
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

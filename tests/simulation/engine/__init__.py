@@ -1,0 +1,1 @@
+"""Temporal and its worker processes in virtual time: see README.md."""

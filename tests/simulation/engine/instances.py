@@ -1,0 +1,132 @@
+"""A workflow run in the cache of a process: the SDK's instance, and what Core knows of it."""
+
+import asyncio
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from temporalio import workflow
+from temporalio.api.common.v1 import Payloads
+from temporalio.bridge.proto.workflow_activation import WorkflowActivation
+from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
+from temporalio.common import Priority, TypedSearchAttributes
+from temporalio.converter import DefaultFailureConverter
+from temporalio.worker import (
+    UnsandboxedWorkflowRunner,
+    WorkflowInstance,
+    WorkflowInstanceDetails,
+)
+
+from tests.simulation.engine.clock import BEGIN
+from tests.simulation.engine.execution import TASK_LIMIT_S, Job, Key, Run
+from tests.simulation.engine.values import Values
+
+BEGIN_US = round(BEGIN.timestamp()) * 1_000_000
+_NO_RESULT = Payloads()
+_RUNNER = UnsandboxedWorkflowRunner()
+_EXTERNS: Mapping[str, Any] = {
+    "__temporal_get_metric_meter": lambda: None,
+    "__temporal_assert_local_activity_valid": lambda name: None,
+}
+_NO_LOOP = type("_NoLoop", (asyncio.AbstractEventLoop,), {})()
+"""The SDK asks for a running event loop while an instance is made, and runs nothing on it."""
+
+
+class Instance:
+    """One workflow run in a cache.
+
+    open: the timers, activities and signals of which the workflow has not been told the end, with
+    the command of each; tasks: how many completed tasks it has seen.
+    """
+
+    def __init__(self, run: Run, kind: type, values: Values) -> None:
+        self.open: dict[Key, Any] = {}
+        self.tasks = 0
+        self._run_id = run.run_id
+        self._inner = _new(run, kind, values)
+
+    def activation(
+        self, jobs: Sequence[Job], at: int, length: int, most: int
+    ) -> WorkflowActivation:
+        """One with these jobs at a time; length: of the history; most: when to begin anew."""
+        activation = WorkflowActivation(
+            run_id=self._run_id,
+            history_length=length,
+            history_size_bytes=length * 400,
+            continue_as_new_suggested=length >= most,
+            jobs=jobs,
+        )
+        activation.timestamp.FromMicroseconds(BEGIN_US + at)
+        return activation
+
+    def activate(self, activation: WorkflowActivation) -> WorkflowActivationCompletion:
+        outer = asyncio._get_running_loop()
+        completion = self._inner.activate(activation)
+        if outer is not None:
+            asyncio._set_running_loop(outer)
+        return completion
+
+    def evict(self) -> None:
+        """End all its tasks, as a worker does that forgets it."""
+        if not getattr(self._inner, "_tasks"):  # noqa: B009 - the library's own
+            return
+        activation = WorkflowActivation(run_id=self._run_id)
+        activation.jobs.add().remove_from_cache.SetInParent()
+        self.activate(activation)
+
+
+def _new(run: Run, kind: type, values: Values) -> WorkflowInstance:
+    outer = asyncio._get_running_loop()
+    asyncio._set_running_loop(_NO_LOOP)
+    try:
+        return _RUNNER.create_instance(_details(run, kind, values))
+    finally:
+        asyncio._set_running_loop(outer)
+
+
+def _details(run: Run, kind: type, values: Values) -> WorkflowInstanceDetails:
+    definition = workflow._Definition.must_from_class(kind)
+    return WorkflowInstanceDetails(
+        payload_converter_factory=values.new_converter,
+        failure_converter_class=DefaultFailureConverter,
+        interceptor_classes=(),
+        defn=definition,
+        info=_info(run),
+        randomness_seed=uuid.UUID(run.run_id).int >> 64,
+        extern_functions=_EXTERNS,
+        disable_eager_activity_execution=False,
+        worker_level_failure_exception_types=(),
+        patch_activation_callback=None,
+        last_completion_result=_NO_RESULT,
+        last_failure=None,
+    )
+
+
+def _info(run: Run) -> workflow.Info:
+    begun = BEGIN + timedelta(microseconds=run.started_at)
+    return workflow.Info(
+        attempt=1,
+        continued_run_id=run.continued_from or None,
+        cron_schedule=None,
+        execution_timeout=None,
+        first_execution_run_id=run.first_run_id,
+        headers={},
+        namespace="default",
+        original_execution_run_id=run.run_id,
+        parent=None,
+        root=None,
+        priority=Priority.default,
+        raw_memo={},
+        retry_policy=None,
+        run_id=run.run_id,
+        run_timeout=None,
+        search_attributes={},
+        start_time=begun,
+        workflow_start_time=begun,
+        task_queue="main",
+        task_timeout=timedelta(seconds=TASK_LIMIT_S),
+        typed_search_attributes=TypedSearchAttributes([]),
+        workflow_id=run.workflow_id,
+        workflow_type=run.workflow,
+    )

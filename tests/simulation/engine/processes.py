@@ -1,0 +1,176 @@
+"""Worker processes: which queues they serve, what they have in hand, and their ends."""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tests.simulation.engine.clock import SECOND, micros
+from workflows.contracts import queues
+
+if TYPE_CHECKING:
+    from tests.simulation.engine.attempts import Call
+    from tests.simulation.engine.engine import Engine
+    from tests.simulation.engine.instances import Instance
+    from tests.simulation.engine.workflow_tasks import Work
+
+WORKFLOWS = "workflows"
+"""Stands for the workflow tasks of the queue `main`."""
+MAIN_QUEUES = (WORKFLOWS, queues.MAIN, queues.NOTIFICATIONS, "cloud/*", queues.SITE)
+"""As workers/main.py:serve_main, with `BASELOAD_SITES=*`."""
+STOP_S = 3.0
+"""As workers/process.py:GRACE_S: how long a process that is stopped lets its work end."""
+
+Take = Callable[["Process"], None]
+
+
+@dataclass(eq=False)
+class Process:
+    """A worker process.
+
+    life: how often it was started; killed_at: when each of its lives was ended by a kill; cache:
+    its workflow runs by run id; works: its workflow tasks by run id; calls: its attempts.
+    """
+
+    name: str
+    serves: tuple[str, ...]
+    is_alive: bool = True
+    is_stopping: bool = False
+    life: int = 1
+    was_killed: bool = False
+    killed_at: dict[int, int] = field(default_factory=dict)
+    cache: "dict[str, Instance]" = field(default_factory=dict)
+    works: "dict[str, Work]" = field(default_factory=dict)
+    calls: "dict[Call, None]" = field(default_factory=dict)
+
+    def is_serving(self, queue: str) -> bool:
+        return any(
+            queue == one or (one.endswith("*") and queue.startswith(one[:-1]))
+            for one in self.serves
+        )
+
+
+class Processes:
+    """All worker processes; by default `main` and `planning`, as an installation has them."""
+
+    def __init__(self, engine: "Engine") -> None:
+        self._engine = engine
+        self._all: dict[str, Process] = {}
+        self._serving: dict[str, list[Process]] = {}
+        self._waiting: dict[str, deque[Take]] = {}
+        self.add("main", *MAIN_QUEUES)
+        self.add("planning", queues.PLANNING)
+
+    def __getitem__(self, name: str) -> Process:
+        return self._all[name]
+
+    def names(self) -> list[str]:
+        return list(self._all)
+
+    def add(self, name: str, *serves: str) -> None:
+        """Start one more process; serves: queues, where `x/*` is every queue below `x/`."""
+        self._all[name] = Process(name, serves)
+        self._changed()
+
+    def two_main(self) -> None:
+        """A second main worker, as an installation has it during an upgrade."""
+        self.add("main-2", *MAIN_QUEUES)
+
+    def choose(self, queue: str) -> Process | None:
+        """One of the processes that serve this queue now; None: nobody does."""
+        found = self._serving.get(queue)
+        if found is None:
+            found = self._serving[queue] = [
+                one
+                for one in self._all.values()
+                if one.is_alive and not one.is_stopping and one.is_serving(queue)
+            ]
+        if not found:
+            return None
+        return found[0] if len(found) == 1 else self._engine.random.choice(found)
+
+    def take(self, queue: str, take: Take) -> bool:
+        """Let a process that serves this queue take something, now or once there is one.
+
+        Returns whether there is one now.
+        """
+        process = self.choose(queue)
+        if process is None or self._engine.is_away:
+            self._waiting.setdefault(queue, deque()).append(take)
+            return False
+        take(process)
+        return True
+
+    def kill(self, name: str, again_after_s: float | None = None) -> None:
+        """End a process as SIGKILL does; again_after_s: when it is started anew, None: not."""
+        process = self._all[name]
+        if process.is_alive:
+            self._engine.log.add(self._engine.clock.now, name, "is killed")
+            process.was_killed = True
+            process.killed_at[process.life] = self._engine.clock.now
+            self._end(process)
+        if again_after_s is not None:
+            self._engine.clock.after(micros(again_after_s), partial(self.start, name))
+
+    def stop(self, name: str) -> None:
+        """End a process as SIGTERM does: it takes nothing more, and has a while to end its work."""
+        process = self._all[name]
+        if not process.is_alive or process.is_stopping:
+            return
+        process.is_stopping = True
+        self._changed()
+        self._engine.log.add(self._engine.clock.now, name, "is stopped")
+        self._let_end(process, self._engine.clock.now + micros(STOP_S))
+
+    def start(self, name: str) -> None:
+        """Start a process that has ended; nothing happens to one that runs."""
+        process = self._all[name]
+        if process.is_alive:
+            return
+        process.is_alive, process.is_stopping, process.was_killed = True, False, False
+        process.life += 1
+        self._engine.log.add(self._engine.clock.now, name, "starts")
+        self._changed()
+
+    def upgrade(self, away_s: float = 2.0) -> None:
+        """Stop all processes and start them again, with empty caches."""
+        for name in self._all:
+            self.stop(name)
+            self._engine.clock.after(micros(STOP_S + away_s), partial(self.start, name))
+
+    def server_is_back(self) -> None:
+        self._changed()
+
+    def _let_end(self, process: Process, until: int) -> None:
+        """End a process that stops: when its workflow tasks are done, or its time is over."""
+        if not process.is_alive or not process.is_stopping:
+            return
+        if process.works and self._engine.clock.now < until:
+            again = partial(self._let_end, process, until)
+            self._engine.clock.after(SECOND // 10, again)
+            return
+        self._end(process)
+
+    def _end(self, process: Process) -> None:
+        process.is_alive = False
+        works, process.works = list(process.works.values()), {}
+        calls, process.calls = list(process.calls), {}
+        cache, process.cache = list(process.cache.values()), {}
+        self._changed()
+        for work in works:
+            self._engine.tasks.worker_died(work)
+        for call in calls:
+            call.worker_died(is_graceful=not process.was_killed)
+        for instance in cache:
+            instance.evict()
+
+    def _changed(self) -> None:
+        """Hand out what waits for a queue that is served now."""
+        self._serving.clear()
+        for queue, waiting in list(self._waiting.items()):
+            while waiting and not self._engine.is_away:
+                process = self.choose(queue)
+                if process is None:
+                    break
+                waiting.popleft()(process)

@@ -1,0 +1,41 @@
+"""Queries, which change nothing."""
+
+from typing import TYPE_CHECKING, Any
+
+from temporalio.bridge.proto.workflow_activation import WorkflowActivation
+
+from tests.simulation.engine.execution import Run
+from tests.simulation.engine.instances import Instance
+from tests.simulation.engine.replay import replay
+
+if TYPE_CHECKING:
+    from tests.simulation.engine.engine import Engine
+
+
+def query(engine: "Engine", run: Run, name: str) -> Any:
+    """Ask the cached instance of a run, or one that replays.
+
+    Raises: RuntimeError, when the workflow refuses; NondeterminismError.
+    """
+    if not run.done:
+        raise RuntimeError(f"{run.workflow_id}: no history to ask")
+    cached = None
+    if run.sticky is not None:
+        process = engine.processes[run.sticky[0]]
+        cached = process.cache.get(run.run_id)
+    instance = cached or Instance(run, engine.workflows[run.workflow], engine.values)
+    if cached is None:
+        replay(instance, run)
+    activation = WorkflowActivation(run_id=run.run_id)
+    activation.timestamp.FromMicroseconds(0)
+    asked = activation.jobs.add().query_workflow
+    asked.query_id = asked.query_type = name
+    answer = instance.activate(activation)
+    if cached is None:
+        instance.evict()
+    if answer.HasField("failed"):
+        raise RuntimeError(answer.failed.failure.message)
+    told = answer.successful.commands[0].respond_to_query
+    if told.HasField("failed"):
+        raise RuntimeError(told.failed.message)
+    return engine.values.value(told.succeeded.response)

@@ -1,0 +1,62 @@
+"""Replay: a run's recorded activations on a new instance, whose commands must be the same."""
+
+from temporalio.bridge.proto.workflow_activation import WorkflowActivation
+
+from tests.simulation.engine.commands import ACTIVITY, LOCAL, SIGNAL, TIMER, Commands
+from tests.simulation.engine.execution import Run
+from tests.simulation.engine.instances import Instance
+
+
+class NondeterminismError(Exception):
+    """A replay has given other commands than the history has."""
+
+
+def replay(instance: Instance, run: Run) -> None:
+    """Bring a new instance to where its run is.
+
+    Raises: NondeterminismError.
+    """
+    for task in run.done:
+        commands = Commands()
+        patches = task.patches
+        for recorded, signatures in task.activations:
+            again = _replayed(recorded, run, patches)
+            patches = ()
+            for job in recorded.jobs:
+                kind = job.WhichOneof("variant")
+                if kind in _ENDS:
+                    ended = getattr(job, kind)
+                    is_local = kind == "resolve_activity" and ended.is_local
+                    instance.open.pop((LOCAL if is_local else _ENDS[kind], ended.seq), None)
+            answer = instance.activate(again)
+            if answer.HasField("failed"):
+                raise NondeterminismError(answer.failed.failure.message)
+            given = commands.read(answer.successful, instance)
+            if given != signatures:
+                raise NondeterminismError(f"{run.workflow_id}: {given} instead of {signatures}")
+        instance.tasks += 1
+
+
+_ENDS = {
+    "resolve_activity": ACTIVITY,
+    "fire_timer": TIMER,
+    "resolve_signal_external_workflow": SIGNAL,
+}
+
+
+def _replayed(
+    recorded: WorkflowActivation, run: Run, patches: tuple[str, ...]
+) -> WorkflowActivation:
+    """The activation as a replay has it; patches: of its task, which a replay is told first."""
+    again = WorkflowActivation()
+    again.CopyFrom(recorded)
+    again.is_replaying = True
+    del again.available_internal_flags[:]
+    again.available_internal_flags.extend(run.flags)
+    if patches:
+        jobs = list(again.jobs)
+        del again.jobs[:]
+        for patch in patches:
+            again.jobs.add().notify_has_patch.patch_id = patch
+        again.jobs.extend(jobs)
+    return again

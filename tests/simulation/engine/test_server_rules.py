@@ -1,0 +1,160 @@
+"""The engine has the same histories and results as a real server, for small workflows."""
+
+import asyncio
+import time
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+from temporalio import activity
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
+from temporalio.exceptions import ApplicationError
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+
+from tests.simulation.contracts import Attempt, CutOff, Sleep, Steps
+from tests.simulation.engine.attempts import CallFault, NoFaults
+from tests.simulation.engine.engine import Engine
+from tests.simulation.engine.probes import PROBES, Act, Asked, Probe, Said
+from workflows.contracts.base import Contract
+
+Story = tuple[str, list[str]]
+"""A result in words, and the types of the events of the last run."""
+MOST_S = 30.0
+
+
+def _fail(asked: Asked, attempt: int) -> None:
+    if attempt <= asked.fails:
+        raise ApplicationError(f"try {attempt}", type=asked.kind)
+
+
+@activity.defn(name="act")
+async def _act(asked: Asked) -> Said:
+    """The effect of the probes in a real worker process."""
+    _fail(asked, activity.info().attempt)
+    ends = time.monotonic() + asked.seconds
+    while (left := ends - time.monotonic()) > 0:
+        if not asked.is_silent and not activity.info().is_local:
+            activity.heartbeat()
+        try:
+            await asyncio.sleep(min(left, 0.1))
+        except asyncio.CancelledError:
+            if not asked.ignores_cancellation:
+                raise
+    return Said(text="done")
+
+
+def _simulated(attempt: Attempt, asked: Asked) -> Contract | Steps:
+    """The same effect as the engine has it."""
+    _fail(asked, attempt.number)
+    return _steps(asked) if asked.seconds else Said(text="done")
+
+
+def _steps(asked: Asked) -> Steps:
+    try:
+        yield Sleep(asked.seconds)
+    except CutOff:
+        if not asked.ignores_cancellation:
+            raise
+        yield Sleep(asked.seconds / 2)
+    return Said(text="done")
+
+
+async def _really(client: Client, probe: Probe) -> Story:
+    handle = await client.start_workflow(
+        probe.name,
+        Asked(),
+        id=probe.name,
+        task_queue="probes",
+        result_type=str,
+        start_signal="tell" if probe.first else None,
+        start_signal_args=[Said(text=probe.first)] if probe.first else [],
+    )
+    if probe.acts:
+        await _has_begun(handle)
+    begun = time.monotonic()
+    for act in probe.acts:
+        await asyncio.sleep(begun + act.at - time.monotonic())
+        await _has_begun(handle)  # also after it has continued as new
+        if act.do == "signal":
+            await handle.signal("tell", Said(text=act.text))
+        else:
+            await getattr(handle, act.do)()
+    try:
+        result = await handle.result()
+    except WorkflowFailureError as error:
+        result = type(error.cause).__name__
+    latest = client.get_workflow_handle(probe.name)
+    events = [event.event_type async for event in latest.fetch_history_events()]
+    return result, [_words(event) for event in events]
+
+
+async def _has_begun(handle: WorkflowHandle[Any, Any]) -> None:
+    """Wait until a worker has its first task."""
+    begun = EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED
+    async for event in handle.fetch_history_events(wait_new_event=True):
+        if event.event_type == begun:
+            return
+
+
+def _words(event: EventType.ValueType) -> str:
+    name = EventType.Name(event).removeprefix("EVENT_TYPE_")
+    return "".join(word.title() for word in name.split("_"))
+
+
+_ENDS = {
+    "canceled": "CancelledError",
+    "terminated": "TerminatedError",
+    "failed": "ApplicationError",
+}
+
+
+class _Silence(NoFaults):
+    """No call is answered: what a real effect does that sends no heartbeat."""
+
+    def of_call(self, attempt: Attempt) -> CallFault:
+        return CallFault("lost")
+
+
+def _do(engine: Engine, workflow_id: str, act: Act) -> None:
+    if act.do == "signal":
+        engine.signal(workflow_id, "tell", Said(text=act.text))
+    else:
+        getattr(engine, act.do)(workflow_id)
+
+
+def _played(probe: Probe, engine: Engine) -> Story:
+    engine.serve({"act": _simulated})
+    if probe.fault:
+        engine.faults = _Silence()
+    first = ("tell", Said(text=probe.first)) if probe.first else None
+    engine.start(probe.name, probe.name, Asked(), signal=first)
+    for act in probe.acts:
+        engine.later(act.at, partial(_do, engine, probe.name, act))
+    engine.play()
+    status = engine.describe(probe.name).status
+    return _ENDS.get(status) or engine.result(probe.name), engine.history(probe.name)
+
+
+@pytest.fixture(scope="module")
+async def stories(temporal_server: Client) -> dict[str, Story]:
+    """What a real server and a real worker make of all probes, all at once."""
+    worker = Worker(
+        temporal_server,
+        task_queue="probes",
+        workflows=[probe.workflow for probe in PROBES],
+        activities=[_act],
+        workflow_runner=UnsandboxedWorkflowRunner(),
+        max_heartbeat_throttle_interval=timedelta(seconds=0.2),
+        default_heartbeat_throttle_interval=timedelta(seconds=0.2),
+    )
+    async with worker, asyncio.timeout(MOST_S):
+        told = await asyncio.gather(*(_really(temporal_server, probe) for probe in PROBES))
+    return dict(zip((probe.name for probe in PROBES), told, strict=True))
+
+
+@pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.name)
+async def test_the_engine_tells_the_same_story(probe: Probe, stories: dict[str, Story]) -> None:
+    engine = Engine(1, workflows=[probe.workflow])
+    assert _played(probe, engine) == stories[probe.name]

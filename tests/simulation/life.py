@@ -1,0 +1,82 @@
+"""One life of an installation while it is played, as the checks of the lifecycles see it."""
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from tests.simulation.contracts import Behaviour, JobView, Outside, Process, Rows
+from tests.simulation.engine.engine import Engine
+from tests.simulation.plan import JobPlan, Plan
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a person has asked, and the API has accepted."""
+
+    at: datetime
+    resource_id: str
+    verb: str
+
+
+@dataclass(frozen=True)
+class Violation:
+    """An invariant that does not hold."""
+
+    at_s: float
+    what: str
+
+
+@dataclass
+class Life:
+    """An installation, what was asked of it, and what was seen to be wrong.
+
+    The lists of ids are in the order in which the plan made the resources.
+    """
+
+    plan: Plan
+    engine: Engine
+    world: Outside
+    rows: Rows
+    began_s: float = 0.0
+    """The virtual second at which it was ready."""
+    accounts: list[str] = field(default_factory=list)
+    providers: list[str] = field(default_factory=list)
+    regions: list[str] = field(default_factory=list)
+    machines: list[str] = field(default_factory=list)
+    """The minion ids of the own machines."""
+    nodes: list[str] = field(default_factory=list)
+    jobs: dict[str, JobPlan] = field(default_factory=dict)
+    wishes: list[Wish] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    """What the API has refused, in its words."""
+    violations: list[Violation] = field(default_factory=list)
+    steps: int = 0
+    struck: list[str] = field(default_factory=list)
+    """The acts of the plan that have happened."""
+    failed_calls: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    """Calls of effects that went wrong: `effect`, its name, and how."""
+    is_calm: bool = False
+    is_at_rest: bool = False
+    """Whether it is asked now what holds at rest."""
+    has_forgotten: bool = False
+    """Whether the engine has lost or restored its workflows."""
+
+    def seconds(self) -> float:
+        """The virtual seconds since the engine began."""
+        return self.engine.clock.now / 1e6
+
+    def wishes_of(self, resource_id: str) -> list[str]:
+        return [wish.verb for wish in self.wishes if wish.resource_id == resource_id]
+
+    def behaviour(self, job_id: str) -> Behaviour:
+        return self.jobs[job_id].behaviour
+
+    def views(self) -> dict[str, JobView]:
+        return {job.job_id: job for job in self.rows.jobs()}
+
+    def processes(self) -> dict[str, list[Process]]:
+        """All processes by job."""
+        found: dict[str, list[Process]] = defaultdict(list)
+        for process in self.world.processes():
+            found[process.run_id.rsplit("-", 2)[0]].append(process)
+        return found

@@ -1,0 +1,1 @@
+"""How each lifecycle takes part in the simulation: what people ask, what goes wrong, what holds."""

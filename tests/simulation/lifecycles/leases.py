@@ -1,0 +1,61 @@
+"""Leases: whatever costs has an open lease, and ends."""
+
+from collections.abc import Iterable
+
+from tests.simulation.life import Life
+from tests.simulation.lifecycles.part import Part, asks, calls_fail, goes_wrong
+from tests.simulation.plan import Draft
+
+LIFECYCLE = "LeaseLifecycle"
+FINAL = ("released", "refused")
+
+
+def _leases(draft: Draft) -> int:
+    return 8 if draft.has_cloud else 0
+
+
+def _always(life: Life) -> Iterable[str]:
+    """A machine that runs has a lease that is not ended, unless its cloud made it long after that:
+    such a one is ended by the reconciliation."""
+    open_names = {one.name for one in life.rows.leases() if one.status not in FINAL}
+    for machine in life.world.cloud_machines():
+        is_here = machine.is_running and (life.is_at_rest or not machine.came_late)
+        if is_here and machine.name not in open_names:
+            yield f"{machine.name} runs and costs, and no open lease has it"
+
+
+def _at_rest(life: Life) -> Iterable[str]:
+    yield from _always(life)
+    running = {one.name for one in life.world.cloud_machines() if one.is_running}
+    nodes = {node.node_id: node for node in life.rows.nodes()}
+    for lease in life.rows.leases():
+        holder = nodes.get(lease.holder_id.removeprefix("node/"))
+        is_open = lease.status not in FINAL
+        if is_open and lease.status != "ready":
+            yield f"{lease.lease_id} is stuck: {lease.status}"
+        if is_open and holder is not None and holder.status == "archived":
+            yield f"{lease.lease_id} is {lease.status}, and its holder has gone"
+        if lease.status == "ready" and lease.name not in running:
+            yield f"{lease.lease_id} is ready, and its machine does not run"
+        if lease.status == "released" and lease.began_at and not lease.ended_at:
+            yield f"{lease.lease_id} is released, and nobody knows until when it has cost"
+
+
+LEASES = Part(
+    name="leases",
+    workflows=(LIFECYCLE,),
+    drawers=(
+        (8, calls_fail(LIFECYCLE)),
+        (3, asks("lease", _leases, LIFECYCLE, "kill")),
+        (
+            8,
+            goes_wrong(
+                "cloud", _leases, LIFECYCLE, "cloud_hangs", "cloud_refuses", "cloud_forgets",
+                "lists_lag", "makes_late", "makes_twice", "no_capacity", "feed_silent",
+            ),
+        ),
+        (5, goes_wrong("cloud-machine", _leases, LIFECYCLE, "preempted", "deadline")),
+    ),
+    always=_always,
+    at_rest=_at_rest,
+)  # fmt: skip

@@ -1,0 +1,59 @@
+"""The platform: the loops, the worker processes, the engine itself."""
+
+from collections.abc import Iterable
+
+from tests.simulation.life import Life
+from tests.simulation.lifecycles.part import Part, asks, calls_fail, effects_of
+from tests.simulation.plan import Draft
+
+LOOPS = ("Placement", "OutboxRelay", "LifecycleReconciliation", "Housekeeping")
+BUSY = ("JobLifecycle", "LeaseLifecycle", "NodeLifecycle", "JobBilling", *LOOPS)
+"""Whose calls are the moments at which a process or the engine fails."""
+PROCESSES = ("main", "main", "planning", "api")
+LONGEST_HISTORY = 40_000
+"""Events of a run that is alive; the server ends one at 51,200."""
+
+
+def _processes_end(draft: Draft) -> None:
+    what = draft.random.choice(("kill", "kill", "kill", "upgrade", "second"))
+    which = draft.random.choice(PROCESSES)
+    draft.add(
+        draft.moment(effects_of(*BUSY)),
+        "process",
+        what,
+        which,
+        draft.random.choice((0.5, 5.0, 120.0)),
+    )
+
+
+def _engine_fails(draft: Draft) -> None:
+    what = draft.random.choice(("forget", "restore", "restore", "away", "away"))
+    lasts = draft.random.choice((20.0, 300.0)) if what == "away" else draft.some_time()
+    draft.add(draft.moment(effects_of(*BUSY)), "engine", what, "", lasts)
+
+
+def _at_rest(life: Life) -> Iterable[str]:
+    if waiting := life.rows.waiting_requests():
+        yield f"the outbox: {waiting} requests have not been delivered"
+    running = {one.workflow_id for one in life.engine.running()}
+    for loop in ("placement", "outbox"):
+        if loop not in running:
+            yield f"the loop {loop} does not run"
+    for one in life.engine.running():
+        if (length := len(life.engine.history(one.workflow_id))) > LONGEST_HISTORY:
+            yield f"{one.workflow_id} has a history of {length} events"
+        if one.task_attempt >= 4:
+            yield f"{one.workflow_id} is stuck: its workflow task fails again and again"
+
+
+PLATFORM = Part(
+    name="platform",
+    workflows=(*LOOPS, "TrunkOpening"),
+    drawers=(
+        (4, calls_fail(*LOOPS)),
+        (7, _processes_end),
+        (2, _engine_fails),
+        (1, asks("account", lambda _: 2, "JobBilling", "top_up")),
+    ),
+    at_rest=_at_rest,
+)  # fmt: skip

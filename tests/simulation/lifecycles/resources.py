@@ -1,0 +1,106 @@
+"""Nodes, regions and providers."""
+
+from collections.abc import Iterable
+
+from tests.simulation.contracts import NotFound
+from tests.simulation.life import Life
+from tests.simulation.lifecycles.part import Part, asks, calls_fail, goes_wrong
+from tests.simulation.plan import Draft
+
+NODE, REGION, PROVIDER = "NodeLifecycle", "RegionLifecycle", "ProviderLifecycle"
+AT_REST = ("maintenance", "active", "failed", "archived", "ready", "healthy")
+GIVEN_UP = ("offline", "failed")
+
+
+def _machines(draft: Draft) -> int:
+    return draft.machines
+
+
+def _at_rest(life: Life) -> Iterable[str]:
+    wanted = {"activate": "active", "maintain": "maintenance"}
+    for node in life.rows.nodes():
+        yield from _settled(life, "node", node.node_id, node.status, node.status_reason)
+        wish = wanted.get(next(iter(life.wishes_of(node.node_id)[-1:]), ""))
+        if wish and node.status not in (wish, "archived") and not node.status_reason:
+            yield f"{node.node_id} was to be {wish}, is {node.status}, and does not say why"
+        if (
+            _was_removed(life, node.node_id)
+            and node.status != "archived"
+            and not node.status_reason
+        ):
+            yield f"{node.node_id} was removed, is {node.status}, and does not say why"
+    for region in life.rows.regions():
+        yield from _settled(life, "region", region.resource_id, region.status, region.status_reason)
+    for provider in life.rows.providers():
+        yield from _settled(
+            life, "provider", provider.resource_id, provider.status, provider.status_reason
+        )
+    yield from _allocations_are_free(life)
+
+
+def _was_removed(life: Life, resource_id: str) -> bool:
+    return life.wishes_of(resource_id)[-1:] in (["remove"], ["force_remove"], ["reschedule_remove"])
+
+
+def _settled(
+    life: Life, noun: str, resource_id: str, status: str, reason: str | None
+) -> Iterable[str]:
+    """Its status is one to stay in, or says why not; its workflow runs until it is archived."""
+    if status not in AT_REST and not (status in GIVEN_UP and reason):
+        yield f"{resource_id} is stuck: {status} ({reason})"
+    try:
+        run = life.engine.describe(f"{noun}/{resource_id}")
+    except NotFound:
+        if status != "archived":
+            yield f"{resource_id} is {status}, and has no workflow"
+        return
+    if (status != "archived") != (run.status == "running"):
+        yield f"{resource_id} is {status}, and its workflow is {run.status}"
+
+
+def _allocations_are_free(life: Life) -> Iterable[str]:
+    """What is allocated belongs to an open job, or to a node that waits for a run to end."""
+    jobs = life.views()
+    for one in life.rows.allocations():
+        job = jobs.get(one.job_id or "")
+        if job is not None and not job.is_open:
+            yield f"{one.allocation_id} is held for {job.job_id}, which is {job.status}"
+
+
+NODES = Part(
+    name="nodes",
+    workflows=(NODE,),
+    drawers=(
+        (6, calls_fail(NODE)),
+        (5, asks("node", _machines, NODE, "maintain", "activate", "activate")),
+        (2, asks("node", _machines, NODE, "remove", "force_remove", "reschedule_remove")),
+        (1, asks("node", _machines, NODE, "refresh", "reboot")),
+        (
+            9,
+            goes_wrong(
+                "machine", _machines, NODE, "machine_unreachable", "machine_reboots",
+                "machine_moves", "clock_jumps", "supervisor_killed", "disk_full",
+            ),
+        ),
+        (2, goes_wrong("machine", _machines, NODE, "machine_lost", "machine_wiped")),
+    ),
+    at_rest=_at_rest,
+)  # fmt: skip
+REGIONS = Part(
+    name="regions",
+    workflows=(REGION,),
+    drawers=(
+        (2, calls_fail(REGION)),
+        (1, asks("region", lambda _: 3, REGION, "remove", "force_remove", "refresh")),
+        (1, goes_wrong("region", lambda _: 2, REGION, "site_away")),
+    ),
+)
+PROVIDERS = Part(
+    name="providers",
+    workflows=(PROVIDER, "ProviderNotifications", "PriceRefresh"),
+    drawers=(
+        (2, calls_fail(PROVIDER, "ProviderNotifications", "PriceRefresh")),
+        (1, asks("provider", lambda _: 2, PROVIDER, "remove", "force_remove", "recheck")),
+        (1, goes_wrong("cloud", lambda _: 1, PROVIDER, "key_revoked")),
+    ),
+)

@@ -1,0 +1,177 @@
+"""The world outside: everything behind the queues of sites and clouds."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
+from typing import Protocol
+
+from tests.simulation.contracts import (
+    Behaviour,
+    CloudMachine,
+    Handler,
+    Process,
+    Rows,
+    Temporal,
+)
+from tests.simulation.outside.collection import Collection
+from tests.simulation.outside.faults import MachineFaults
+from tests.simulation.outside.machine import Machine
+from tests.simulation.outside.machines import Machines, host_key
+from tests.simulation.outside.node_effects import NodeEffects
+from tests.simulation.outside.run_effects import RunEffects
+from tests.simulation.outside.store import Discarded, RunSpecs, Store
+from tests.simulation.outside.watches import Watches
+
+JOINS_AFTER_S = (30.0, 600.0)
+
+
+class CloudSide(Protocol):
+    """What the world asks of `clouds/`."""
+
+    effects: Mapping[str, Handler]
+    faults: Sequence[str]
+
+    def connect(self, rows: Rows) -> None: ...
+    def strike(self, what: str, target: str = "", *, seconds: float = 0.0) -> None: ...
+    def cloud_machines(self) -> Iterable[CloudMachine]: ...
+    def calm(self) -> None: ...
+    def violations(self) -> list[str]: ...
+
+
+def _clouds() -> Callable[[Temporal, Machines], CloudSide]:
+    """The clouds of the simulator, imported for those who have no others."""
+    found: Callable[[Temporal, Machines], CloudSide]
+    found = import_module("tests.simulation.outside.clouds").Clouds
+    return found
+
+
+class World:
+    """Machines, clouds and the object store, as `Outside` of contracts.py.
+
+    clouds: makes the clouds, which boot their machines in `machines`; None: those of `clouds/`.
+    """
+
+    def __init__(
+        self, temporal: Temporal, clouds: Callable[[Temporal, Machines], CloudSide] | None = None
+    ) -> None:
+        self.temporal = temporal
+        self.machines = Machines(temporal)
+        self.store = Store()
+        self.clouds = (clouds or _clouds())(temporal, self.machines)
+        self.chances = 0.0
+        """Of a signal of a watch to be late, and to come twice."""
+        self._rows: Rows | None = None
+        nodes = NodeEffects(self.machines, self.store)
+        runs = RunEffects(self.machines, self.store)
+        collection = Collection(self.machines, self.store)
+        watches = Watches(self.machines, self.store, self._is_odd)
+        self._faults = MachineFaults(self.machines, self.store, nodes, self._announce)
+        self.faults: Sequence[str] = tuple(
+            dict.fromkeys((*self._faults.names, *self.clouds.faults))
+        )
+        self.effects: Mapping[str, Handler] = {
+            **self.clouds.effects,
+            "check_site": nodes.check_site,
+            "reach_node": nodes.reach_node,
+            "inspect_node": nodes.inspect_node,
+            "prepare_node": nodes.prepare_node,
+            "reboot_node": nodes.reboot_node,
+            "restore_logins": nodes.restore_logins,
+            "list_runs": nodes.list_runs,
+            "end_orphaned_runs": nodes.end_orphaned_runs,
+            "watch_node": watches.watch_node,
+            "stage_worker": runs.stage_worker,
+            "start_worker": runs.start_worker,
+            "get_run_status": runs.get_run_status,
+            "end_worker": runs.end_worker,
+            "clean_worker": runs.clean_worker,
+            "open_trunk": runs.open_trunk,
+            "collect_log": collection.collect_log,
+            "store_output": collection.store_output,
+            "save_snapshot": collection.save_snapshot,
+        }
+
+    def connect(self, rows: Rows) -> None:
+        """The rows that cloud activities read, and to which machines announce themselves."""
+        self._rows = rows
+        self.clouds.connect(rows)
+
+    def behave(self, job_id: str, behaviour: Behaviour) -> None:
+        """What the commands of this job will do on machines where they are not staged yet."""
+        self.machines.commands.behaviours[job_id] = behaviour
+
+    # ── machines of people ──────────────────────────────────────────────────────────────────
+
+    def add_machine(self, *, gpus: int = 1, joins_at_once: bool = True) -> str:
+        """An own machine; returns its minion id."""
+        name = f"own-{len(self.machines.all) + 1}"
+        machine = self.machines.boot(name, gpus=gpus, minion_id=host_key(name), is_leased=False)
+        machine.has_joined = False
+        if joins_at_once:
+            self.join(machine.minion_id)
+        else:
+            delay_s = self.temporal.random.uniform(*JOINS_AFTER_S)
+            self.temporal.later(delay_s, lambda: self._join(machine))
+        return machine.minion_id
+
+    def join(self, minion_id: str) -> None:
+        """The owner of a machine runs join.sh: it lets regions in, and announces itself."""
+        self._join(self.machines.by_minion[minion_id])
+
+    def _join(self, machine: Machine) -> None:
+        machine.has_joined = True
+        machine.left.clear()
+        self._announce(machine)
+
+    def _announce(self, machine: Machine) -> None:
+        if self._rows is not None and machine.has_joined and not machine.has_ended:
+            self._rows.announce(machine.minion_id, machine.host)
+
+    # ── the object store ────────────────────────────────────────────────────────────────────
+
+    def keep_run_specs(
+        self,
+        job_id: str,
+        attempt: int,
+        ports: Mapping[int, int] | None = None,
+        idle_timeout_s: float | None = None,
+    ) -> None:
+        """Raises: ApplicationError, while the store is away."""
+        self.store.keep_run_specs(job_id, attempt, RunSpecs(ports or {}, idle_timeout_s))
+
+    def discard(self, job_id: str, what: Discarded, attempt: int | None = None) -> None:
+        """Raises: ApplicationError, while the store is away."""
+        self.store.discard(job_id, what, attempt)
+
+    def jobs_with_snapshots(self) -> Iterable[str]:
+        """Raises: ApplicationError, while the store is away."""
+        return self.store.jobs_with_snapshots()
+
+    # ── what goes wrong ─────────────────────────────────────────────────────────────────────
+
+    def strike(self, what: str, target: str = "", *, seconds: float = 0.0) -> None:
+        """A fault of the world itself, for so many seconds; 0: for a while that is drawn."""
+        if what in self._faults.names:
+            self._faults.strike(what, target, seconds)
+        if what in self.clouds.faults:
+            self.clouds.strike(what, target, seconds=seconds)
+
+    def calm(self) -> None:
+        """Everything is well again, and stays so."""
+        self.chances = 0.0
+        self._faults.calm()
+        self.clouds.calm()
+
+    def _is_odd(self) -> bool:
+        return self.chances > 0 and self.temporal.random.random() < self.chances
+
+    # ── what there is ───────────────────────────────────────────────────────────────────────
+
+    def processes(self) -> Iterable[Process]:
+        """Of all runs that were ever started, also on machines that have gone."""
+        return self.machines.processes()
+
+    def cloud_machines(self) -> Iterable[CloudMachine]:
+        return self.clouds.cloud_machines()
+
+    def violations(self) -> list[str]:
+        return [*self.machines.violations(), *self.clouds.violations()]

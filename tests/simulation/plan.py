@@ -1,0 +1,216 @@
+"""Plans: everything that is to happen in one life of an installation, as data.
+
+A plan is drawn from a seed. It can also be written by hand, cut down by `shrink.py`, printed, and
+played again. What is not in it (how long a call takes, in which order a list comes) is drawn from
+the same seed while it is played.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Literal
+
+from tests.simulation.contracts import Behaviour
+from workflows.contracts.statuses import JobType
+
+Kind = Literal["ask", "world", "call", "process", "engine"]
+
+
+@dataclass(frozen=True)
+class At:
+    """So many virtual seconds after the installation is ready."""
+
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"at {self.seconds:.0f} s"
+
+
+@dataclass(frozen=True)
+class On:
+    """At the n-th call of an effect since the installation is ready, counted from 1."""
+
+    effect: str
+    nth: int
+    is_after: bool = False
+    """Right after it has answered, and not right before it is done."""
+
+    def __str__(self) -> str:
+        return f"{'after' if self.is_after else 'before'} {self.effect} number {self.nth}"
+
+
+@dataclass(frozen=True)
+class Act:
+    """What a person asks, or what goes wrong.
+
+    kind, what: `ask` a verb of a resource · `world`, a fault of `Outside.faults` · `call`, a
+    mode of the engine's `CallFault`, of the call at which it happens · `process`: `kill`,
+    `upgrade`, `second`, `partition` · `engine`: `forget`, `restore`, `away`;
+    target: such as `job/3`, `node/0`, `machine/1`, `lease/0`, `main`; numbers count what the plan
+    has made, modulo what there is;
+    seconds: how long it lasts, or how far back a restored engine goes.
+    """
+
+    when: At | On
+    kind: Kind
+    what: str
+    target: str = ""
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        whom = f" {self.target}" if self.target else ""
+        how_long = f" for {self.seconds:.0f} s" if self.seconds else ""
+        return f"{self.when}: {self.kind} {self.what}{whom}{how_long}"
+
+
+@dataclass(frozen=True)
+class JobPlan:
+    """One job that is submitted."""
+
+    at_s: float
+    type: JobType
+    behaviour: Behaviour
+    worker_count: int = 1
+    gpu_count: int = 1
+    account: int = 0
+    max_restarts: int = 3
+    max_retries: int = 0
+    max_duration_s: int | None = None
+    end_all_on_failure: bool = True
+    only_cloud: bool = False
+    spot: bool = True
+
+    def __str__(self) -> str:
+        what = f"{self.type} of {self.worker_count}×{self.gpu_count} GPUs"
+        does = f"{self.behaviour.seconds:.0f} s, exit code {self.behaviour.exit_code}"
+        return f"at {self.at_s:.0f} s: {what}, {does}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One life of an installation.
+
+    machines: the GPUs of each own machine, by region; hours: how long faults and people act.
+    """
+
+    seed: int
+    jobs: tuple[JobPlan, ...]
+    machines: tuple[tuple[int, ...], ...]
+    has_cloud: bool
+    has_storage_node: bool
+    microcredits: tuple[int, ...]
+    acts: tuple[Act, ...]
+    hours: float
+    chances: float = 0.0
+    """Of a signal or a message of the world to be late, repeated or out of order."""
+    real_rows: bool = False
+
+    def size(self) -> int:
+        """How much there is to read in its story."""
+        return len(self.jobs) + len(self.acts) + sum(len(region) for region in self.machines)
+
+
+@dataclass
+class Draft:
+    """A plan that is being drawn; the parts of the lifecycles add what belongs to them."""
+
+    random: Random
+    span_s: float
+    jobs: int
+    machines: int
+    has_cloud: bool
+    acts: list[Act] = field(default_factory=list)
+
+    def some_time(self) -> float:
+        return round(self.random.uniform(0, self.span_s), 1)
+
+    def moment(self, effects: Sequence[str]) -> At | On:
+        """A time, or more often one of the calls of these effects."""
+        if not effects or self.random.random() < 0.35:
+            return At(self.some_time())
+        return self.call(effects)
+
+    def call(self, effects: Sequence[str]) -> On:
+        """One of the calls of these effects, more often one of the first."""
+        nth = int(self.random.paretovariate(0.7)) % max(2, 2 * self.jobs) + 1
+        return On(self.random.choice(effects), nth, is_after=self.random.random() < 0.5)
+
+    def add(self, when: At | On, kind: Kind, what: str, target: str = "", s: float = 0.0) -> None:
+        self.acts.append(Act(when, kind, what, target, round(s, 1)))
+
+    def a(self, noun: str, of: int) -> str:
+        """One of so many resources of a noun."""
+        return f"{noun}/{self.random.randrange(max(1, of))}"
+
+
+Drawer = Callable[[Draft], None]
+"""Draws one thing that people may ask, or one fault."""
+
+
+def draw(
+    seed: int, drawers: Iterable[tuple[int, Drawer]], *, jobs: int = 24, real_share: float = 0.0
+) -> Plan:
+    """The plan of a seed; the drawers come with their weights."""
+    random = Random(seed)
+    span_s = random.choice((900.0, 1800.0, 3600.0, 3 * 3600.0))
+    has_cloud = random.random() < 0.45
+    regions = 1 if random.random() < 0.7 else 2
+    machines = tuple(
+        tuple(random.choice((0, 1, 1, 2, 4)) for _ in range(random.choice((1, 2, 2, 3))))
+        for _ in range(regions)
+    )
+    own = sum(len(region) for region in machines)
+    drawn = [_job(random, span_s, has_cloud=has_cloud) for _ in range(jobs)]
+    draft = Draft(random, span_s, jobs, own, has_cloud)
+    weighted = list(drawers)
+    weights = [weight for weight, _ in weighted]
+    how_many = 0 if random.random() < 0.12 else int(random.expovariate(1 / 9)) + 1
+    for _ in range(min(how_many, 40)):
+        random.choices(weighted, weights)[0][1](draft)
+    poor = random.random() < 0.15
+    return Plan(
+        seed=seed,
+        jobs=tuple(sorted(drawn, key=lambda job: job.at_s)),
+        machines=machines,
+        has_cloud=has_cloud,
+        has_storage_node=has_cloud and random.random() < 0.3,
+        microcredits=(random.randrange(1, 3_000_000) if poor else 10**12, 10**12),
+        acts=tuple(draft.acts),
+        hours=span_s / 3600,
+        chances=random.choice((0.0, 0.0, 0.02, 0.1)),
+        real_rows=random.random() < real_share,
+    )
+
+
+def _job(random: Random, span_s: float, *, has_cloud: bool) -> JobPlan:
+    kind = random.choices(
+        (JobType.TRAINING, JobType.INFERENCE, JobType.NOTEBOOK, JobType.ENDPOINT), (8, 3, 3, 1)
+    )[0]
+    workers = random.choice((1, 1, 1, 1, 2, 3)) if kind is JobType.TRAINING else 1
+    seconds = float("inf") if kind.is_service else random.choice((0.5, 5, 60, 600, 4000))
+    fails = random.random() < 0.2
+    behaviour = Behaviour(
+        seconds=seconds * random.uniform(0.5, 1.5),
+        exit_code=1 if fails and random.random() < 0.5 else 0,
+        fails_first=random.choice((1, 2)) if fails else 0,
+        ignores_sigterm=random.random() < 0.15,
+        unkillable_s=random.choice((30.0, 600.0)) if random.random() < 0.03 else 0.0,
+        saves_state=random.random() < 0.3,
+        writes_output=random.random() < 0.8,
+    )
+    if kind.is_service and random.random() < 0.2:  # It crashes by itself.
+        behaviour = replace(behaviour, seconds=random.uniform(10, 2000), exit_code=1)
+    return JobPlan(
+        at_s=round(random.uniform(0, span_s * 0.8), 1),
+        type=kind,
+        behaviour=behaviour,
+        worker_count=workers,
+        gpu_count=random.choice((0, 1, 1, 1, 2)),
+        account=0 if random.random() < 0.7 else 1,
+        max_restarts=random.choice((0, 1, 3, 3)),
+        max_retries=random.choice((0, 0, 0, 2)),
+        max_duration_s=random.choice((None, None, None, 120, 1200)),
+        end_all_on_failure=random.random() < 0.7,
+        only_cloud=has_cloud and random.random() < 0.4,
+        spot=random.random() < 0.7,
+    )

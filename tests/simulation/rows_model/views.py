@@ -1,0 +1,78 @@
+"""The rows as the views of `Rows` show them."""
+
+from tests.simulation.contracts import (
+    AllocationView,
+    JobView,
+    LeaseView,
+    NodeView,
+    ResourceView,
+)
+from tests.simulation.rows_model.records import Allocation, Job, Lease, LifecycleRow, Node
+from tests.simulation.rows_model.tables import Tables
+from workflows.contracts.jobs import run_id
+from workflows.contracts.statuses import LeaseStatus, NodeType
+
+
+def job_view(tables: Tables, row: Job) -> JobView:
+    """A job that waits says why: as activities/placement/refusals.py:refusals_of_jobs."""
+    refusals = row.placement_refusals
+    if row.id in tables.waiting_jobs:
+        refusals += tables.demand_refusals.get((row.project_id, row.demand_key), ())
+    return JobView(
+        job_id=row.id,
+        account_id=row.account_id,
+        type=row.type,
+        status=row.status,
+        status_reason=row.status_reason or (refusals[0].detail if refusals else None),
+        attempt=row.attempt,
+        is_open=row.status not in row.noun.final_statuses,
+        run_ids=tuple(each.run_id for each in row.workers if each.run_id is not None),
+        created_at=row.created_at,
+        auto_restarts=row.spec.safety.max_restarts > 0,
+    )
+
+
+def node_view(tables: Tables, row: Node) -> NodeView:
+    lease = None if row.machine is None else tables.last_lease(row.id)
+    return NodeView(
+        node_id=row.id,
+        region_id=row.region_id,
+        status=row.status,
+        status_reason=row.status_reason,
+        wanted=row.wanted_status,
+        host=row.host,
+        minion_id=row.minion_id or None,
+        lease_id=None if lease is None else lease.id,
+        ephemeral=row.type == NodeType.EPHEMERAL,
+        was_forced=row.removal_force,
+    )
+
+
+def lease_view(row: Lease) -> LeaseView:
+    return LeaseView(
+        lease_id=row.id,
+        provider_id=row.provider_id,
+        name=row.name,
+        status=LeaseStatus(row.status),
+        holder_id=row.holder_id,
+        zone=None if row.offer is None else row.offer.zone,
+        began_at=row.began_at,
+        ended_at=row.ended_at,
+    )
+
+
+def allocation_view(row: Allocation) -> AllocationView:
+    """A leaving allocation belongs to its node, and to no job any more."""
+    is_leaving = row.is_leaving
+    return AllocationView(
+        allocation_id=row.id,
+        job_id=None if is_leaving else row.job_id,
+        run_id=run_id(row.job_id, row.worker, row.attempt),
+        node_id=row.node_id,
+        gpu_indices=row.gpu_indices,
+        status=row.state,
+    )
+
+
+def resource_view(row: LifecycleRow) -> ResourceView:
+    return ResourceView(resource_id=row.id, status=row.status, status_reason=row.status_reason)

@@ -1,0 +1,62 @@
+"""The object store as the activities of rows use it: the world has what is stored."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from activities.storage.names import STATES, run_spec_name
+from activities.storage.run_specs import RunSpec
+from tests.simulation.contracts import Outside
+
+
+@dataclass(frozen=True)
+class Store:
+    """In place of `BlobStore`, and of the functions that write one object by its name."""
+
+    outside: Outside
+    _ports: dict[tuple[str, int], dict[int, int]] = field(default_factory=dict)
+    """Of the workers whose run specs were sealed, by job and attempt."""
+
+    def opened(self, _: str) -> "Store":
+        return self
+
+    def seal_run_spec(
+        self, job_id: str, attempt: int, worker: int, _region_id: str, spec: RunSpec
+    ) -> str:
+        """The world keeps all run specs of an attempt as one; the last call brings the whole."""
+        ports = self._ports.setdefault((job_id, attempt), {})
+        if spec.port is not None:
+            ports[worker] = spec.port
+        self.outside.keep_run_specs(job_id, attempt, dict(ports))
+        return run_spec_name(job_id, attempt, worker)
+
+    def delete_folder(self, folder: str) -> None:
+        """Remove what is stored below a name of `activities/storage/names.py`."""
+        kind, job_id, *rest = folder.split("/")
+        if kind == "orders":
+            self.outside.discard(job_id, "run_specs", int(rest[0]) if rest else None)
+        elif kind == STATES:
+            self.outside.discard(job_id, "snapshots")
+        elif kind == "outputs":
+            self.outside.discard(job_id, "outputs")
+        else:
+            raise ValueError(f"{folder}: is no folder of the object store")
+
+    def delete(self, name: str) -> None:
+        """Uploads, which no life has."""
+        raise ValueError(f"{name}: is no object of a life")
+
+    def jobs_with_copies(self, _: "Store") -> Sequence[str]:
+        return sorted(self.outside.jobs_with_snapshots())
+
+
+@dataclass(frozen=True)
+class WorldLogs:
+    """In place of `LogStore`; logs are removed together with all else of their job."""
+
+    outside: Outside
+
+    def opened(self, _: str) -> "WorldLogs":
+        return self
+
+    def delete(self, job_id: str) -> None:
+        self.outside.discard(job_id, "everything")

@@ -1,0 +1,173 @@
+"""The rows as the views of `Rows` show them, by plain SQL."""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from tests.simulation.contracts import (
+    AllocationView,
+    JobView,
+    LeaseView,
+    NodeView,
+    ResourceView,
+    Usage,
+)
+from tests.simulation.rows_real.house import Tenant
+from workflows.contracts.jobs import run_id
+from workflows.contracts.lifecycles import JOB, noun_of
+
+
+class Views:
+    def __init__(self, tenant: Tenant) -> None:
+        self._tenant = tenant
+
+    def all(self, query: str, *values: object) -> list[sqlite3.Row]:
+        self._tenant.house.enter(self._tenant)
+        return self._tenant.house.raw.execute(query, values).fetchall()
+
+    def number(self, query: str, *values: object) -> int:
+        """The only value of the only row; 0 for none."""
+        found = self.all(query, *values)
+        return int(found[0][0] or 0) if found else 0
+
+    def jobs(self) -> Iterable[JobView]:
+        return [
+            JobView(
+                job_id=row["id"],
+                account_id=row["account_id"],
+                type=row["type"],
+                status=row["status"],
+                status_reason=row["status_reason"],
+                attempt=row["attempt"],
+                is_open=row["status"] not in JOB.final_statuses,
+                run_ids=tuple(
+                    each["run_id"] for each in json.loads(row["workers"]) if each.get("run_id")
+                ),
+                created_at=_instant(row["created_at"]),
+                auto_restarts=row["max_restarts"] > 0,
+            )
+            for row in self.all(
+                "SELECT id, account_id, type, status, status_reason, attempt, workers, created_at,"
+                " spec ->> '$.safety.max_restarts' AS max_restarts FROM jobs ORDER BY id"
+            )
+        ]
+
+    def nodes(self) -> Iterable[NodeView]:
+        return [
+            NodeView(
+                node_id=row["id"],
+                region_id=row["region_id"],
+                status=row["status"],
+                status_reason=row["status_reason"],
+                wanted=row["wanted_status"],
+                host=row["host"],
+                minion_id=row["minion_id"] or None,
+                lease_id=row["lease_id"],
+                ephemeral=row["type"] == "ephemeral",
+                was_forced=bool(row["removal_force"]),
+            )
+            for row in self.all(
+                "SELECT *, (SELECT max(leases.id) FROM leases WHERE holder_id = nodes.id)"
+                " AS lease_id FROM nodes ORDER BY id"
+            )
+        ]
+
+    def leases(self, provider_id: str | None = None) -> Iterable[LeaseView]:
+        return [
+            LeaseView(
+                lease_id=row["id"],
+                provider_id=row["provider_id"],
+                name=row["name"],
+                status=row["status"],
+                holder_id=row["holder_id"],
+                zone=row["zone"],
+                began_at=_instant_or_none(row["began_at"]),
+                ended_at=_instant_or_none(row["ended_at"]),
+            )
+            for row in self.all(
+                "SELECT id, provider_id, name, status, holder_id, offer ->> '$.zone' AS zone,"
+                " began_at, ended_at FROM leases"
+                " WHERE provider_id = coalesce(?, provider_id) ORDER BY id",
+                provider_id,
+            )
+        ]
+
+    def allocations(self) -> Iterable[AllocationView]:
+        """Those that hold anything; a leaving one belongs to its node, and to no job any more."""
+        return [
+            AllocationView(
+                allocation_id=row["id"],
+                job_id=None if row["state"] == "leaving" else row["job_id"],
+                run_id=run_id(row["job_id"], row["worker"], row["attempt"]),
+                node_id=row["node_id"],
+                gpu_indices=tuple(json.loads(row["gpu_indices"])),
+                status=row["state"],
+            )
+            for row in self.all("SELECT * FROM allocations WHERE released_at IS NULL ORDER BY id")
+        ]
+
+    def resources(self, table: str) -> Iterable[ResourceView]:
+        query = {
+            "providers": "SELECT id, status, status_reason FROM providers ORDER BY id",
+            "regions": "SELECT id, status, status_reason FROM regions ORDER BY id",
+        }[table]
+        return [
+            ResourceView(row["id"], row["status"], row["status_reason"]) for row in self.all(query)
+        ]
+
+    def usage(self, job_id: str | None = None) -> Iterable[Usage]:
+        rows = self.all(
+            "SELECT job_id, worker, attempt, posted_s FROM usage_meters"
+            " WHERE job_id = coalesce(?, job_id) ORDER BY job_id, attempt, worker",
+            job_id,
+        )
+        return [
+            Usage(run_id(row["job_id"], row["worker"], row["attempt"]), row["posted_s"])
+            for row in rows
+        ]
+
+    def unsettled_of(self, job_id: str) -> int:
+        return self.number(
+            "SELECT sum(max(0, kept.value ->> '$.through_s' - coalesce(meter.posted_s, 0)))"
+            " FROM jobs, json_each(coalesce(jobs.unsettled, '[]')) AS kept"
+            " LEFT JOIN usage_meters AS meter ON meter.job_id = kept.value ->> '$.job_id'"
+            " AND meter.worker = kept.value ->> '$.worker'"
+            " AND meter.attempt = kept.value ->> '$.attempt' WHERE jobs.id = ?",
+            job_id,
+        )
+
+    def sequence_of(self, resource_id: str) -> int:
+        table = noun_of(resource_id).plural
+        return self.number(f"SELECT sequence FROM {table} WHERE id = ?", resource_id)
+
+    def provider_status(self, provider_id: str) -> str | None:
+        found = self.all("SELECT status FROM providers WHERE id = ?", provider_id)
+        return found[0]["status"] if found else None
+
+    def ready_providers(self, kind: str) -> Sequence[str]:
+        query = "SELECT id FROM providers WHERE kind = ? AND status = 'ready' ORDER BY id"
+        return [row["id"] for row in self.all(query, kind)]
+
+    def has_key(self, provider_id: str) -> bool:
+        return bool(
+            self.number(
+                "SELECT count(*) FROM providers JOIN stored_secrets"
+                " ON providers.credentials = 'store://' || stored_secrets.name"
+                " WHERE providers.id = ?",
+                provider_id,
+            )
+        )
+
+    def dump(self) -> str:
+        self._tenant.house.enter(self._tenant)
+        return "\n".join(self._tenant.house.raw.iterdump())
+
+
+def _instant(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+def _instant_or_none(text: Any) -> datetime | None:
+    return None if text is None else _instant(text)

@@ -1,0 +1,278 @@
+"""Playing a plan: the installation, the people, the faults, and the checks."""
+
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tests.simulation.contracts import Attempt, Refused, Verb
+from tests.simulation.engine.attempts import CallFault
+from tests.simulation.installation import installation
+from tests.simulation.life import Life, Violation, Wish
+from tests.simulation.lifecycles.all_parts import PARTS
+from tests.simulation.plan import Act, At, Plan
+from tests.simulation.submissions import submission_of
+
+READY_LIMIT_S = 3600.0
+LOOK_INTERVAL_S = 120.0
+"""Between two looks at what always holds."""
+REST_INTERVAL_S = 900.0
+REST_LIMIT_S = 9 * 3600.0
+"""The longest that an installation in which all is well may need to come to rest: billing is
+hourly, a node is given up after an hour, an output may be stored for some."""
+DISPATCH_S = 0.02
+"""After a commit of the API, its dispatcher delivers the outbox rows."""
+
+
+def play(plan: Plan) -> Life:
+    """One life from its plan; what was found wrong is in `Life.violations`."""
+    logging.getLogger("temporalio").setLevel(logging.CRITICAL)  # The engine's log has it all.
+    life = installation(plan)
+    try:
+        return Player(life).play()
+    finally:
+        life.rows.close()
+
+
+@dataclass
+class Player:
+    """The people of an installation, and what goes wrong in it."""
+
+    life: Life
+    moments: dict[tuple[str, int, bool], list[Act]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    calls: Counter[str] = field(default_factory=Counter)
+    api_is_up: bool = True
+    known: set[str] = field(default_factory=set)
+    snapshots: list[object] = field(default_factory=list)
+
+    def play(self) -> Life:
+        life = self.life
+        engine = life.engine
+        self._until_ready()
+        life.began_s = life.seconds()
+        for index, plan in enumerate(life.plan.jobs):
+            engine.later(plan.at_s, self._submitter(index))
+        for act in life.plan.acts:
+            if isinstance(act.when, At):
+                engine.later(act.when.seconds, self._actor(act))
+            else:
+                self.moments[act.when.effect, act.when.nth, act.when.is_after].append(act)
+        engine.faults = self
+        end_s = life.began_s + life.plan.hours * 3600
+        if any(act.what == "restore" for act in life.plan.acts):
+            self._keep_snapshots()
+        self._look()
+        while life.seconds() < end_s and not life.violations:
+            engine.play(min(end_s, life.seconds() + LOOK_INTERVAL_S))
+            self._look()
+        self._come_to_rest()
+        return life
+
+    # ── the calls of effects, as the engine asks for their faults ───────────────────────────
+
+    def of_call(self, attempt: Attempt) -> CallFault | None:
+        """What happens to this call; what the plan has for this moment happens with it."""
+        self.calls[attempt.effect] += 1
+        nth = self.calls[attempt.effect]
+        fault = None
+        for act in self.moments.pop((attempt.effect, nth, False), ()):
+            if act.kind == "call":
+                fault = self._fault(act, attempt)
+            else:
+                self._act(act)
+        for act in self.moments.pop((attempt.effect, nth, True), ()):
+            if act.kind == "call":
+                fault = self._fault(act, attempt)
+            else:
+                self.life.engine.later(0.005, self._actor(act))
+        return fault
+
+    def _fault(self, act: Act, attempt: Attempt) -> CallFault:
+        self.life.struck.append(str(act))
+        self.life.failed_calls["effect", attempt.effect, act.what] += 1
+        self.life.engine.note(attempt.workflow_id, f"{attempt.effect} goes wrong: {act.what}")
+        return CallFault(mode=act.what, seconds=act.seconds)
+
+    def of_request(self, kind: str, workflow_id: str) -> Literal["refused", "lost"] | None:
+        """What happens to a request to the server, by the plan's chances."""
+        chances = self.life.plan.chances
+        if not chances or self.life.is_calm or self.life.engine.random.random() >= chances / 4:
+            return None
+        return "refused" if self.life.engine.random.random() < 0.5 else "lost"
+
+    # ── people ──────────────────────────────────────────────────────────────────────────────
+
+    def _until_ready(self) -> None:
+        """Activate each node as soon as it may be, until all are active."""
+        life, engine, rows = self.life, self.life.engine, self.life.rows
+        self._dispatch()
+        limit = life.seconds() + READY_LIMIT_S
+        while life.seconds() < limit:
+            engine.play(life.seconds() + 20)
+            own = [one for one in rows.nodes() if one.node_id in life.nodes]
+            for node in own:
+                if node.status == "maintenance" and not life.wishes_of(node.node_id):
+                    self._ask_verb(node.node_id, Verb.ACTIVATE)
+            regions = all(one.status == "healthy" for one in rows.regions())
+            if regions and all(node.status == "active" for node in own):
+                return
+        found = [(one.node_id, one.status, one.status_reason) for one in rows.nodes()]
+        found += [(one.resource_id, one.status, one.status_reason) for one in rows.regions()]
+        found += [(one.resource_id, one.status, one.status_reason) for one in rows.providers()]
+        self._violated(f"the installation: not ready after an hour: {found}")
+
+    def _submitter(self, index: int) -> Callable[[], None]:
+        def submit() -> None:
+            life, plan = self.life, self.life.plan.jobs[index]
+            account = life.accounts[plan.account % len(life.accounts)]
+            try:
+                job_id = life.rows.submit(account, submission_of(plan, index))
+            except Refused as refusal:
+                life.refused.append(str(refusal))
+                return
+            life.jobs[job_id] = plan
+            life.world.behave(job_id, plan.behaviour)
+            life.engine.note("a person", f"submits {job_id}: {plan}")
+            self._dispatch()
+
+        return submit
+
+    def _ask_verb(self, resource_id: str, verb: Verb) -> None:
+        life = self.life
+        try:
+            made = life.rows.ask(resource_id, verb)
+        except Refused as refusal:
+            life.refused.append(f"{verb} {resource_id}: {refusal}")
+            life.engine.note("the API", f"refuses {verb} of {resource_id}: {refusal}")
+            return
+        life.engine.note("a person", f"asks {verb} of {resource_id}")
+        life.wishes.append(Wish(life.engine.now(), resource_id, verb.value))
+        if verb is Verb.RESUBMIT and made:
+            life.jobs[made] = life.jobs[resource_id]
+            life.world.behave(made, life.jobs[resource_id].behaviour)
+        self._dispatch()
+
+    def _dispatch(self) -> None:
+        if self.api_is_up:
+            self.life.engine.later(DISPATCH_S, self.life.rows.relay)
+
+    def _resource(self, target: str) -> str | None:
+        """The id of `job/3`: the third of what there is, again from the first after the last."""
+        life = self.life
+        noun, _, number = target.partition("/")
+        found = {
+            "job": lambda: list(life.jobs),
+            "node": lambda: life.nodes,
+            "machine": lambda: life.machines,
+            "region": lambda: life.regions,
+            "provider": lambda: life.providers,
+            "account": lambda: life.accounts,
+            "lease": lambda: [one.lease_id for one in life.rows.leases()],
+            "cloud-machine": lambda: [
+                one.name for one in life.world.cloud_machines() if one.is_running
+            ],
+        }.get(noun, lambda: [""])()
+        return found[int(number or 0) % len(found)] if found else None
+
+    # ── what happens ────────────────────────────────────────────────────────────────────────
+
+    def _actor(self, act: Act) -> Callable[[], None]:
+        return lambda: self._act(act)
+
+    def _act(self, act: Act) -> None:
+        life = self.life
+        if life.is_calm:
+            return
+        life.struck.append(str(act))
+        if act.kind == "ask":
+            if (resource_id := self._resource(act.target)) is not None:
+                self._ask_verb(resource_id, Verb(act.what))
+        elif act.kind == "world":
+            if (target := self._resource(act.target)) is not None:
+                life.engine.note("the world", f"{act.what} {target}")
+                life.world.strike(act.what, target)
+        elif act.kind == "process":
+            self._process(act)
+        else:
+            self._engine(act)
+
+    def _process(self, act: Act) -> None:
+        engine = self.life.engine
+        if act.target == "api":
+            self.api_is_up = False
+            engine.later(act.seconds, self._api_is_back)
+        elif act.what == "kill":
+            engine.processes.kill(act.target, again_after_s=act.seconds)
+        elif act.what == "upgrade":
+            engine.processes.upgrade(act.seconds)
+        elif "main-2" not in engine.processes.names():
+            engine.processes.two_main()
+
+    def _api_is_back(self) -> None:
+        self.api_is_up = True
+        self._dispatch()
+
+    def _engine(self, act: Act) -> None:
+        engine = self.life.engine
+        if act.what == "away":
+            engine.go_away(act.seconds)
+        elif act.what == "forget":
+            self.life.has_forgotten = True
+            engine.forget()
+        elif self.snapshots:
+            self.life.has_forgotten = True
+            engine.restore(self.snapshots[0])
+
+    def _keep_snapshots(self) -> None:
+        """Keep the engine's state of up to an hour ago, as a backup does."""
+        self.snapshots = [*self.snapshots[-3:], self.life.engine.snapshot()]
+        self.life.engine.later(900, self._keep_snapshots)
+
+    # ── the checks ──────────────────────────────────────────────────────────────────────────
+
+    def _look(self) -> None:
+        """What always holds."""
+        life = self.life
+        for what in (*life.world.violations(), *life.rows.violations()):
+            self._violated(what)
+        for part in PARTS:
+            if part.always is not None:
+                for what in part.always(life):
+                    self._violated(what)
+
+    def _come_to_rest(self) -> None:
+        """All is well again, services are ended, and what is left comes to its end."""
+        life, engine = self.life, self.life.engine
+        life.is_calm = True
+        self.moments.clear()
+        self.api_is_up = True
+        for name in engine.processes.names():
+            engine.processes.start(name)
+        life.world.calm()
+        for job in life.rows.jobs():
+            if job.is_open and life.jobs[job.job_id].type.is_service and job.status != "stopped":
+                self._ask_verb(job.job_id, Verb.STOP)
+        self._dispatch()
+        limit = life.seconds() + REST_LIMIT_S
+        found: list[str] = []
+        while life.seconds() < limit and not life.violations:
+            engine.play(life.seconds() + REST_INTERVAL_S)
+            self._look()
+            life.is_at_rest = True
+            found = [what for part in PARTS if part.at_rest for what in part.at_rest(life)]
+            life.is_at_rest = False
+            if not found:
+                break
+        for what in found:
+            self._violated(what)
+        life.steps = engine.activations
+
+    def _violated(self, what: str) -> None:
+        if what not in self.known:
+            self.known.add(what)
+            life = self.life
+            life.engine.note("VIOLATION", what)
+            life.violations.append(Violation(life.seconds() - life.began_s, what))

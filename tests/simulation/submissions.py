@@ -1,0 +1,37 @@
+"""Job files of the jobs of a plan."""
+
+from tests.simulation.plan import JobPlan
+from workflows.contracts.job_submission import JobSubmission
+
+GPU = "A100"
+
+
+def submission_of(plan: JobPlan, index: int) -> JobSubmission:
+    """The submission of a job of a plan, with a name of its own."""
+    gpus = {"gpus": f"{GPU}:{plan.gpu_count}"} if plan.gpu_count else {"cpu_count": 1}
+    service = {"port": 8888} if plan.type.is_service else {}
+    return JobSubmission.model_validate(
+        {
+            "name": f"job-{index}",
+            "type": plan.type,
+            "resources": gpus,
+            "workers": [{"command": "work"}] * plan.worker_count,
+            "placement": _placement(plan),
+            "safety": {
+                "max_restarts": plan.max_restarts,
+                "max_retries": plan.max_retries,
+                "max_duration_s": plan.max_duration_s,
+                "end_all_on_failure": plan.end_all_on_failure,
+            },
+            **service,
+        }
+    )
+
+
+def _placement(plan: JobPlan) -> dict[str, object]:
+    given: dict[str, object] = {}
+    if plan.only_cloud:
+        given["providers"] = ["gcp"]
+    if not plan.spot:
+        given["spot"] = "never"
+    return given
