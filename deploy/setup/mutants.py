@@ -14,13 +14,15 @@ VENV = CHECKOUT / ".baseload" / "mutants" / "venv"
 def set_up_mutants() -> None:
     """Bring the environment to the state of the lock file."""
     with locked(CHECKOUT / ".baseload", "mutants"):
-        # One of its packages is published as source only, so that `--no-build` would refuse it.
         run(
-            [own_uv(), "sync", "--frozen", "--only-group", "mutants", "--python", sys.executable],
+            [
+                own_uv(), "sync", "--frozen", "--no-build", "--only-group", "mutants",
+                "--python", sys.executable,
+            ],
             "installing the tool of the mutants",
             advice=NETWORK,
             environment={"UV_PYTHON_DOWNLOADS": "never", "UV_PROJECT_ENVIRONMENT": str(VENV)},
-        )
+        )  # fmt: skip
 
 
 if __name__ == "__main__":

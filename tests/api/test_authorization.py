@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 from sqlmodel import Session, select
-from starlette.requests import HTTPConnection
+from starlette.requests import HTTPConnection, Request
 
 from activities.accounts.accounts import add_account
 from activities.db import tables
@@ -16,6 +16,7 @@ from api.authorization import (
     Caller,
     KeyRefused,
     Needs,
+    _bearer,
     address_of,
     authenticate,
     caller_by_key,
@@ -184,13 +185,17 @@ def test_a_key_that_nobody_has_is_nobodys(ada: Person) -> None:
         caller_by_key("key-none", ada.account_id)
 
 
+async def test_a_request_without_a_key_comes_as_far_as_our_own_refusal() -> None:
+    assert await _bearer(Request(request_from().scope)) is None
+
+
 def test_the_use_of_a_key_is_noted_once_in_ten_minutes(migrated: Database, ada: Person) -> None:
     began = datetime.now(UTC)
     authenticate(ada.secret)
     first = last_used(migrated, ada)
     assert first is not None
     assert began <= first <= datetime.now(UTC)
-    lately, long_ago = (began - timedelta(minutes=minutes) for minutes in (9, 11))
+    lately, long_ago = (began - timedelta(seconds=seconds) for seconds in (590, 600))
     set_key(migrated, ada, last_used_at=lately)
     authenticate(ada.secret)
     assert last_used(migrated, ada) == lately
