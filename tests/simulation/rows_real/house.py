@@ -65,14 +65,35 @@ Place = tuple[ModuleType, str]
 
 
 class WatchedDatabase(Database):
-    """A database that says where a transaction begins to be written."""
+    """A database that says where a transaction begins to be written.
+
+    SQLite's database in memory lets nobody read while somebody writes, as its files do. A reader
+    inside of a transaction (`priced_catalogue` in `create_region`) reads on its connection.
+    """
 
     boundary = Boundary()
+    written = 0
+    """How many transactions have been written, those that were rolled back too."""
+    _writing: Session | None = None
 
     @contextmanager
     def write(self, serialised: str | None = None) -> Generator[Session, None, None]:
         self.boundary.commits()
+        self.written += 1
         with super().write(serialised) as session:
+            self._writing = session
+            try:
+                yield session
+            finally:
+                self._writing = None
+
+    @contextmanager
+    def read(self) -> Generator[Session, None, None]:
+        if self._writing is None:
+            with super().read() as session:
+                yield session
+            return
+        with Session(self._writing.connection(), expire_on_commit=False) as session:
             yield session
 
 

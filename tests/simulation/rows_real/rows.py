@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -37,10 +37,35 @@ from tests.simulation.rows_real.views import Views
 from tests.simulation.rows_real.violations import violations_of
 from workflows.contracts.base import Contract
 from workflows.contracts.job_submission import JobSubmission
+from workflows.contracts.placement import PlanningRound
+from workflows.effects.placement import PlacedJobsNotified
 
 FAILURES = (RPCError, WorkflowAlreadyStartedError, SQLAlchemyError, TimeoutError)
 """What an activity may raise besides `ApplicationError`, and Temporal retries; the rest is a
 defect, and ends the life."""
+
+
+@dataclass(frozen=True)
+class IdleSince:
+    """A planning round that has found nothing to place, and would find nothing again.
+
+    until: when time alone may change that, by a shortage that ends or a job that starves.
+    """
+
+    written: int
+    until: datetime
+
+    @classmethod
+    def now(cls, tenant: Tenant) -> "IdleSince":
+        at = tenant.temporal.now()
+        changes = (at for at in Views(tenant).placement_changes() if at > tenant.temporal.now())
+        until = min(changes, default=datetime.max.replace(tzinfo=at.tzinfo))
+        return cls(tenant.house.database.written, until)
+
+    def lasts(self, tenant: Tenant) -> bool:
+        """Whether nothing was written since, by whichever life of this process."""
+        is_same = self.written == tenant.house.database.written
+        return is_same and tenant.temporal.now() < self.until
 
 
 class RealRows:
@@ -60,6 +85,7 @@ class RealRows:
             for function in (*MAIN, *PLANNING)
             if (found := activity._Definition.must_from_callable(function))
         }
+        self._idle: IdleSince | None = None
 
     @property
     def between(self) -> Callable[[], None]:
@@ -88,12 +114,21 @@ class RealRows:
             )
             with self._tenant.at_work():
                 try:
-                    return run(function, request)
+                    answer = run(function, request)
                 except FAILURES as failure:
                     kind = type(failure).__name__
                     raise ApplicationError(f"{kind}: {failure}", type=kind) from failure
+                self._see(answer)
+            return answer
 
         return handle
+
+    def _see(self, answer: Contract) -> None:
+        """Note whether a planning round, or the notification of its jobs, has left nothing."""
+        if isinstance(answer, PlanningRound):
+            self._idle = None if answer.placed else IdleSince.now(self._tenant)
+        elif isinstance(answer, PlacedJobsNotified) and answer.untold:
+            self._idle = None
 
     def _run(self, function: Activity, request: Any) -> Contract:
         loop = self._tenant.loop
@@ -141,11 +176,8 @@ class RealRows:
     # ── views ───────────────────────────────────────────────────────────────────────────────
 
     def is_placement_idle(self) -> bool:
-        return not self._views.number(
-            "SELECT (SELECT count(*) FROM jobs WHERE status = 'waiting_for_resources')"
-            " + (SELECT count(*) FROM allocations"
-            " WHERE notified_at IS NULL AND released_at IS NULL)"
-        )
+        """Whether nothing was written since a round that has placed and left nobody."""
+        return self._idle is not None and self._idle.lasts(self._tenant)
 
     def waiting_requests(self) -> int:
         return self._views.number(

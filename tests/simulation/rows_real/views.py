@@ -17,6 +17,13 @@ from tests.simulation.contracts import (
 from tests.simulation.rows_real.house import Tenant
 from workflows.contracts.jobs import run_id
 from workflows.contracts.lifecycles import JOB, noun_of
+from workflows.rules.placement.planner import STARVATION_LIMIT
+
+_WHY = """coalesce(status_reason, placement_refusals ->> '$[0].detail', CASE
+    WHEN status = 'waiting_for_resources' THEN (SELECT refusals ->> '$[0].detail'
+    FROM demand_refusals AS why WHERE why.project_id = jobs.project_id
+    AND why.demand_key = jobs.demand_key) END)"""
+"""A job that waits says why, as activities/placement/refusals.py:refusals_of_jobs."""
 
 
 class Views:
@@ -49,8 +56,9 @@ class Views:
                 auto_restarts=row["max_restarts"] > 0,
             )
             for row in self.all(
-                "SELECT id, account_id, type, status, status_reason, attempt, workers, created_at,"
-                " spec ->> '$.safety.max_restarts' AS max_restarts FROM jobs ORDER BY id"
+                "SELECT id, account_id, type, status, attempt, workers, created_at,"
+                f" spec ->> '$.safety.max_restarts' AS max_restarts, {_WHY} AS status_reason"
+                " FROM jobs ORDER BY id"
             )
         ]
 
@@ -159,6 +167,13 @@ class Views:
                 provider_id,
             )
         )
+
+    def placement_changes(self) -> list[datetime]:
+        """When a shortage ends, or a waiting job has waited too long to be passed over."""
+        overdue = self.all("SELECT waiting_since FROM jobs WHERE status = 'waiting_for_resources'")
+        ends = self.all("SELECT until FROM shortages")
+        starved = [_instant(row[0]) + STARVATION_LIMIT for row in overdue if row[0]]
+        return starved + [_instant(row[0]) for row in ends]
 
     def dump(self) -> str:
         self._tenant.house.enter(self._tenant)
