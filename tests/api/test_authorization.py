@@ -262,8 +262,9 @@ def test_a_route_for_owners_or_administrators_answers_them(
 ) -> None:
     with migrated.write() as session:
         session.get_one(tables.User, ada.user_id).role = "owner"
-    Needs("jobs:read", owner=True).caller_of(request_from(), ada.secret)
-    Needs("jobs:read", administrator=True).caller_of(request_from(), admin.secret)
+    owner = Needs("jobs:read", owner=True).caller_of(request_from(), ada.secret)
+    administrator = Needs("jobs:read", administrator=True).caller_of(request_from(), admin.secret)
+    assert (owner.key_id, administrator.key_id) == (ada.key_id, admin.key_id)
 
 
 @pytest.mark.parametrize("limit", ["request_rate", "account_request_rate"])

@@ -1,10 +1,8 @@
 """What the parts of the simulator agree on: Temporal as effects see it, effects, rows, the world.
 
-The engine (`engine/`) is Temporal with its worker processes. The rows (`rows_model/`, and
-`rows_real/` with the real activities on SQLite) are the database behind the queues `main` and
-`planning`. The world outside (`outside/`) is everything behind the queues of sites and clouds:
-machines with processes, clouds, the object store. Everything happens in one thread and in virtual
-time, drawn from one seed, so a life that is played twice is the same life.
+`engine/` is Temporal with its worker processes, `rows_model/` and `rows_real/` the database behind
+the queues `main` and `planning`, `outside/` what is behind the queues of sites and clouds. All
+happens in one thread, in virtual time and from one seed: a life played twice is the same life.
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -14,6 +12,7 @@ from enum import StrEnum
 from random import Random
 from typing import Any, Literal, Protocol
 
+from tests.simulation.behaviour import Behaviour
 from workflows.contracts.base import Contract
 from workflows.contracts.job_submission import JobSubmission
 
@@ -62,7 +61,7 @@ class Temporal(Protocol):
     def now(self) -> datetime:
         """The virtual time, in UTC."""
 
-    def later(self, delay_s: float, act: Callable[[], None]) -> "Cancellable":
+    def later(self, delay_s: float, act: Callable[[], object]) -> "Cancellable":
         """Act after so many virtual seconds, unless that is cancelled before."""
 
     def note(self, who: str, what: str) -> None:
@@ -114,8 +113,7 @@ class Temporal(Protocol):
 
 
 class Cancellable(Protocol):
-    def cancel(self) -> None:
-        """Do not act any more."""
+    def cancel(self) -> None: ...
 
 
 # ── effects ─────────────────────────────────────────────────────────────────────────────────
@@ -169,8 +167,7 @@ class Event:
     waiting: list[Callable[[], None]] = field(default_factory=list)
 
     def set(self) -> None:
-        self.is_set = True
-        waiting, self.waiting = self.waiting, []
+        waiting, self.waiting, self.is_set = self.waiting, [], True
         for go_on in waiting:
             go_on()
 
@@ -418,25 +415,6 @@ class CloudMachine:
     came_late: bool = False
     """Its provider has made it after it had said that it does not, or had not answered, so that
     nobody knows of it before the next reconciliation; or nobody has asked for it."""
-
-
-@dataclass(frozen=True)
-class Behaviour:
-    """What the commands of a job do on their machines."""
-
-    seconds: float
-    """How long a command takes; infinite: until it is ended, as endpoints and notebooks do."""
-    exit_code: int = 0
-    fails_first: int = 0
-    """So many attempts fail with exit code 1 before that."""
-    ignores_sigterm: bool = False
-    """It ends by the kill alone, after the grace."""
-    unkillable_s: float = 0.0
-    """It lives on for so long after the kill: processes in uninterruptible sleep."""
-    saves_state: bool = False
-    writes_output: bool = True
-    idles_after_s: float = float("inf")
-    """From then on it prints nothing, and its GPUs rest."""
 
 
 class Outside(Protocol):

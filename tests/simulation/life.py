@@ -4,7 +4,8 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from tests.simulation.contracts import Behaviour, JobView, Outside, Process, Rows
+from tests.simulation.behaviour import Behaviour
+from tests.simulation.contracts import JobView, Outside, Process, Rows
 from tests.simulation.engine.engine import Engine
 from tests.simulation.plan import JobPlan, Plan
 

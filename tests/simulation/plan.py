@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Literal
 
-from tests.simulation.contracts import Behaviour
+from tests.simulation.behaviour import Behaviour
 from workflows.contracts.statuses import JobType
 
 Kind = Literal["ask", "world", "call", "process", "engine"]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
-from tests.simulation.contracts import Behaviour
+from tests.simulation.behaviour import Behaviour
 from tests.simulation.plan import Plan
 
 Fails = Callable[[Plan], str | None]

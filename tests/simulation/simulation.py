@@ -4,10 +4,11 @@ import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, cast
 
 from tests.simulation.contracts import Attempt, Refused, Verb
-from tests.simulation.engine.attempts import CallFault
+from tests.simulation.engine.attempts import CallFault, FaultMode
+from tests.simulation.engine.snapshots import Snapshot
 from tests.simulation.installation import installation
 from tests.simulation.life import Life, Violation, Wish
 from tests.simulation.lifecycles.all_parts import PARTS
@@ -46,7 +47,7 @@ class Player:
     calls: Counter[str] = field(default_factory=Counter)
     api_is_up: bool = True
     known: set[str] = field(default_factory=set)
-    snapshots: list[object] = field(default_factory=list)
+    snapshots: list[Snapshot] = field(default_factory=list)
 
     def play(self) -> Life:
         life = self.life
@@ -94,7 +95,7 @@ class Player:
         self.life.struck.append(str(act))
         self.life.failed_calls["effect", attempt.effect, act.what] += 1
         self.life.engine.note(attempt.workflow_id, f"{attempt.effect} goes wrong: {act.what}")
-        return CallFault(mode=act.what, seconds=act.seconds)
+        return CallFault(mode=cast("FaultMode", act.what), seconds=act.seconds)
 
     def of_request(self, kind: str, workflow_id: str) -> Literal["refused", "lost"] | None:
         """What happens to a request to the server, by the plan's chances."""

@@ -97,7 +97,7 @@ class Engine:
     def now(self) -> datetime:
         return self.clock.datetime()
 
-    def later(self, delay_s: float, act: Callable[[], None]) -> Cancellable:
+    def later(self, delay_s: float, act: Callable[[], object]) -> Cancellable:
         return self.clock.after(micros(delay_s), act)
 
     def note(self, who: str, what: str) -> None:

@@ -108,14 +108,9 @@ def _runs_as_its_policy_says(life: Life, job: JobView, processes: list[Process])
     if "start" in wishes or plan.type.is_service or life.has_forgotten:
         return
     for number, runs in sorted(attempts.items()):
-        succeeds = plan.behaviour.exit_code == 0 and number > plan.behaviour.fails_first
-        whole = len(runs) == plan.worker_count and succeeds
+        whole = len(runs) == plan.worker_count
         seen = all(
-            run.state == "exited"
-            and not run.was_cut
-            and run.measured_s >= plan.behaviour.seconds
-            and not _is_given_up(life, run)
-            for run in runs
+            run.succeeded and not run.was_cut and not _is_given_up(life, run) for run in runs
         )
         if whole and seen and number < max(attempts):
             yield f"{job.job_id} had succeeded in attempt {number}, and ran again"

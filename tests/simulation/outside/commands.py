@@ -4,7 +4,7 @@ from collections.abc import Callable
 from signal import SIGKILL, SIGSEGV, SIGTERM
 from typing import TYPE_CHECKING
 
-from tests.simulation.contracts import Behaviour
+from tests.simulation.behaviour import Behaviour
 
 if TYPE_CHECKING:
     from tests.simulation.outside.machine import Machine

@@ -5,12 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from tests.simulation.contracts import (
-    Behaviour,
-    Cancellable,
-    Process,
-    Temporal,
-)
+from tests.simulation.behaviour import Behaviour
+from tests.simulation.contracts import Cancellable, Process, Temporal
 from tests.simulation.outside.connection import Connection
 from tests.simulation.outside.timer import Timer
 from workflows.contracts.nodes import Gpu, Hardware

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from tests.simulation.contracts import Behaviour, Process
+from tests.simulation.behaviour import Behaviour
+from tests.simulation.contracts import Process
 from tests.simulation.outside.fake_temporal import Installation
 from workflows.contracts.jobs import WorkerAssignment
 from workflows.contracts.nodes import NodeAddress

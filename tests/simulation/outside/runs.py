@@ -8,7 +8,8 @@ the run is staged, `process.json` when its supervisor starts, `beat.json` every 
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from tests.simulation.contracts import Behaviour, Process
+from tests.simulation.behaviour import Behaviour
+from tests.simulation.contracts import Process
 from tests.simulation.outside.commands import Command
 from tests.simulation.outside.store import RunSpecs
 from workflows.contracts.jobs import Exit, RunReport, WorkerAssignment, parse_run_id

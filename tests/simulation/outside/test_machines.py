@@ -3,7 +3,7 @@
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from tests.simulation.contracts import Behaviour
+from tests.simulation.behaviour import Behaviour
 from tests.simulation.outside.own_site import RUN, Site
 from workflows.contracts.statuses import RunState
 from workflows.effects import jobs, nodes, regions

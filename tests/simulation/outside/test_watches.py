@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.simulation.contracts import Behaviour
+from tests.simulation.behaviour import Behaviour
 from tests.simulation.outside.own_site import Site
 from workflows.contracts.statuses import RunState
 

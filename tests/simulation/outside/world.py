@@ -4,14 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Protocol
 
-from tests.simulation.contracts import (
-    Behaviour,
-    CloudMachine,
-    Handler,
-    Process,
-    Rows,
-    Temporal,
-)
+from tests.simulation.behaviour import Behaviour
+from tests.simulation.contracts import CloudMachine, Handler, Process, Rows, Temporal
 from tests.simulation.outside.collection import Collection
 from tests.simulation.outside.faults import MachineFaults
 from tests.simulation.outside.machine import Machine

@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any, Literal
 
+from tests.simulation.behaviour import Behaviour
 from tests.simulation.contracts import (
     AlreadyStarted,
     Attempt,
-    Behaviour,
     Cancellable,
     CloudMachine,
     Execution,
