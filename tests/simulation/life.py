@@ -56,6 +56,8 @@ class Life:
     failed_calls: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     """Calls of effects that went wrong: `effect`, its name, and how."""
     is_calm: bool = False
+    is_at_rest: bool = False
+    """Whether it is asked now what holds at rest."""
     has_forgotten: bool = False
     """Whether the engine has lost or restored its workflows."""
 

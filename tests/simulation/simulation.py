@@ -1,5 +1,6 @@
 """Playing a plan: the installation, the people, the faults, and the checks."""
 
+import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ DISPATCH_S = 0.02
 
 def play(plan: Plan) -> Life:
     """One life from its plan; what was found wrong is in `Life.violations`."""
+    logging.getLogger("temporalio").setLevel(logging.CRITICAL)  # The engine's log has it all.
     life = installation(plan)
     try:
         return Player(life).play()
@@ -259,7 +261,9 @@ class Player:
         while life.seconds() < limit and not life.violations:
             engine.play(life.seconds() + REST_INTERVAL_S)
             self._look()
+            life.is_at_rest = True
             found = [what for part in PARTS if part.at_rest for what in part.at_rest(life)]
+            life.is_at_rest = False
             if not found:
                 break
         for what in found:

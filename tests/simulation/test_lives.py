@@ -8,9 +8,9 @@ from tests.simulation.simulation import play
 from tests.simulation.timeline import timeline
 from workers.registry import WORKFLOWS
 
-BLOCKS = 10
-SEEDS = 9
-"""Of each block, with 24 jobs each: 2,160 lives."""
+BLOCKS = 12
+SEEDS = 7
+"""Of each block, with 24 jobs each: 2,016 lives."""
 FIRST = 1
 
 

@@ -26,7 +26,7 @@ from workflows.contracts.base import Contract
 RETRIES = RetryPolicy(initial_interval=seconds(1), maximum_interval=seconds(10))
 
 
-@workflow.defn(sandboxed=False)
+@workflow.defn
 class Story(Listener):
     """An activity, a local activity, a timer and signals, as lifecycles have them."""
 
@@ -53,7 +53,7 @@ class Story(Listener):
         return f"{second.text} {workflow.uuid4()} {workflow.random().random()} {self.told()}"
 
 
-@workflow.defn(sandboxed=False)
+@workflow.defn
 class Races(Listener):
     """Cancels an activity when it hears of it, without waiting for its end."""
 
@@ -74,7 +74,7 @@ class Races(Listener):
         return type(outcomes[0]).__name__
 
 
-@workflow.defn(sandboxed=False)
+@workflow.defn
 class Chatter:
     @workflow.run
     async def run(self, asked: Asked) -> str:
@@ -87,7 +87,7 @@ class Chatter:
         return str(rounds)
 
 
-@workflow.defn(name="Story", sandboxed=False)
+@workflow.defn(name="Story")
 class OtherStory(Listener):
     """The story in a release that has forgotten how it went."""
 

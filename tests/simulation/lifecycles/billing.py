@@ -8,7 +8,7 @@ from tests.simulation.lifecycles.part import Part, calls_fail
 from workflows.contracts.jobs import parse_run_id
 
 SHUTDOWN_S = 120.0
-"""What a lost machine may cost after its commands were cut off, until its provider says it ended."""
+"""What a lost machine may cost after its commands were cut off, until it has ended."""
 TOLERANCE_S = 1.0
 """A started second counts, or does not."""
 

@@ -15,14 +15,17 @@ def _leases(draft: Draft) -> int:
 
 
 def _always(life: Life) -> Iterable[str]:
-    """A machine that runs has a lease that is not ended."""
+    """A machine that runs has a lease that is not ended, unless its cloud made it long after that:
+    such a one is ended by the reconciliation."""
     open_names = {one.name for one in life.rows.leases() if one.status not in FINAL}
     for machine in life.world.cloud_machines():
-        if machine.is_running and machine.name not in open_names:
+        is_here = machine.is_running and (life.is_at_rest or not machine.came_late)
+        if is_here and machine.name not in open_names:
             yield f"{machine.name} runs and costs, and no open lease has it"
 
 
 def _at_rest(life: Life) -> Iterable[str]:
+    yield from _always(life)
     running = {one.name for one in life.world.cloud_machines() if one.is_running}
     nodes = {node.node_id: node for node in life.rows.nodes()}
     for lease in life.rows.leases():

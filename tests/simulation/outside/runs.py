@@ -209,9 +209,11 @@ class Run:
             self.process.measured_s = self._since_start_s()
 
     def be_cut(self) -> None:
-        """Its machine has lost its power."""
+        """Its machine has lost its power; of one that is gone for good, all that has run counts."""
+        self.measure()
         self._beat_s = self._last_beat_s()
-        self.process.measured_s = self._beat_s
+        if not self.process.was_cut:
+            self.process.measured_s = self._beat_s
         self.is_supervised = False
         self._kill = None
         if self.command is not None:

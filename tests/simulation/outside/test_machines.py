@@ -73,6 +73,7 @@ def test_a_wiped_machine_answers_with_another_host_key() -> None:
 def test_a_machine_that_has_ended_never_answers_again() -> None:
     site = Site(Behaviour(float("inf")))
     site.run()
+    site.temporal.play(7)
     site.world.machines.end(site.machine)
     site.world.calm()
     site.temporal.play(3600)
@@ -81,6 +82,7 @@ def test_a_machine_that_has_ended_never_answers_again() -> None:
         site.status()
     assert unreachable.value.type == "NodeUnreachable"
     assert site.process().was_cut
+    assert site.process().measured_s == pytest.approx(7, abs=0.1)
 
 
 def test_a_machine_that_has_left_its_region_refuses_the_login_until_it_joins_again() -> None:

@@ -23,7 +23,7 @@ from tests.simulation.rows_model.regions import Regions
 from tests.simulation.rows_model.tables import Tables
 from workflows.contracts.base import Contract
 from workflows.contracts.leases import LeaseRelease
-from workflows.contracts.lifecycles import LEASE, Refresh
+from workflows.contracts.lifecycles import LEASE, NODE, Refresh
 from workflows.contracts.nodes import NodeAction
 from workflows.contracts.regions import Replacement
 from workflows.contracts.removals import Removal
@@ -216,7 +216,7 @@ class ResourceRequests:
         """The platform's own message, which no route of the API sends."""
         if row.status in (*GONE, *row.noun.final_statuses):
             raise Refused(f"{row.noun.name} {row.name}: is {row.status}")
-        return self._tell(row.id, "refresh", Refresh())
+        return self._tell(row.id, "refresh", Refresh() if row.noun is NODE else None)
 
     def kill(self, row: Lease) -> list[str]:
         """As leases.py:kill."""

@@ -38,7 +38,7 @@ from api.services.lifecycles import GONE
 from tests.simulation.contracts import Refused, Verb
 from tests.simulation.rows_real.house import Tenant
 from workflows.contracts.job_submission import JobSubmission
-from workflows.contracts.lifecycles import LIFECYCLE_NOUNS, Refresh, noun_of
+from workflows.contracts.lifecycles import LIFECYCLE_NOUNS, NODE, Refresh, noun_of
 from workflows.contracts.nodes import NODE_ACTIONS, NodeAction
 from workflows.contracts.removals import Removal
 from workflows.rules.catalogue.providers import traits_of
@@ -185,7 +185,8 @@ class Requests:
         if verb is Verb.RESCHEDULE_REMOVE and noun == "node":
             return lambda context: _reschedule(context, id_)
         if verb is Verb.REFRESH:
-            return lambda context: context.tell(id_, "refresh", Refresh())
+            said = Refresh() if noun_of(id_) is NODE else None
+            return lambda context: context.tell(id_, "refresh", said)
         if verb in (Verb.REMOVE, Verb.FORCE_REMOVE):
             return _removal(noun, id_, force=force or verb is Verb.FORCE_REMOVE)
         if verb in ACTIONS and noun == "node":

@@ -69,7 +69,7 @@ PROBES: list[Probe] = []
 
 def probe(*acts: Act, first: str = "", fault: str = "") -> Callable[[type], type]:
     def add(kind: type) -> type:
-        defined = workflow.defn(sandboxed=False)(kind)
+        defined = workflow.defn(kind)
         PROBES.append(Probe(defined, acts, first, fault))
         return defined
 

@@ -213,7 +213,7 @@ class ASignalArrivesWhileATaskFails(FailsATask):
         return f"{workflow.info().get_current_history_length()} {self.told()}"
 
 
-@workflow.defn(sandboxed=False)
+@workflow.defn
 class Counts(Listener):
     """Ends when it hears `end`; for what clients may ask of a workflow."""
 
