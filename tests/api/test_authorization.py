@@ -1,6 +1,7 @@
 """Who a key stands for, what its scopes allow, and which rows its holder may use."""
 
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -276,6 +277,14 @@ def test_who_calls_too_often_is_told_when_to_come_back(ada: Person, limit: str) 
         Needs("jobs:read").caller_of(request, ada.secret)
     assert refused.value.code == "too-many-requests"
     assert int((refused.value.headers or {})["Retry-After"]) > 0
+
+
+@pytest.mark.parametrize("limit", ["request_rate", "account_request_rate"])
+def test_a_wait_of_less_than_a_second_is_a_wait(ada: Person, limit: str) -> None:
+    request = request_from()
+    setattr(request.app.state, limit, SimpleNamespace(wait_s=lambda _: 0.5))
+    with pytest.raises(Problem, match="too many requests"):
+        Needs("jobs:read").caller_of(request, ada.secret)
 
 
 # ── rows ────────────────────────────────────────────────────────────────────────────────────────

@@ -69,7 +69,10 @@ FOLDERS = {
     ),
     "record": Folder(
         ("activities/lifecycles/record.py",),
-        ("tests/activities/lifecycles/test_record.py",),
+        (
+            "tests/activities/lifecycles/test_record.py",
+            "tests/activities/lifecycles/test_record_allocations.py",
+        ),
         options=_ONE_DATABASE,
     ),
     "archives": Folder(

@@ -11,10 +11,12 @@ import select
 import signal
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from hypothesis import Phase, settings
+
+from activities.agent.host.prctl import adopt_orphans
 
 _LIBRARIES = (
     *("fastapi.testclient", "hypothesis.stateful", "pydantic_settings", "sqlmodel", "structlog"),
@@ -29,6 +31,7 @@ _PYTEST = (
 
 def main() -> None:
     """Run the tests whenever asked."""
+    adopt_orphans()
     sys.dont_write_bytecode = False  # the first run compiles for all of them
     for name in _LIBRARIES:
         importlib.import_module(name)
@@ -43,16 +46,25 @@ def main() -> None:
 def _run(tests: Sequence[str], timeout_s: float) -> int:
     child = os.fork()
     if child == 0:
-        os.setsid()
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
         os._exit(pytest.main([*_PYTEST, *tests]))
     ending = os.pidfd_open(child)
     ended = select.select([ending], [], [], timeout_s)[0]
     os.close(ending)
-    with suppress(ProcessLookupError):
-        os.killpg(child, signal.SIGKILL)  # also what the tests have left running
+    if not ended:
+        os.kill(child, signal.SIGKILL)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    _end_orphans()
     return status if ended else -signal.SIGKILL
+
+
+def _end_orphans() -> None:
+    """End what the tests have left running, such as the server of a test that was ended."""
+    children = Path(f"/proc/self/task/{os.getpid()}/children")
+    while left := children.read_text().split():
+        for process_id in map(int, left):
+            os.kill(process_id, signal.SIGKILL)
+            os.waitpid(process_id, 0)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from activities.storage.archives import (
     FilesRefusedError,
     check_archive,
 )
-from tests.activities.archives import file, hard_link, packed, special, symlink, zeros
+from tests.activities.archives import Change, file, hard_link, packed, special, symlink, zeros
 
 LIMITS = ArchiveLimits(100_000_000, max_files=1000)
 MIB = 1 << 20
@@ -128,3 +128,87 @@ def test_all_long_names_together_have_a_limit(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(archives, "MAX_HEADERS_BYTES", 100_000)
     with pytest.raises(FilesRefusedError, match="100000 bytes together"):
         check(packed(*(file(f"{number}/" + "a" * 3000, b"") for number in range(50))))
+
+
+def test_an_archive_has_as_many_files_as_it_has_members_but_folders() -> None:
+    made = packed(
+        special("folder", tarfile.DIRTYPE), file("folder/a"), symlink("l", "folder"),
+        hard_link("b", "folder/a"),
+    )  # fmt: skip
+    assert check_archive(io.BytesIO(made), LIMITS) == 3
+    assert check_archive(io.BytesIO(packed()), LIMITS) == 0
+
+
+@pytest.mark.parametrize(
+    ("last", "beyond", "why"),
+    [
+        ([file("a" * 4096)], [file("a" * 4097)], "names of at most 4096 characters"),
+        ([file("a/" * 256 + "a")], [file("a/" * 257 + "a")], "at most 257 folders in each other"),
+        ([file(f"{n}", b"") for n in range(1000)], [file("z")] * 1001, "at most 1000 files"),
+        (
+            [file("a", bytes(60)), file("b", bytes(40))],
+            [file("a", bytes(60)), file("b", bytes(41))],
+            "unpacks to at most 100 bytes",
+        ),
+    ],
+)
+def test_the_last_that_is_within_a_limit_passes_and_the_next_does_not(
+    last: list[Change], beyond: list[Change], why: str
+) -> None:
+    limits = ArchiveLimits(100, 1000) if "bytes" in why else LIMITS
+    check(packed(*last), limits)
+    with pytest.raises(FilesRefusedError, match=why):
+        check(packed(*beyond), limits)
+
+
+def test_an_archive_may_be_as_large_as_its_files_and_their_headers() -> None:
+    assert ArchiveLimits(1000, 10).max_packed_bytes == 1000 + 10 * 4 * 512 + 256 * MIB
+
+
+@pytest.mark.parametrize(
+    ("limit", "kind", "why"),
+    [
+        ("MAX_HEADER_BYTES", PAX, "a header of"),
+        ("MAX_HEADERS_BYTES", PAX, "bytes together"),
+        ("MAX_GLOBAL_HEADERS_BYTES", GLOBAL, "global headers of at most"),
+    ],
+)
+def test_headers_have_a_size_each_together_and_for_all_members(
+    monkeypatch: pytest.MonkeyPatch, limit: str, kind: bytes, why: str
+) -> None:
+    made = raw(header(kind, ("comment", "x" * 80)), PLAIN_FILE)
+    size = len(f"92 comment={'x' * 80}\n")
+    monkeypatch.setattr(archives, limit, size)
+    check(made)
+    monkeypatch.setattr(archives, limit, size - 1)
+    with pytest.raises(ArchiveRefusedError, match=why):
+        check(made)
+
+
+def test_padding_after_the_end_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archives, "MAX_REST_BYTES", MIB)
+    for size, passes in ((MIB, True), (3 * MIB, False)):
+        made = gzip.compress(gzip.decompress(packed(file("a"))) + bytes(size - 64 * 1024), 1)
+        if passes:
+            check(made)
+            continue
+        with pytest.raises(ArchiveRefusedError, match="has nothing after its end"):
+            check(made)
+
+
+def test_very_many_files_take_no_memory() -> None:
+    many = packed(*(file(f"{number}", b"") for number in range(6000)), file("../evil"))
+    with pytest.raises(ArchiveRefusedError, match="lies outside"):
+        check(many, ArchiveLimits(1000))
+    tracemalloc.start()
+    with pytest.raises(ArchiveRefusedError):
+        check(many, ArchiveLimits(1000))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2 * MIB
+
+
+def test_a_refusal_shows_no_more_of_a_name_than_people_read() -> None:
+    with pytest.raises(ArchiveRefusedError) as caught:
+        check(packed(file("/" + "a" * 900)))
+    assert str(caught.value) == f"'/{'a' * 199}' lies outside the archive"

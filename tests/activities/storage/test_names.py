@@ -124,3 +124,12 @@ def test_no_object_lies_outside_the_store(name: str, tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="plain file name"):
             touch()
     assert not list(tmp_path.iterdir())
+
+
+def test_what_belongs_to_a_job_lies_below_its_own_id() -> None:
+    assert names.run_specs_of(JOB) == f"orders/{JOB}"
+    assert names.run_specs_of(JOB, 2) == f"orders/{JOB}/2"
+    assert names.run_spec_name(JOB, 2, 1) == f"orders/{JOB}/2/1"
+    assert names.output_name(JOB, 1, 2) == f"outputs/{JOB}/1-2.tar.gz"
+    assert names.log_name(run_id(JOB, 1, 2)) == f"logs/{JOB}/1-2.log"
+    assert names.log_times_name(run_id(JOB, 1, 2)) == f"logs/{JOB}/1-2.log.times"

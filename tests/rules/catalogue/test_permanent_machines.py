@@ -43,6 +43,7 @@ def test_an_offer_is_a_zone_with_a_machine_type_and_its_price() -> None:
     offers = storage_offers(catalogue, smallest, "us-central1")
     assert [offer.zone for offer in offers] == [f"us-central1-{zone}" for zone in region.zones]
     assert {offer.machine_type for offer in offers} == {smallest.machine_type}
+    assert {(offer.gpu_type, offer.gpu_count, offer.spot) for offer in offers} == {(None, 0, False)}
     disk = catalogue.boot_disk_microcredits_per_gb_month("us-central1")
     machine = line.on_demand_usd_per_cpu * smallest.cpu_count * 1_000_000
     hourly = offers[0].microcredits_per_hour

@@ -119,6 +119,16 @@ def test_spot_has_its_own_quotas_where_some_were_granted() -> None:
     assert found("T4", PREEMPTIBLE_CPUS=(8, 0)).jobs == 8
 
 
+def test_every_quota_that_counts_is_shown_with_what_a_job_takes_of_it() -> None:
+    shown = found("T4", gpu_count=2).shares
+    assert {share.quota.metric: share.per_job for share in shown} == {
+        "NVIDIA_T4_GPUS": 2,
+        "GPUS_ALL_REGIONS": 2,
+        "CPUS": 16,
+        "LOCAL_SSD_TOTAL_GB": 750,
+    }
+
+
 def test_only_what_the_region_sells_is_looked_at() -> None:
     every = runnable_jobs(gcp_catalogue(), "us-east4", [])
     assert {each.gpu_type for each in every} == {"T4", "L4", "A100-80GB", "H100"}

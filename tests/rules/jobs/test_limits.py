@@ -326,6 +326,12 @@ def test_a_job_that_asks_for_gpus_alone_gets_cpus_by_its_placement() -> None:
     assert (demand_of(asked, "acc-1").gpu_count, demand_of(asked, "acc-1").cpu_count) == (1, 0)
 
 
+def test_a_stored_submission_without_cpus_and_memory_has_one_cpu() -> None:
+    stored = JobSubmission.model_validate(document(resources={"gpus": "cpu"}))
+    asked = demand_of(stored, "acc-1")
+    assert (asked.cpu_count, asked.memory_bytes) == (1, 0)
+
+
 def test_a_submission_that_is_no_array_is_its_own_only_job() -> None:
     asked = read_submission(document()).submission
     assert asked is not None

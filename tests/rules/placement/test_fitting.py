@@ -243,3 +243,23 @@ def test_an_account_that_holds_nothing_comes_before_one_that_holds_anything() ->
     assert [each.job_id for each in plan(by_demand(jobs), [public], context).assignments] == [
         "job-old"
     ]
+
+
+def test_nodes_are_kept_free_in_the_region_that_was_asked_whichever_comes_first() -> None:
+    jobs = [
+        job("job-large", gpus=4, age_s=9999, region_id="reg-2"),
+        job("job-small", gpus=1, age_s=1, region_id="reg-2"),
+    ]
+    nodes = [offer("n1", gpus=4), offer("n2", gpus=4, free=2, region_id="reg-2")]
+    made = plan(by_demand(jobs), nodes, PlanningContext(now=NOW))
+    assert made.assignments == ()
+    young = plan(by_demand(jobs[1:]), nodes, PlanningContext(now=NOW))
+    assert [each.job_id for each in young.assignments] == ["job-small"]
+
+
+def test_workers_on_one_node_come_before_workers_on_two() -> None:
+    asked = job(gpus=1, worker_count=2)
+    whole = offer("z", gpus=4, free=4, region_id="reg-2")
+    halves = [offer("a", gpus=1), offer("b", gpus=1)]
+    (taken,) = plan(by_demand([asked]), [*halves, whole], PlanningContext(now=NOW)).assignments
+    assert [slot.node_id for slot in taken.slots] == ["z", "z"]
