@@ -81,8 +81,9 @@ class Commands:
         return kind, what.seq
 
     def _cancel_timer(self, kind: str, what: Any, instance: Instance) -> Signature:
-        instance.open.pop((TIMER, what.seq), None)
-        if self.sent.pop((TIMER, what.seq), None) is None:
+        """One that has fired in the same activation, after a signal there, stays as it is."""
+        is_open = instance.open.pop((TIMER, what.seq), None) is not None
+        if self.sent.pop((TIMER, what.seq), None) is None and is_open:
             self.send(kind, what)
         return kind, what.seq
 
