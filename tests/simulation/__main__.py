@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 
 from tests.simulation.batch import JOBS, Figures, plan_of, play_in_processes
+from tests.simulation.engine.histories import write_histories
 from tests.simulation.plan import Plan
 from tests.simulation.shrink import shrink
 from tests.simulation.simulation import play
@@ -53,10 +54,8 @@ def _one(options: argparse.Namespace) -> int:
     if found and not options.as_it_is:
         tell(f"seed {options.seed} breaks: {found}\nlooking for its shortest story …")
         plan = shrink(plan, _fails)
-    life = play(plan)
+    life = play(plan, is_recorded=options.record is not None)
     if options.record:
-        from tests.simulation.engine.histories import write_histories
-
         options.record.mkdir(parents=True, exist_ok=True)
         tell(f"{write_histories(life.engine, options.record)} histories in {options.record}")
     for line in (*story_of_plan(plan), "", *timeline(life)):

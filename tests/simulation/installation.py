@@ -14,9 +14,12 @@ from workflows.contracts.statuses import ProviderKind
 ZONE = "us-central1-a"
 
 
-def installation(plan: Plan) -> Life:
-    """The accounts, providers, regions, machines and nodes of a plan, as people have made them."""
-    engine = Engine(plan.seed)
+def installation(plan: Plan, *, is_recorded: bool = False) -> Life:
+    """The accounts, providers, regions, machines and nodes of a plan, as people have made them.
+
+    is_recorded: keep the histories of all workflows, for `write_histories`.
+    """
+    engine = Engine(plan.seed, encoded=is_recorded, keeps_histories=is_recorded)
     world = World(engine)
     world.chances = plan.chances
     rows = _rows(plan, engine, world)

@@ -26,10 +26,13 @@ DISPATCH_S = 0.02
 """After a commit of the API, its dispatcher delivers the outbox rows."""
 
 
-def play(plan: Plan) -> Life:
-    """One life from its plan; what was found wrong is in `Life.violations`."""
+def play(plan: Plan, *, is_recorded: bool = False) -> Life:
+    """One life from its plan; what was found wrong is in `Life.violations`.
+
+    is_recorded: keep the histories of all workflows, for `write_histories`.
+    """
     logging.getLogger("temporalio").setLevel(logging.CRITICAL)  # The engine's log has it all.
-    life = installation(plan)
+    life = installation(plan, is_recorded=is_recorded)
     try:
         return Player(life).play()
     finally:

@@ -79,6 +79,7 @@ class Activity:
     scheduled_at: int
     state: str = "waiting"
     attempt: int = 1
+    started_at: int = 0
     is_cancel_requested: bool = False
     last_failure: Failure | None = None
     call: Call | None = None
@@ -183,7 +184,7 @@ class Activities:
         if activity.due is not None:
             activity.due.cancel()
             activity.due = None
-        activity.state = "started"
+        activity.state, activity.started_at = "started", self._engine.clock.now
         call = activity.call = Call(
             self._engine,
             process,
@@ -299,7 +300,7 @@ class Activities:
             failure = _failure(activity, canceled, failures.CANCEL_REQUESTED)
             resolved.result.cancelled.failure.CopyFrom(failure)
         events = ("ActivityTaskStarted", event) if was_started else (event,)
-        self._engine.tasks.happen(activity.run, Happening(events, job))
+        self._engine.tasks.happen(activity.run, Happening(events, job, activity=activity))
 
     def _cut_off_with_next_heartbeat(self, activity: Activity) -> None:
         """Only an attempt that sends heartbeats hears of its cancellation."""

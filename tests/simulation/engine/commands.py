@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from temporalio.bridge.proto.workflow_commands import (
     ActivityCancellationType,
@@ -18,6 +18,21 @@ from tests.simulation.engine.instances import Instance
 TIMER, ACTIVITY, LOCAL, SIGNAL, END = "timer", "activity", "local", "signal", "end"
 _TRY_CANCEL = ActivityCancellationType.TRY_CANCEL
 _ABANDON = ActivityCancellationType.ABANDON
+
+
+class LocalEnd(NamedTuple):
+    """How a local activity has ended, as its marker keeps it.
+
+    activation: the number of its task's activation that tells it, from 0 on; began_at, ended_at: in
+    microseconds, 0: at the time of its marker.
+    """
+
+    asked: ScheduleLocalActivity
+    job: Job
+    activation: int
+    attempt: int = 1
+    began_at: int = 0
+    ended_at: int = 0
 
 
 class UnknownCommandError(Exception):
@@ -37,11 +52,13 @@ class Commands:
     started_locals: list[ScheduleLocalActivity] = field(default_factory=list)
     dropped_locals: list[int] = field(default_factory=list)
     patches: list[str] = field(default_factory=list)
+    activations: int = 0
     has_ended: bool = False
     _count: int = 0
 
     def read(self, answer: Success, instance: Instance) -> tuple[Signature, ...]:
         """Take the commands of one activation. Returns what a replay compares."""
+        self.activations += 1
         return tuple(self._one(command, instance) for command in answer.commands)
 
     def send(self, kind: str, what: Any = None) -> None:
@@ -64,8 +81,9 @@ class Commands:
         return kind, what.seq
 
     def _cancel_timer(self, kind: str, what: Any, instance: Instance) -> Signature:
-        instance.open.pop((TIMER, what.seq), None)
-        if self.sent.pop((TIMER, what.seq), None) is None:
+        """One that has fired in the same activation, after a signal there, stays as it is."""
+        is_open = instance.open.pop((TIMER, what.seq), None) is not None
+        if self.sent.pop((TIMER, what.seq), None) is None and is_open:
             self.send(kind, what)
         return kind, what.seq
 
@@ -97,8 +115,8 @@ class Commands:
         asked = instance.open.get((LOCAL, what.seq))
         if asked is not None:
             self.dropped_locals.append(what.seq)
-            self.send("local_marker")
             self._tell_canceled(asked, is_local=True)
+            self.send("local_marker", LocalEnd(asked, self.told[-1], self.activations))
         return kind, what.seq
 
     def _tell_canceled(self, asked: Any, *, is_local: bool) -> None:

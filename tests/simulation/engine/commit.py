@@ -21,6 +21,7 @@ SIGNAL_LATENCY = 3_000
 
 def commit(engine: "Engine", run: Run, commands: Commands) -> None:
     for kind, what in commands.sent.values():
+        run.keep(what)
         _EFFECTS[kind](engine, run, what)
 
 

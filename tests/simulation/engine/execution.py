@@ -1,14 +1,15 @@
 """One workflow run as the server has it: its history, and what it waits for."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from temporalio.api.common.v1 import Payload
 from temporalio.api.failure.v1 import Failure
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation, WorkflowActivationJob
 
 from tests.simulation.contracts import ExecutionStatus
-from tests.simulation.engine.clock import Due
+from tests.simulation.engine.clock import Clock, Due
 
 if TYPE_CHECKING:
     from tests.simulation.engine.activities import Activity
@@ -26,12 +27,45 @@ Key = tuple[str, int]
 class Happening(NamedTuple):
     """Something that concerns a run: its events, and what the workflow is told of it, if anything.
 
-    key: by which a command of the same moment can take it back (a timer that is cancelled).
+    key: by which a command of the same moment can take it back (a timer that is cancelled);
+    activity: the one that has ended.
     """
 
     events: tuple[str, ...]
     job: Job | None = None
     key: Key | None = None
+    activity: "Activity | None" = None
+
+
+class KeptEvents(list[str]):
+    """The types of a history's events, with what `histories.py` makes whole events of.
+
+    times: of each, in microseconds; facts: by event id, which for the first event is 1.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self.times: list[int] = []
+        self.facts: dict[int, Any] = {}
+        self._clock = clock
+
+    def append(self, event: str) -> None:
+        self.times.append(self._clock.now)
+        super().append(event)
+
+    def extend(self, events: Iterable[str]) -> None:
+        for event in events:
+            self.append(event)
+
+    def __iadd__(self, events: Iterable[str]) -> Self:  # type: ignore[misc]
+        self.extend(events)
+        return self
+
+    def __copy__(self) -> "KeptEvents":
+        other = KeptEvents(self._clock)
+        list.extend(other, self)
+        other.times, other.facts = list(self.times), dict(self.facts)
+        return other
 
 
 class DoneTask(NamedTuple):
@@ -39,6 +73,22 @@ class DoneTask(NamedTuple):
 
     activations: tuple[tuple[WorkflowActivation, tuple[Signature, ...]], ...]
     patches: tuple[str, ...]
+
+
+class TaskDone(NamedTuple):
+    """What the history tells of a completed workflow task; flags: all that its run uses so far."""
+
+    identity: str
+    attempt: int
+    began_at: int
+    flags: tuple[int, ...]
+
+
+class TaskFailed(NamedTuple):
+    """What the history tells of a workflow task that has failed; cause: the server's name of it."""
+
+    why: str
+    cause: str = "WORKFLOW_WORKER_UNHANDLED_FAILURE"
 
 
 @dataclass(eq=False)
@@ -68,7 +118,8 @@ class Run:
 
     events: the types of its history's events; news: what no task has told the workflow yet;
     buffered: what has happened while a task is with a worker, and is no part of the history yet;
-    done: its completed tasks; sticky: the worker process that has it in its cache.
+    done: its completed tasks; sticky: the worker process that has it in its cache; kept: the
+    same as `events`, when whole histories are kept; begun_with: its first search attributes then.
     """
 
     workflow_id: str
@@ -80,6 +131,7 @@ class Run:
     listed_from: int
     first_run_id: str
     continued_from: str = ""
+    continued_as: str = ""
     status: ExecutionStatus = "running"
     closed_at: int = 0
     listed_until: int = 0
@@ -87,6 +139,8 @@ class Run:
     result: Payload | None = None
     failure: Failure | None = None
     events: list[str] = field(default_factory=list)
+    kept: KeptEvents | None = None
+    begun_with: dict[str, Any] = field(default_factory=dict)
     news: list[Job] = field(default_factory=list)
     buffered: list[Happening] = field(default_factory=list)
     task: Task | None = None
@@ -103,7 +157,13 @@ class Run:
     def is_running(self) -> bool:
         return self.status == "running"
 
+    def keep(self, fact: Any) -> None:
+        """Keep what the next event tells, if whole histories are kept."""
+        if self.kept is not None:
+            self.kept.facts[len(self.events) + 1] = fact
+
     def write(self, happening: Happening) -> None:
+        self.keep(happening)
         self.events.extend(happening.events)
         if happening.job is not None:
             if happening.events[0] == "WorkflowExecutionSignaled":

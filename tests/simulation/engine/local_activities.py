@@ -26,6 +26,7 @@ class Local:
 
     work: "Work"
     asked: ScheduleLocalActivity
+    began_at: int
     attempt: int = 1
     call: Call | None = None
     due: Due | None = None
@@ -43,7 +44,7 @@ class LocalActivities:
         self._engine = engine
 
     def begin(self, work: "Work", asked: ScheduleLocalActivity) -> None:
-        local = work.locals[asked.seq] = Local(work, asked)
+        local = work.locals[asked.seq] = Local(work, asked, self._engine.clock.now)
         self._begin(local)
 
     def _begin(self, local: Local) -> None:
@@ -119,7 +120,7 @@ class LocalActivities:
 
     def _resolve(self, local: Local, job: Job, replayed: Job) -> None:
         del local.work.locals[local.asked.seq]
-        self._engine.tasks.local_ended(local.work, job, replayed)
+        self._engine.tasks.local_ended(local, job, replayed)
 
 
 def _job(local: Local) -> Job:

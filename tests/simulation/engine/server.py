@@ -10,7 +10,7 @@ from temporalio.api.common.v1 import Payload
 
 from tests.simulation.contracts import AlreadyStarted, Execution, ExecutionStatus, NotFound
 from tests.simulation.engine.clock import SECOND
-from tests.simulation.engine.execution import Happening, Job, Run
+from tests.simulation.engine.execution import Happening, Job, KeptEvents, Run, TaskFailed
 from tests.simulation.engine.instances import BEGIN_US
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ class Server:
         self._engine = engine
         self.latest: dict[str, Run] = {}
         self.running: dict[str, Run] = {}
+        self.kept: list[Run] = []
+        """All runs there ever were, when histories are kept."""
         self._closed: deque[Run] = deque()
 
     # ── requests ──
@@ -92,6 +94,7 @@ class Server:
             raise NotFound(workflow_id)
         run.terminated_by = identity
         if run.task is not None and run.task.is_started:
+            run.keep(TaskFailed("the workflow is terminated", "FORCE_CLOSE_COMMAND"))
             run.events.append("WorkflowTaskFailed")
         run.flush()
         self.end(run, "terminated", "WorkflowExecutionTerminated")
@@ -141,8 +144,14 @@ class Server:
         run = self._new(what.workflow_type or old.workflow, old.workflow_id, what.arguments[0], {})
         run.attributes = dict(old.attributes)
         run.first_run_id, run.continued_from = old.first_run_id, old.run_id
+        old.continued_as = run.run_id
         lived = self._engine.clock.now - old.started_at
         self._begin(run, None, pause=max(0, SHORTEST_RUN - lived))
+
+    def keep(self, run: Run) -> None:
+        """Keep this run beyond its end, and beyond what the server forgets."""
+        if run.kept is not None:
+            self.kept.append(run)
 
     def _new(
         self, workflow: str, workflow_id: str, argument: Payload, found: dict[str, Any]
@@ -168,6 +177,10 @@ class Server:
     ) -> None:
         engine = self._engine
         self.latest[run.workflow_id] = self.running[run.workflow_id] = run
+        if engine.keeps_histories:
+            run.events = run.kept = KeptEvents(engine.clock)
+            run.begun_with = dict(run.attributes)
+            self.keep(run)
         run.write(Happening(("WorkflowExecutionStarted",), _initialized(run)))
         if signal is not None:
             run.write(_signaled(*signal))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tests.simulation.engine.commit import arm_timer
-from tests.simulation.engine.execution import Run
+from tests.simulation.engine.execution import KeptEvents, Run
 from tests.simulation.engine.schedules import Schedule
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def restore(engine: "Engine", earlier: Snapshot) -> None:
         engine.server.latest[workflow_id] = run
         if run.is_running:
             engine.server.running[workflow_id] = run
+            engine.server.keep(run)
             _resume(engine, run)
     engine.schedules.replace([copy(schedule) for schedule in earlier.schedules])
 
@@ -47,6 +48,7 @@ def _copied(run: Run) -> Run:
     other = copy(run)
     for name in ("events", "news", "buffered", "done", "flags", "timers", "attributes"):
         setattr(other, name, copy(getattr(run, name)))
+    other.kept = other.events if isinstance(other.events, KeptEvents) else None
     other.request_ids = set(run.request_ids)
     other.task = copy(run.task)
     other.activities = {}

@@ -39,7 +39,7 @@ class Values:
     """The values of one engine; converter: what its workflow instances use."""
 
     def __init__(self, *, encoded: bool) -> None:
-        self._is_encoded = encoded
+        self.is_encoded = encoded
         self.converter: PayloadConverter = PydanticPayloadConverter() if encoded else References()
 
     def new_converter(self) -> PayloadConverter:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 
 from tests.simulation.engine.clock import Due, micros
-from tests.simulation.engine.commands import ACTIVITY, LOCAL, SIGNAL, TIMER, Commands
+from tests.simulation.engine.commands import ACTIVITY, LOCAL, SIGNAL, TIMER, Commands, LocalEnd
 from tests.simulation.engine.commit import commit
 from tests.simulation.engine.execution import (
     TASK_LIMIT_S,
@@ -18,6 +18,8 @@ from tests.simulation.engine.execution import (
     Run,
     Signature,
     Task,
+    TaskDone,
+    TaskFailed,
 )
 from tests.simulation.engine.instances import Instance
 from tests.simulation.engine.local_activities import Local, LocalActivities
@@ -147,11 +149,12 @@ class WorkflowTasks:
         task.jobs, run.news = run.news, []
         self._work(run, task, process, length)
 
-    def again(self, run: Run, task: Task, event: str) -> None:
+    def again(self, run: Run, task: Task, event: str, failed: TaskFailed | None = None) -> None:
         """Try a workflow task again that has failed, timed out, or could not be completed."""
         if run.task is not task or not run.is_running:
             return
         if task.attempt == 1:
+            run.keep(failed)
             run.events.append(event)
         run.news = task.jobs
         run.sticky = None
@@ -245,10 +248,13 @@ class WorkflowTasks:
             if asked.seq not in dropped and work.is_open:
                 self._locals.begin(work, asked)
 
-    def local_ended(self, work: Work, job: Job, replayed: Job) -> None:
+    def local_ended(self, local: Local, job: Job, replayed: Job) -> None:
         """A local activity has ended: tell its workflow within the same task."""
+        work = local.work
         if _concerns(work.instance, job):
-            work.commands.send("local_marker")
+            now, told = self._engine.clock.now, work.commands.activations
+            end = LocalEnd(local.asked, replayed, told, local.attempt, local.began_at, now)
+            work.commands.send("local_marker", end)
             self._activate(work, [job], replayed)
 
     def _rest(self, work: Work) -> None:
@@ -274,7 +280,8 @@ class WorkflowTasks:
         if work.commands.has_ended and run.buffered:
             self._close(work)
             self._evict(work)
-            self.again(run, work.task, "WorkflowTaskFailed")
+            why = TaskFailed("UnhandledCommand", "UNHANDLED_COMMAND")
+            self.again(run, work.task, "WorkflowTaskFailed", why)
             return
         self._close(work)
         self._commit(work)
@@ -290,6 +297,7 @@ class WorkflowTasks:
         run = work.run
         if work.task.attempt > 1:
             run.events += ("WorkflowTaskScheduled", "WorkflowTaskStarted")
+        run.keep(TaskDone(work.process.name, work.task.attempt, work.began_at, tuple(run.flags)))
         run.events.append("WorkflowTaskCompleted")
         run.done.append(DoneTask(tuple(work.recorded), tuple(work.commands.patches)))
         work.instance.tasks += 1
@@ -319,7 +327,7 @@ class WorkflowTasks:
         self._close(work)
         self._evict(work)
         if work.task.attempt == 1:
-            self.again(work.run, work.task, "WorkflowTaskFailed")
+            self.again(work.run, work.task, "WorkflowTaskFailed", TaskFailed(why))
         else:
             self._time_out(work)
 
