@@ -124,8 +124,8 @@ def _do(engine: Engine, workflow_id: str, act: Act) -> None:
         getattr(engine, act.do)(workflow_id)
 
 
-def _played(probe: Probe, engine: Engine) -> Story:
-    engine.serve({"act": _simulated})
+def played(probe: Probe, engine: Engine) -> Story:
+    engine.serve({"act": _simulated}, {"act": Asked})
     if probe.fault:
         engine.faults = _Silence()
     first = ("tell", Said(text=probe.first)) if probe.first else None
@@ -157,4 +157,4 @@ async def stories(temporal_server: Client) -> dict[str, Story]:
 @pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.name)
 async def test_the_engine_tells_the_same_story(probe: Probe, stories: dict[str, Story]) -> None:
     engine = Engine(1, workflows=[probe.workflow])
-    assert _played(probe, engine) == stories[probe.name]
+    assert played(probe, engine) == stories[probe.name]
