@@ -18,9 +18,9 @@ class Due:
 
     __slots__ = ("_clock", "act", "is_background")
 
-    def __init__(self, clock: "Clock", act: Callable[[], None], is_background: bool) -> None:
+    def __init__(self, clock: "Clock", act: Callable[[], object], is_background: bool) -> None:
         self._clock = clock
-        self.act: Callable[[], None] | None = act
+        self.act: Callable[[], object] | None = act
         self.is_background = is_background
 
     def cancel(self) -> None:
@@ -44,7 +44,7 @@ class Clock:
     def datetime(self) -> datetime:
         return BEGIN + timedelta(microseconds=self.now)
 
-    def after(self, delay: int, act: Callable[[], None], is_background: bool = False) -> Due:
+    def after(self, delay: int, act: Callable[[], object], is_background: bool = False) -> Due:
         """Act after so many microseconds, of which fewer than none count as none."""
         due = Due(self, act, is_background)
         self.waiting += not is_background

@@ -31,7 +31,7 @@ class Running:
 
 @dataclass
 class Due:
-    act: Callable[[], None]
+    act: Callable[[], object]
     is_cancelled: bool = False
 
     def cancel(self) -> None:
@@ -56,7 +56,7 @@ class TemporalDouble:
     def now(self) -> datetime:
         return self.at
 
-    def later(self, delay_s: float, act: Callable[[], None]) -> Cancellable:
+    def later(self, delay_s: float, act: Callable[[], object]) -> Cancellable:
         due = Due(act)
         self._runs += 1
         heapq.heappush(self._due, (self.at + timedelta(seconds=delay_s), self._runs, due))

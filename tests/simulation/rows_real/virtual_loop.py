@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
 from contextvars import Context
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from tests.simulation.contracts import Temporal
 from tests.simulation.rows_real.boundary import Boundary, Died
@@ -18,12 +18,14 @@ process after a commit, to that work."""
 T = TypeVar("T")
 
 
-class VirtualLoop(asyncio.AbstractEventLoop):
+class VirtualLoop:
     """The event loop of the worker processes of rows, played by the clock of `Temporal`.
 
     What runs in another thread elsewhere (`asyncio.to_thread`) is done at once. A timer is a call
     of `Temporal.later`, made only if it still counts when nothing else is left to do, so that the
     timeouts of calls that are answered cost nothing.
+
+    It has what asyncio and the activities ask of a loop, and nothing else.
 
     present: entered around work that the clock begins, so that it finds the life's own database.
     """
@@ -34,6 +36,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         present: Callable[[], AbstractContextManager[None]],
         boundary: Boundary,
     ) -> None:
+        self.loop = cast("asyncio.AbstractEventLoop", self)
         self._temporal = temporal
         self._boundary = boundary
         self._present = present
@@ -55,7 +58,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._drain()
         if not task.done():
             raise RuntimeError(f"{work}: waits for something that only time can bring")
-        return task.result()
+        result: T = task.result()
+        return result
 
     def kill(self, death: Exception) -> None:
         """The process dies at this moment; `die_if_killed` is called next."""
@@ -81,7 +85,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def _drain(self) -> None:
         """Run all that is ready, on and on, until nothing is or the process has died."""
         before = asyncio._get_running_loop()
-        asyncio._set_running_loop(self)
+        asyncio._set_running_loop(self.loop)
         try:
             while self._ready and self._death is None:
                 handle = self._ready.popleft()
@@ -117,7 +121,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def call_soon(
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
+        handle = asyncio.Handle(callback, args, self.loop, context)
         self._ready.append(handle)
         return handle
 
@@ -126,7 +130,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     ) -> asyncio.Handle:
         """What an activity asks to be done after its commit, by its process and not by itself."""
         self._boundary.calls()
-        handle = asyncio.Handle(callback, args, self, context or Context())
+        handle = asyncio.Handle(callback, args, self.loop, context or Context())
         self._later(SOON_S, handle)
         return handle
 
@@ -146,7 +150,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         *args: Any,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        timer = asyncio.TimerHandle(when, callback, args, self.loop, context)
         self._timers.append(timer)
         return timer
 
@@ -157,13 +161,13 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         name: str | None = None,
         context: Context | None = None,
     ) -> asyncio.Task[Any]:
-        task = asyncio.Task(coro, loop=self, name=name, context=context)
+        task = asyncio.Task(coro, loop=self.loop, name=name, context=context)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     def create_future(self) -> asyncio.Future[Any]:
-        return asyncio.Future(loop=self)
+        return asyncio.Future(loop=self.loop)
 
     def run_in_executor(
         self, executor: Any, func: Callable[..., T], *args: Any
@@ -180,7 +184,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return False
 
     def is_running(self) -> bool:
-        return asyncio._get_running_loop() is self
+        return asyncio._get_running_loop() is self.loop
 
     def is_closed(self) -> bool:
         return self._is_closed
