@@ -57,7 +57,7 @@ class KeptEvents(list[str]):
         for event in events:
             self.append(event)
 
-    def __iadd__(self, events: Iterable[str]) -> Self:  # type: ignore[misc, override]
+    def __iadd__(self, events: Iterable[str]) -> Self:  # type: ignore[override,misc]
         self.extend(events)
         return self
 

@@ -241,9 +241,8 @@ class _Written:
 
     def end_activity(self, event: HistoryEvent, told: Any, fact: Happening | None) -> None:
         """What is told of an activity that was started stands with the event of its start."""
-        happening = fact or self.kept.facts[event.event_id - 1]
-        if happening.job is None:
-            raise ValueError(f"event {event.event_id}: the end of an activity has no job")
+        happening: Happening = fact or self.kept.facts[event.event_id - 1]
+        assert happening.job is not None
         resolved = happening.job.resolve_activity
         told.scheduled_event_id = self.activities[resolved.seq]
         if fact is None:
