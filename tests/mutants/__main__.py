@@ -25,6 +25,7 @@ from tests.mutants.folders import FOLDERS, ROOT
 from tests.mutants.operators import CHOSEN, OWN
 from tests.mutants.tree import Tester, copied_tree
 
+_OPERATORS = Path("tests/mutants/operators.py")
 _SESSIONS = ROOT / ".baseload" / "mutants" / "sessions"
 
 
@@ -91,9 +92,9 @@ def _tried(mutation: MutationSpec, tester: Tester) -> WorkResult:
 
 
 def _session(name: str, files: Sequence[Path]) -> Path:
-    """The state of a folder's run; where a module has changed, the run begins anew."""
+    """The state of a run; where a module or what is planted has changed, it begins anew."""
     _SESSIONS.mkdir(parents=True, exist_ok=True)
-    read = b"\0".join((ROOT / each).read_bytes() for each in files)
+    read = b"\0".join((ROOT / each).read_bytes() for each in (_OPERATORS, *files))
     digest = hashlib.sha256(read).hexdigest()[:12]
     return _SESSIONS / f"{name.replace('/', '-')}-{digest}.sqlite"
 
