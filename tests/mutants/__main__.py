@@ -9,6 +9,7 @@ import ast
 import difflib
 import hashlib
 import random
+import signal
 import sqlite3
 import sys
 from collections.abc import Sequence
@@ -44,6 +45,7 @@ def main() -> None:
     if asked.list:
         sys.stdout.writelines(f"{name}\n" for name in FOLDERS)
         return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and leave no copy behind
     cosmic_ray.plugins.OPERATOR_PROVIDERS["baseload"] = OWN
     for name in asked.folders or FOLDERS:
         chosen = slice(None)
