@@ -9,6 +9,7 @@ import ast
 import difflib
 import hashlib
 import random
+import signal
 import sqlite3
 import sys
 from collections.abc import Sequence
@@ -25,6 +26,7 @@ from tests.mutants.folders import FOLDERS, ROOT
 from tests.mutants.operators import CHOSEN, OWN
 from tests.mutants.tree import Tester, copied_tree
 
+_OPERATORS = Path("tests/mutants/operators.py")
 _SESSIONS = ROOT / ".baseload" / "mutants" / "sessions"
 
 
@@ -43,6 +45,7 @@ def main() -> None:
     if asked.list:
         sys.stdout.writelines(f"{name}\n" for name in FOLDERS)
         return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and leave no copy behind
     cosmic_ray.plugins.OPERATOR_PROVIDERS["baseload"] = OWN
     for name in asked.folders or FOLDERS:
         chosen = slice(None)
@@ -91,9 +94,9 @@ def _tried(mutation: MutationSpec, tester: Tester) -> WorkResult:
 
 
 def _session(name: str, files: Sequence[Path]) -> Path:
-    """The state of a folder's run; where a module has changed, the run begins anew."""
+    """The state of a run; where a module or what is planted has changed, it begins anew."""
     _SESSIONS.mkdir(parents=True, exist_ok=True)
-    read = b"\0".join((ROOT / each).read_bytes() for each in files)
+    read = b"\0".join((ROOT / each).read_bytes() for each in (_OPERATORS, *files))
     digest = hashlib.sha256(read).hexdigest()[:12]
     return _SESSIONS / f"{name.replace('/', '-')}-{digest}.sqlite"
 

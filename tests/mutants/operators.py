@@ -1,17 +1,17 @@
-"""The mistakes that are planted: cosmic-ray's that a person might make, and three of our own."""
+"""The mistakes that are planted: cosmic-ray's that a person might make, and four of our own."""
 
 from collections.abc import Iterator
 from typing import Any
 
 from cosmic_ray.operators.operator import Operator
-from parso.python.tree import Keyword
+from parso.python.tree import Keyword, Name
 from parso.tree import BaseNode
 
 _CORE = {
     *("AddNot", "ReplaceAndWithOr", "ReplaceOrWithAnd", "ReplaceUnaryOperator_Delete_Not"),
     *("ReplaceTrueWithFalse", "ReplaceFalseWithTrue", "NumberReplacer", "ZeroIterationForLoop"),
-    *("ReplaceBreakWithContinue", "ReplaceContinueWithBreak", "ExceptionReplacer"),
-    *("RemoveDecorator", "ReplaceUnaryOperator_USub_UAdd"),
+    *("ReplaceBreakWithContinue", "ReplaceContinueWithBreak", "ReplaceUnaryOperator_USub_UAdd"),
+    "RemoveDecorator",
 }
 _SWAPS = {
     "ReplaceComparisonOperator": (
@@ -134,7 +134,27 @@ def _named(node: Any) -> list[Any]:
     ]
 
 
+class CatchNothing(Operator):  # type: ignore[misc]
+    """An `except` that catches nothing; cosmic-ray's own fails at names with a dot."""
+
+    def mutation_positions(self, node: Any) -> Positions:
+        """Each `except` that names what it catches."""
+        if node.type == "except_clause":
+            yield node.children[1].start_pos, node.children[1].end_pos
+
+    def mutate(self, node: Any, index: int) -> Any:
+        """No exception instead of those that are named."""
+        node.children[1] = Name("()", node.children[1].start_pos, " ")
+        return node
+
+    @classmethod
+    def examples(cls) -> tuple[()]:
+        """None: the tests of cosmic-ray do not see this operator."""
+        return ()
+
+
 OWN: dict[str, type[Any]] = {
-    each.__name__: each for each in (LeaveOutStatement, LeaveOutCondition, LeaveOutArgument)
+    each.__name__: each
+    for each in (LeaveOutStatement, LeaveOutCondition, LeaveOutArgument, CatchNothing)
 }
 """What cosmic-ray lacks, and what people do most: to leave something out."""

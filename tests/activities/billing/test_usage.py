@@ -182,6 +182,40 @@ def test_a_refusal_of_another_job_does_not_stand_for_this_ones(
         assert {row.resource_id for row in refusals(session)} == {job.id, other.id}
 
 
+def test_allocations_and_events_of_other_jobs_say_nothing_of_this_one(
+    migrated: Database, job: tables.Job
+) -> None:
+    with migrated.write() as session:
+        released(session, job, 100)
+        node = session.exec(select(tables.Node)).one()
+        other = add_job(session, session.get_one(tables.Account, job.account_id))
+        other.status, other.rates = "running", {"0": DEAR}
+        allocate(session, other, node, 1).released_at = NOW + timedelta(seconds=500)
+        session.add(
+            tables.EventRow(
+                id="evt-1", account_id=job.account_id, resource_id=other.id, at=NOW,
+                sequence=job.sequence, index=7, type=JobEvent.RUNNING, message="", details={},
+            )
+        )  # fmt: skip
+        session.flush()
+        for row, believed_s in ((other, 560), (job, 160)):
+            post_worker_usage(session, of(row, 5000))
+            assert session.get_one(tables.UsageMeter, (row.id, 0, 1)).posted_s == believed_s
+        assert {row.resource_id: row.index for row in refusals(session)} == {job.id: 0, other.id: 8}
+
+
+def test_a_run_that_costs_nothing_moves_its_meter_alone(
+    migrated: Database, job: tables.Job
+) -> None:
+    with migrated.write() as session:
+        session.get_one(tables.Job, job.id).rates = {}
+        session.flush()
+        assert post_worker_usage(session, of(job, 7200)) == Posted(0, is_all=True)
+        meter = session.exec(select(tables.UsageMeter)).one()
+        assert (meter.posted_s, meter.posted_microcredits) == (7200, 0)
+        assert session.exec(select(tables.LedgerTransaction)).all() == []
+
+
 def test_a_run_without_an_allocation_may_last_since_its_job_was_made(
     migrated: Database, job: tables.Job
 ) -> None:
