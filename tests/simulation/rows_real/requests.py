@@ -147,12 +147,15 @@ class Requests:
         token = self._tokens.get(minion_id)
         if token is None:
             return
-        asked = AnnouncementCreation(
-            token=token, minion_id=minion_id, host_public_key="", address=host, port=22
-        )
-        caller = announcements.anonymous_caller()
+
+        def announce(context: ChangeContext) -> None:
+            asked = AnnouncementCreation(
+                token=token, minion_id=minion_id, host_public_key="", address=host, port=22
+            )
+            announcements.announce(context, asked)
+
         try:
-            self._change(caller, lambda context: announcements.announce(context, asked))
+            self._change(announcements.anonymous_caller(), announce)
         except Refused as refusal:
             self._tenant.temporal.note("the API", f"refuses the announcement of {host}: {refusal}")
 
@@ -176,7 +179,7 @@ class Requests:
         force = bool(details.get("force", False))
         answer = self._route(noun, verb, resource_id, force=force)
         if answer is None:
-            raise Refused(f"{noun} {resource_id}: no route {verb}")
+            raise Refused(f"{resource_id}: there is no route {verb}")
         self._change(caller, answer)
         return None
 
@@ -207,7 +210,7 @@ class Requests:
             try:
                 again = job_submissions.document_again(caller, job_id)
             except Problem as refusal:
-                raise Refused(str(refusal)) from refusal
+                raise _refused(refusal) from refusal
             asked = job_submissions.read_document(again.document)
         numbers = again.numbers
         return self._change(
@@ -231,7 +234,7 @@ class Requests:
                     context = ChangeContext(session, caller, datetime.now(UTC), "simulated")
                     given = asked(context)
             except (Problem, ValidationError) as refusal:
-                raise Refused(str(refusal)) from refusal
+                raise _refused(refusal) from refusal
         self._dispatch += context.requests
         return given
 
@@ -282,6 +285,13 @@ class Requests:
         self._tenant.house.enter(self._tenant)
         row = self._tenant.house.raw.execute(query, values).fetchone()
         return None if row is None else row[0]
+
+
+def _refused(refusal: Problem | ValidationError) -> Refused:
+    if isinstance(refusal, ValidationError):
+        return Refused(f"invalid-request: {refusal}")
+    mistakes = "; ".join(f"{each.field}: {each.rule}" for each in refusal.mistakes)
+    return Refused(f"{refusal.code}: {refusal.detail} {mistakes}".strip())
 
 
 def _removal(noun: str, id_: str, *, force: bool) -> Asked[Any] | None:

@@ -78,8 +78,8 @@ class VirtualLoop:
             if coroutine is not None:
                 try:
                     coroutine.close()
-                except RuntimeError:
-                    continue  # It would go on after its end, which a dead process cannot.
+                except (RuntimeError, ValueError):
+                    continue  # It would go on after its end, and in its own context.
         raise death
 
     def _drain(self) -> None:
