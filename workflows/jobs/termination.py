@@ -285,7 +285,7 @@ class Termination:
     def _fail(self, reason: str | None) -> None:
         """Decide the outcome after a failure of the job's own: it is tried again if it may be.
 
-        A planned end that has arrived meanwhile costs it no retry, and a person's request decides.
+        A planned end that has arrived meanwhile does not prevent that; a person's request decides.
         """
         is_asked = self.request is not None and workflow.patched(FAILS_WHILE_ASKED)
         if is_asked and not self.goes_on:

@@ -156,7 +156,7 @@ async def test_a_job_that_is_not_tried_again_after_all_keeps_its_output(stage: S
 @pytest.mark.parametrize(
     ("asked", "then"), [("node_ending", "waiting_for_resources"), ("cancel", "canceled")]
 )
-async def test_a_failure_while_the_job_is_asked_to_leave_or_end_costs_no_retry(
+async def test_a_failure_while_a_job_is_asked_to_leave_is_tried_again_and_to_end_not(
     stage: Stage, asked: str, then: str
 ) -> None:
     handle = await stage.job(max_retries=3)
