@@ -37,7 +37,7 @@ BILLED_ATTEMPT = "BilledAttempt"
 
 T = TypeVar("T")
 _OF_SCHEDULE = re.compile(r"TemporalScheduledById = '(.+?)'")
-_SIGNALS: Mapping[str, Mapping[str, Any]] = {
+_SIGNALS: Mapping[str, Mapping[str | None, Any]] = {
     found.name or "": found.signals for found in map(sdk._Definition.must_from_class, WORKFLOWS)
 }
 _LIFECYCLES = {noun.name: noun.workflow for noun in LIFECYCLE_NOUNS}

@@ -171,7 +171,8 @@ class Tenant:
 
     def __post_init__(self) -> None:
         self.house = house()
-        self.loop = VirtualLoop(self.temporal, self.at_work, self.boundary)
+        # It has no sockets, pipes and processes, for which asyncio's abstract loop has methods.
+        self.loop = VirtualLoop(self.temporal, self.at_work, self.boundary)  # type: ignore[abstract]
         self.client = TemporalClient(self.temporal, self.boundary)
         self.boundary.killed = self.loop.kill
         self.values = _values_of(self)

@@ -3,10 +3,11 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from contextvars import Context
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, TypeVar, TypeVarTuple
 
 from tests.simulation.contracts import Temporal
 from tests.simulation.rows_real.boundary import Boundary, Died
@@ -16,6 +17,7 @@ SOON_S = 0.005
 process after a commit, to that work."""
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 class VirtualLoop(asyncio.AbstractEventLoop):
@@ -55,7 +57,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._drain()
         if not task.done():
             raise RuntimeError(f"{work}: waits for something that only time can bring")
-        return task.result()
+        result: T = task.result()
+        return result
 
     def kill(self, death: Exception) -> None:
         """The process dies at this moment; `die_if_killed` is called next."""
@@ -115,14 +118,14 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return (now - self._began_at).total_seconds()
 
     def call_soon(
-        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
         handle = asyncio.Handle(callback, args, self, context)
         self._ready.append(handle)
         return handle
 
     def call_soon_threadsafe(
-        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
         """What an activity asks to be done after its commit, by its process and not by itself."""
         self._boundary.calls()
@@ -133,8 +136,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def call_later(
         self,
         delay: float,
-        callback: Callable[..., object],
-        *args: Any,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         return self.call_at(self.time() + delay, callback, *args, context=context)
@@ -142,8 +145,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def call_at(
         self,
         when: float,
-        callback: Callable[..., object],
-        *args: Any,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         timer = asyncio.TimerHandle(when, callback, args, self, context)
@@ -166,7 +169,10 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return asyncio.Future(loop=self)
 
     def run_in_executor(
-        self, executor: Any, func: Callable[..., T], *args: Any
+        self,
+        executor: Executor | None,
+        func: Callable[[*Ts], T],
+        *args: *Ts,
     ) -> asyncio.Future[T]:
         """Call the function at once: nothing else happens at this virtual instant."""
         future: asyncio.Future[T] = self.create_future()
