@@ -55,8 +55,6 @@ from tests.simulation.rows_real.virtual_loop import VirtualLoop
 from workflows.rules.placement.cloud_market import CloudOffers
 from workflows.rules.placement.inventory import Inventory
 
-URL = "file:/rows?vfs=memdb"
-"""SQLite's own database in memory that several connections of a process share."""
 MASTER_KEY = "5e" * 32
 HOME = Path(tempfile.gettempdir()) / f"baseload-simulation-{os.getuid()}"
 """A folder with the platform key alone, which checks of providers read."""
@@ -100,10 +98,12 @@ class WatchedDatabase(Database):
 class House:
     """What all lives of this process share; `present` is the life that is played now."""
 
-    def __init__(self) -> None:
-        self.raw = sqlite3.connect(f"{URL}&mode=rwc", uri=True, isolation_level=None)
+    def __init__(self, process_id: int) -> None:
+        # SQLite's database in memory that several connections of a process share.
+        url = f"file:/rows-{process_id}?vfs=memdb"
+        self.raw = sqlite3.connect(f"{url}&mode=rwc", uri=True, isolation_level=None)
         self.raw.row_factory = sqlite3.Row
-        self.database = WatchedDatabase(f"sqlite:///{URL}&uri=true")
+        self.database = WatchedDatabase(f"sqlite:///{url}&uri=true")
         self.settings = Settings(
             home=HOME,
             secrets_key=MASTER_KEY,
@@ -142,8 +142,9 @@ class House:
 
 
 @lru_cache(maxsize=1)
-def house() -> House:
-    return House()
+def house_of(process_id: int) -> House:
+    """The house of a process; a process that was forked does not use its parent's connections."""
+    return House(process_id)
 
 
 @lru_cache(maxsize=1)
@@ -170,8 +171,9 @@ class Tenant:
     values: dict[Place, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.house = house()
-        self.loop = VirtualLoop(self.temporal, self.at_work, self.boundary)
+        self.house = house_of(os.getpid())
+        # It has no sockets, pipes and processes, for which asyncio's abstract loop has methods.
+        self.loop = VirtualLoop(self.temporal, self.at_work, self.boundary)  # type: ignore[abstract]
         self.client = TemporalClient(self.temporal, self.boundary)
         self.boundary.killed = self.loop.kill
         self.values = _values_of(self)

@@ -3,10 +3,11 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from contextvars import Context
 from datetime import datetime
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, TypeVarTuple
 
 from tests.simulation.contracts import Temporal
 from tests.simulation.rows_real.boundary import Boundary, Died
@@ -16,16 +17,15 @@ SOON_S = 0.005
 process after a commit, to that work."""
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
-class VirtualLoop:
+class VirtualLoop(asyncio.AbstractEventLoop):
     """The event loop of the worker processes of rows, played by the clock of `Temporal`.
 
     What runs in another thread elsewhere (`asyncio.to_thread`) is done at once. A timer is a call
     of `Temporal.later`, made only if it still counts when nothing else is left to do, so that the
     timeouts of calls that are answered cost nothing.
-
-    It has what asyncio and the activities ask of a loop, and nothing else.
 
     present: entered around work that the clock begins, so that it finds the life's own database.
     """
@@ -36,7 +36,6 @@ class VirtualLoop:
         present: Callable[[], AbstractContextManager[None]],
         boundary: Boundary,
     ) -> None:
-        self.loop = cast("asyncio.AbstractEventLoop", self)
         self._temporal = temporal
         self._boundary = boundary
         self._present = present
@@ -85,7 +84,7 @@ class VirtualLoop:
     def _drain(self) -> None:
         """Run all that is ready, on and on, until nothing is or the process has died."""
         before = asyncio._get_running_loop()
-        asyncio._set_running_loop(self.loop)
+        asyncio._set_running_loop(self)
         try:
             while self._ready and self._death is None:
                 handle = self._ready.popleft()
@@ -119,26 +118,26 @@ class VirtualLoop:
         return (now - self._began_at).total_seconds()
 
     def call_soon(
-        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self.loop, context)
+        handle = asyncio.Handle(callback, args, self, context)
         self._ready.append(handle)
         return handle
 
     def call_soon_threadsafe(
-        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
         """What an activity asks to be done after its commit, by its process and not by itself."""
         self._boundary.calls()
-        handle = asyncio.Handle(callback, args, self.loop, context or Context())
+        handle = asyncio.Handle(callback, args, self, context or Context())
         self._later(SOON_S, handle)
         return handle
 
     def call_later(
         self,
         delay: float,
-        callback: Callable[..., object],
-        *args: Any,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         return self.call_at(self.time() + delay, callback, *args, context=context)
@@ -146,11 +145,11 @@ class VirtualLoop:
     def call_at(
         self,
         when: float,
-        callback: Callable[..., object],
-        *args: Any,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        timer = asyncio.TimerHandle(when, callback, args, self.loop, context)
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
         self._timers.append(timer)
         return timer
 
@@ -161,16 +160,19 @@ class VirtualLoop:
         name: str | None = None,
         context: Context | None = None,
     ) -> asyncio.Task[Any]:
-        task = asyncio.Task(coro, loop=self.loop, name=name, context=context)
+        task = asyncio.Task(coro, loop=self, name=name, context=context)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     def create_future(self) -> asyncio.Future[Any]:
-        return asyncio.Future(loop=self.loop)
+        return asyncio.Future(loop=self)
 
     def run_in_executor(
-        self, executor: Any, func: Callable[..., T], *args: Any
+        self,
+        executor: Executor | None,
+        func: Callable[[*Ts], T],
+        *args: *Ts,
     ) -> asyncio.Future[T]:
         """Call the function at once: nothing else happens at this virtual instant."""
         future: asyncio.Future[T] = self.create_future()
@@ -184,7 +186,7 @@ class VirtualLoop:
         return False
 
     def is_running(self) -> bool:
-        return asyncio._get_running_loop() is self.loop
+        return asyncio._get_running_loop() is self
 
     def is_closed(self) -> bool:
         return self._is_closed
