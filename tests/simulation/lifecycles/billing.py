@@ -22,8 +22,10 @@ def _at_rest(life: Life) -> Iterable[str]:
     charged: dict[str, int] = {}
     for usage in life.rows.usage():
         charged[usage.run_id] = charged.get(usage.run_id, 0) + usage.seconds
+    rented_s = _rented_seconds(life)
     for process in life.world.processes():
-        yield from _charged_as_measured(life, process, charged.pop(process.run_id, 0))
+        charged_s = charged.pop(process.run_id, 0)
+        yield from _charged_as_measured(life, process, charged_s, rented_s)
     jobs = life.views()
     for one in life.engine.running():
         job = jobs.get(one.workflow_id.split("/")[1]) if one.workflow == "JobBilling" else None
@@ -33,10 +35,27 @@ def _at_rest(life: Life) -> Iterable[str]:
         yield f"{run_id} was charged for {seconds} s, and has never run"
 
 
-def _charged_as_measured(life: Life, process: Process, charged_s: int) -> Iterable[str]:
-    """What was measured is charged once; of a machine that was cut off at most that."""
+def _rented_seconds(life: Life) -> dict[str, float]:
+    """How long each rented machine that has ended was there, by its minion id."""
+    leases = {lease.lease_id: lease for lease in life.rows.leases()}
+    found: dict[str, float] = {}
+    for node in life.rows.nodes():
+        lease = leases.get(node.lease_id or "")
+        if lease is not None and lease.began_at and lease.ended_at and node.minion_id:
+            found[node.minion_id] = (lease.ended_at - lease.began_at).total_seconds()
+    return found
+
+
+def _charged_as_measured(
+    life: Life, process: Process, charged_s: int, rented_s: dict[str, float]
+) -> Iterable[str]:
+    """What was measured is charged once; of a machine that was cut off at most that.
+
+    A rented machine that ends before its exit was heard is charged until it ended at most.
+    """
     unsettled_s = life.rows.unsettled_of(parse_run_id(process.run_id)[0])
-    most_s = process.measured_s + (SHUTDOWN_S if process.was_cut else TOLERANCE_S)
+    lost_s = rented_s.get(process.machine, 0.0)  # The exit may have been lost with its machine.
+    most_s = max(process.measured_s + (SHUTDOWN_S if process.was_cut else TOLERANCE_S), lost_s)
     if charged_s > most_s:
         yield f"{process.run_id} ran {process.measured_s:.0f} s, and was charged for {charged_s} s"
     is_unknown = process.was_cut or process.state == "running" or unsettled_s > 0
