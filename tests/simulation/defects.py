@@ -90,12 +90,6 @@ PLANTED: tuple[Defect, ...] = (
         "PostUsage(usages=usages[:1])",
     ),
     _one(
-        "billing-is-never-told-to-end",
-        TEARDOWN,
-        "if why := await _failure_of(end_billing.run_locally(done)):",
-        "if why := None if done else '':",
-    ),
-    _one(
         "an-exit-of-an-earlier-attempt-counts",
         "workflows.jobs.attempt",
         "worker is None or message.attempt != self.number or worker.has_ended",

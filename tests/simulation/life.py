@@ -11,7 +11,7 @@ from tests.simulation.plan import JobPlan, Plan
 
 
 @dataclass(frozen=True)
-class Wish:
+class Request:
     """What a person has asked, and the API has accepted."""
 
     at: datetime
@@ -47,7 +47,7 @@ class Life:
     """The minion ids of the own machines."""
     nodes: list[str] = field(default_factory=list)
     jobs: dict[str, JobPlan] = field(default_factory=dict)
-    wishes: list[Wish] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     """What the API has refused, in its words."""
     violations: list[Violation] = field(default_factory=list)
@@ -66,8 +66,8 @@ class Life:
         """The virtual seconds since the engine began."""
         return self.engine.clock.now / 1e6
 
-    def wishes_of(self, resource_id: str) -> list[str]:
-        return [wish.verb for wish in self.wishes if wish.resource_id == resource_id]
+    def requests_of(self, resource_id: str) -> list[str]:
+        return [request.verb for request in self.requests if request.resource_id == resource_id]
 
     def behaviour(self, job_id: str) -> Behaviour:
         return self.jobs[job_id].behaviour

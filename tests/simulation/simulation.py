@@ -10,7 +10,7 @@ from tests.simulation.contracts import Attempt, Refused, Verb
 from tests.simulation.engine.attempts import CallFault, FaultMode
 from tests.simulation.engine.snapshots import Snapshot
 from tests.simulation.installation import installation
-from tests.simulation.life import Life, Violation, Wish
+from tests.simulation.life import Life, Request, Violation
 from tests.simulation.lifecycles.all_parts import PARTS
 from tests.simulation.plan import Act, At, Plan
 from tests.simulation.submissions import submission_of
@@ -118,7 +118,7 @@ class Player:
             engine.play(life.seconds() + 20)
             own = [one for one in rows.nodes() if one.node_id in life.nodes]
             for node in own:
-                if node.status == "maintenance" and not life.wishes_of(node.node_id):
+                if node.status == "maintenance" and not life.requests_of(node.node_id):
                     self._ask_verb(node.node_id, Verb.ACTIVATE)
             regions = all(one.status == "healthy" for one in rows.regions())
             if regions and all(node.status == "active" for node in own):
@@ -153,7 +153,7 @@ class Player:
             life.engine.note("the API", f"refuses {verb} of {resource_id}: {refusal}")
             return
         life.engine.note("a person", f"asks {verb} of {resource_id}")
-        life.wishes.append(Wish(life.engine.now(), resource_id, verb.value))
+        life.requests.append(Request(life.engine.now(), resource_id, verb.value))
         if verb is Verb.RESUBMIT and made:
             life.jobs[made] = life.jobs[resource_id]
             life.world.behave(made, life.jobs[resource_id].behaviour)

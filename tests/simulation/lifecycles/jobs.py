@@ -58,11 +58,11 @@ def _not_stuck(life: Life, job: JobView) -> Iterable[str]:
 
 
 def _as_asked(life: Life, job: JobView) -> Iterable[str]:
-    """The last wish of a person came true, or something else had ended the job before."""
-    wishes = life.wishes_of(job.job_id)
-    if not wishes:
+    """The last request of a person came true, or something else had ended the job before."""
+    requests = life.requests_of(job.job_id)
+    if not requests:
         return
-    last = wishes[-1]
+    last = requests[-1]
     if last in ("cancel", "discard") and job.status not in FINAL:
         yield f"{job.job_id} was canceled, and is {job.status}"
     if last == "remove" and job.status != "archived":
@@ -96,16 +96,16 @@ def _runs_as_its_policy_says(life: Life, job: JobView, processes: list[Process])
     for process in processes:
         if process.starts:
             attempts[parse_run_id(process.run_id)[2]].append(process)
-    wishes = life.wishes_of(job.job_id)
+    requests = life.requests_of(job.job_id)
     plan = life.jobs[job.job_id]
     failed = [
         number
         for number, runs in attempts.items()
         if any(_has_failed_by_itself(life, run, number, plan) for run in runs)
     ]
-    if len(failed) > 1 + plan.max_retries and "start" not in wishes and not life.has_forgotten:
+    if len(failed) > 1 + plan.max_retries and "start" not in requests and not life.has_forgotten:
         yield f"{job.job_id} has failed in attempts {failed}, with {plan.max_retries} retries"
-    if "start" in wishes or plan.type.is_service or life.has_forgotten:
+    if "start" in requests or plan.type.is_service or life.has_forgotten:
         return
     for number, runs in sorted(attempts.items()):
         whole = len(runs) == plan.worker_count

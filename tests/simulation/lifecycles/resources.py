@@ -20,9 +20,9 @@ def _at_rest(life: Life) -> Iterable[str]:
     wanted = {"activate": "active", "maintain": "maintenance"}
     for node in life.rows.nodes():
         yield from _settled(life, "node", node.node_id, node.status, node.status_reason)
-        wish = wanted.get(next(iter(life.wishes_of(node.node_id)[-1:]), ""))
-        if wish and node.status not in (wish, "archived") and not node.status_reason:
-            yield f"{node.node_id} was to be {wish}, is {node.status}, and does not say why"
+        request = wanted.get(next(iter(life.requests_of(node.node_id)[-1:]), ""))
+        if request and node.status not in (request, "archived") and not node.status_reason:
+            yield f"{node.node_id} was to be {request}, is {node.status}, and does not say why"
         if (
             _was_removed(life, node.node_id)
             and node.status != "archived"
@@ -39,7 +39,11 @@ def _at_rest(life: Life) -> Iterable[str]:
 
 
 def _was_removed(life: Life, resource_id: str) -> bool:
-    return life.wishes_of(resource_id)[-1:] in (["remove"], ["force_remove"], ["reschedule_remove"])
+    return life.requests_of(resource_id)[-1:] in (
+        ["remove"],
+        ["force_remove"],
+        ["reschedule_remove"],
+    )
 
 
 def _settled(
