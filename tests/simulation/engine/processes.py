@@ -97,10 +97,14 @@ class Processes:
         """
         process = self.choose(queue)
         if process is None or self._engine.is_away:
-            self._waiting.setdefault(queue, deque()).append(take)
+            self.wait(queue, take)
             return False
         take(process)
         return True
+
+    def wait(self, queue: str, take: Take) -> None:
+        """Let one take something when next a process begins to serve, or the server is back."""
+        self._waiting.setdefault(queue, deque()).append(take)
 
     def kill(self, name: str, again_after_s: float | None = None) -> None:
         """End a process as SIGKILL does; again_after_s: when it is started anew, None: not."""

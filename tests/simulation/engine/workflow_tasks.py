@@ -110,7 +110,10 @@ class WorkflowTasks:
             name, life = run.sticky
             process = self._engine.processes[name]
             if process.life == life and process.is_alive and not process.is_stopping:
-                self._dispatch(run, task, process)
+                if self._engine.is_away:
+                    self._engine.processes.wait(WORKFLOWS, lambda _: self._offer(run, task))
+                else:
+                    self._dispatch(run, task, process)
                 return
             killed_at = process.killed_at.get(life)
             is_missed = self._engine.clock.now - (killed_at or 0) >= micros(POLLER_MISSED_S)
