@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from temporalio.api.common.v1 import Payload
 from temporalio.api.failure.v1 import Failure
-from temporalio.bridge.proto.workflow_activation import WorkflowActivation, WorkflowActivationJob
+from temporalio.bridge.proto.workflow_activation import WorkflowActivationJob
 
 from tests.simulation.contracts import ExecutionStatus
 from tests.simulation.engine.clock import Clock, Due
 
 if TYPE_CHECKING:
     from tests.simulation.engine.activities import Activity
+    from tests.simulation.engine.instances import Activation
 
 TASK_LIMIT_S = 10.0
 """The time limit of a workflow task; a worker process that dies with one is noticed then."""
@@ -71,7 +72,7 @@ class KeptEvents(list[str]):
 class DoneTask(NamedTuple):
     """A completed workflow task, as a replay repeats it."""
 
-    activations: tuple[tuple[WorkflowActivation, tuple[Signature, ...]], ...]
+    activations: tuple[tuple["Activation", tuple[Signature, ...]], ...]
     patches: tuple[str, ...]
 
 

@@ -3,8 +3,9 @@
 import asyncio
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 from temporalio import workflow
 from temporalio.api.common.v1 import Payloads
@@ -33,6 +34,32 @@ _NO_LOOP = type("_NoLoop", (asyncio.AbstractEventLoop,), {})()
 """The SDK asks for a running event loop while an instance is made, and runs nothing on it."""
 
 
+class _Instant(int):
+    """Microseconds of virtual time, as the SDK reads them of a `Timestamp`."""
+
+    def ToNanoseconds(self) -> int:  # noqa: N802 - the library's own
+        return (BEGIN_US + self) * 1000
+
+
+@dataclass(slots=True)
+class Activation:
+    """What an instance reads of Core's `WorkflowActivation`, of which it is given no copy.
+
+    timestamp: the time that the workflow sees; history_length: in events.
+    """
+
+    run_id: str
+    jobs: Sequence[Job]
+    timestamp: _Instant
+    available_internal_flags: Sequence[int] = ()
+    history_length: int = 0
+    history_size_bytes: int = 0
+    continue_as_new_suggested: bool = False
+    is_replaying: bool = False
+    target_worker_deployment_version_changed: bool = False
+    deployment_version_for_current_task: None = None
+
+
 class Instance:
     """One workflow run in a cache.
 
@@ -47,22 +74,22 @@ class Instance:
         self._inner = _new(run, kind, values)
 
     def activation(
-        self, jobs: Sequence[Job], at: int, length: int, most: int
-    ) -> WorkflowActivation:
+        self, jobs: Sequence[Job], at: int, length: int, most: int, flags: Sequence[int]
+    ) -> Activation:
         """One with these jobs at a time; length: of the history; most: when to begin anew."""
-        activation = WorkflowActivation(
-            run_id=self._run_id,
+        return Activation(
+            self._run_id,
+            jobs,
+            _Instant(at),
+            flags,
             history_length=length,
             history_size_bytes=length * 400,
             continue_as_new_suggested=length >= most,
-            jobs=jobs,
         )
-        activation.timestamp.FromMicroseconds(BEGIN_US + at)
-        return activation
 
-    def activate(self, activation: WorkflowActivation) -> WorkflowActivationCompletion:
+    def activate(self, activation: Activation) -> WorkflowActivationCompletion:
         outer = asyncio._get_running_loop()
-        completion = self._inner.activate(activation)
+        completion = self._inner.activate(cast("WorkflowActivation", activation))
         if outer is not None:
             asyncio._set_running_loop(outer)
         return completion
@@ -71,9 +98,9 @@ class Instance:
         """End all its tasks, as a worker does that forgets it."""
         if not getattr(self._inner, "_tasks"):  # noqa: B009 - the library's own
             return
-        activation = WorkflowActivation(run_id=self._run_id)
-        activation.jobs.add().remove_from_cache.SetInParent()
-        self.activate(activation)
+        job = Job()
+        job.remove_from_cache.SetInParent()
+        self.activate(Activation(self._run_id, (job,), _Instant()))
 
 
 def _new(run: Run, kind: type, values: Values) -> WorkflowInstance:

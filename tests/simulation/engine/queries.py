@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
-from temporalio.bridge.proto.workflow_activation import WorkflowActivation
+from temporalio.bridge.proto.workflow_activation import QueryWorkflow
 
-from tests.simulation.engine.execution import Run
+from tests.simulation.engine.execution import Job, Run
 from tests.simulation.engine.instances import Instance
 from tests.simulation.engine.replay import replay
 
@@ -26,11 +26,8 @@ def query(engine: "Engine", run: Run, name: str) -> Any:
     instance = cached or Instance(run, engine.workflows[run.workflow], engine.values)
     if cached is None:
         replay(instance, run)
-    activation = WorkflowActivation(run_id=run.run_id)
-    activation.timestamp.FromMicroseconds(0)
-    asked = activation.jobs.add().query_workflow
-    asked.query_id = asked.query_type = name
-    answer = instance.activate(activation)
+    job = Job(query_workflow=QueryWorkflow(query_id=name, query_type=name))
+    answer = instance.activate(instance.activation((job,), engine.clock.now, 0, 1, ()))
     if cached is None:
         instance.evict()
     if answer.HasField("failed"):

@@ -1,10 +1,12 @@
 """Replay: a run's recorded activations on a new instance, whose commands must be the same."""
 
-from temporalio.bridge.proto.workflow_activation import WorkflowActivation
+from dataclasses import replace
+
+from temporalio.bridge.proto.workflow_activation import NotifyHasPatch
 
 from tests.simulation.engine.commands import ACTIVITY, LOCAL, SIGNAL, TIMER, Commands
-from tests.simulation.engine.execution import Run
-from tests.simulation.engine.instances import Instance
+from tests.simulation.engine.execution import Job, Run
+from tests.simulation.engine.instances import Activation, Instance
 
 
 class NondeterminismError(Exception):
@@ -44,19 +46,12 @@ _ENDS = {
 }
 
 
-def _replayed(
-    recorded: WorkflowActivation, run: Run, patches: tuple[str, ...]
-) -> WorkflowActivation:
+def _replayed(recorded: Activation, run: Run, patches: tuple[str, ...]) -> Activation:
     """The activation as a replay has it; patches: of its task, which a replay is told first."""
-    again = WorkflowActivation()
-    again.CopyFrom(recorded)
-    again.is_replaying = True
-    del again.available_internal_flags[:]
-    again.available_internal_flags.extend(run.flags)
-    if patches:
-        jobs = list(again.jobs)
-        del again.jobs[:]
-        for patch in patches:
-            again.jobs.add().notify_has_patch.patch_id = patch
-        again.jobs.extend(jobs)
-    return again
+    notices = [Job(notify_has_patch=NotifyHasPatch(patch_id=patch)) for patch in patches]
+    return replace(
+        recorded,
+        jobs=(*notices, *recorded.jobs),
+        available_internal_flags=tuple(run.flags),
+        is_replaying=True,
+    )

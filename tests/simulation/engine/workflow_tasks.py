@@ -1,11 +1,9 @@
 """Workflow tasks: how a worker process is told what has happened, and what it commands."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
-
-from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 
 from tests.simulation.engine.clock import Due, micros
 from tests.simulation.engine.commands import ACTIVITY, LOCAL, SIGNAL, TIMER, Commands, LocalEnd
@@ -21,7 +19,7 @@ from tests.simulation.engine.execution import (
     TaskDone,
     TaskFailed,
 )
-from tests.simulation.engine.instances import Instance
+from tests.simulation.engine.instances import Activation, Instance
 from tests.simulation.engine.local_activities import Local, LocalActivities
 from tests.simulation.engine.processes import WORKFLOWS
 from tests.simulation.engine.replay import NondeterminismError, replay
@@ -56,7 +54,7 @@ class Work:
     length: int
     began_at: int
     commands: Commands = field(default_factory=Commands)
-    recorded: list[tuple[WorkflowActivation, tuple[Signature, ...]]] = field(default_factory=list)
+    recorded: list[tuple[Activation, tuple[Signature, ...]]] = field(default_factory=list)
     locals: dict[int, Local] = field(default_factory=dict)
     heartbeat: Due | None = None
     is_open: bool = True
@@ -219,15 +217,15 @@ class WorkflowTasks:
         most = engine.limits.suggested_events
         while jobs and work.is_open:
             now = engine.clock.now
-            activation = work.instance.activation(jobs, now, work.length, most)
-            activation.available_internal_flags.extend(work.run.flags)
+            flags = tuple(work.run.flags)
+            activation = work.instance.activation(jobs, now, work.length, most, flags)
             engine.activations += 1
             answer = work.instance.activate(activation)
             if answer.HasField("failed"):
                 self._fail(work, answer.failed.failure.message)
                 return
             if replayed is not None and replayed is not jobs[0]:
-                activation = work.instance.activation([replayed], now, work.length, most)
+                activation = replace(activation, jobs=(replayed,))
             replayed = None
             signatures = commands.read(answer.successful, work.instance)
             work.recorded.append((activation, signatures))
