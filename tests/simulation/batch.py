@@ -4,7 +4,8 @@ import gc
 import multiprocessing
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tests.simulation.coverage import Coverage
@@ -72,12 +73,25 @@ def play_seed(seed: int, jobs: int = JOBS, real_share: float = 0.0) -> Figures:
 
 def play_seeds(seeds: Iterable[int], jobs: int = JOBS, real_share: float = 0.0) -> Figures:
     """The figures of several seeds, one after the other."""
-    gc.disable()  # A life has many short cycles; they are collected between two lives.
     figures = Figures()
-    for seed in seeds:
-        figures.join(play_seed(seed, jobs, real_share))
-        gc.collect(1 if seed % 10 else 2)
+    with _collected_between_lives() as collect:
+        for seed in seeds:
+            figures.join(play_seed(seed, jobs, real_share))
+            collect()
     return figures
+
+
+@contextmanager
+def _collected_between_lives() -> Iterator[Callable[[], int]]:
+    """Collect garbage only when asked, as a life has many short cycles, and look only at what has
+    come since the beginning, which leaves out all modules."""
+    gc.disable()
+    gc.freeze()
+    try:
+        yield gc.collect
+    finally:
+        gc.unfreeze()
+        gc.enable()
 
 
 def play_in_processes(

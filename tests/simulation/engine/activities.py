@@ -74,7 +74,7 @@ class Activity:
     start_to_close: int
     schedule_to_start: int
     heartbeat: int
-    retries: Retries
+    policy: RetryPolicy
     closes_at: int | None
     scheduled_at: int
     state: str = "waiting"
@@ -104,7 +104,7 @@ class Activities:
             start_to_close=_micros(asked.start_to_close_timeout) or closes_in,
             schedule_to_start=_micros(asked.schedule_to_start_timeout),
             heartbeat=_micros(asked.heartbeat_timeout),
-            retries=retries_of(asked.retry_policy),
+            policy=asked.retry_policy,
             closes_at=now + closes_in if closes_in else None,
             scheduled_at=now,
         )
@@ -264,7 +264,7 @@ class Activities:
 
     def _next(self, activity: Activity, failure: Failure) -> tuple["RetryState.ValueType", int]:
         """Whether another attempt follows, and after which pause."""
-        retries = activity.retries
+        retries = retries_of(activity.policy)
         if activity.is_cancel_requested:
             return failures.CANCEL_REQUESTED, 0
         if not failures.is_retryable(failure, retries.non_retryable):

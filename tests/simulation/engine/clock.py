@@ -47,9 +47,11 @@ class Clock:
     def after(self, delay: int, act: Callable[[], object], is_background: bool = False) -> Due:
         """Act after so many microseconds, of which fewer than none count as none."""
         due = Due(self, act, is_background)
-        self.waiting += not is_background
+        if not is_background:
+            self.waiting += 1
         self._count += 1
-        heapq.heappush(self._heap, (self.now + max(0, delay), self._count, due))
+        at = self.now + delay if delay > 0 else self.now
+        heapq.heappush(self._heap, (at, self._count, due))
         return due
 
     def next_at(self) -> int | None:
@@ -61,11 +63,14 @@ class Clock:
 
     def step(self) -> bool:
         """Do the next thing that is due; False: there is none."""
-        if self.next_at() is None:
-            return False
-        self.now, _, due = heapq.heappop(self._heap)
-        act, due.act = due.act, None
-        self.waiting -= not due.is_background
-        assert act is not None
-        act()
-        return True
+        heap = self._heap
+        while heap:
+            at, _, due = heapq.heappop(heap)
+            act = due.act
+            if act is not None:
+                self.now, due.act = at, None
+                if not due.is_background:
+                    self.waiting -= 1
+                act()
+                return True
+        return False

@@ -83,7 +83,6 @@ class Engine:
         self.idle_loops: dict[str, tuple[Callable[[], bool], float]] = {}
         """Workflow ids of loops, each with whether a round would do nothing now, and the seconds
         until the next. Such a round is left out, so that a quiet life is a cheap one."""
-        self.after_step: list[Callable[[], None]] = []
         self._handlers: dict[str, Handler] = {}
         self._models: dict[str, type] = dict(asked_models()) if encoded else {}
         self.server = Server(self)
@@ -174,11 +173,7 @@ class Engine:
 
     def step(self) -> bool:
         """Let the next thing happen; False: nothing is left."""
-        if not self.clock.step():
-            return False
-        for hook in self.after_step:
-            hook()
-        return True
+        return self.clock.step()
 
     def play(
         self,
@@ -208,7 +203,7 @@ class Engine:
                 return "nothing"
             if at > end:
                 return "until" if ends_at <= most_at else "most"
-            self.step()
+            clock.step()
         return "until"
 
     def query(self, workflow_id: str, name: str) -> Any:

@@ -103,15 +103,6 @@ def test_an_effect_that_nothing_serves_is_an_error_of_the_life() -> None:
         engine.play()
 
 
-def test_each_step_is_followed_by_the_hooks() -> None:
-    engine, _ = begun()
-    steps: list[int] = []
-    engine.after_step.append(lambda: steps.append(engine.clock.now))
-    engine.play(5)
-    assert steps == sorted(steps)
-    assert len(steps) > 3
-
-
 def test_what_is_cancelled_is_not_done() -> None:
     engine, done = Engine(1, workflows=[]), []
     keep: Callable[[], None] = lambda: done.append("kept")  # noqa: E731 - one of a pair
