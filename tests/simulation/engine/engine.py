@@ -223,6 +223,10 @@ class Engine:
             raise NotFound(workflow_id)
         return run.events
 
+    def waits_without_limit(self) -> list[str]:
+        """The workflows that nothing but a signal would let go on, now or ever."""
+        return [run.workflow_id for run in self.server.running.values() if run.waits_without_limit]
+
     def result(self, workflow_id: str) -> Any:
         """What the latest run has returned; None, when it has not. Raises: NotFound."""
         run = self.server.latest.get(workflow_id)

@@ -118,8 +118,9 @@ class Run:
     """A workflow run.
 
     events: the types of its history's events; news: what no task has told the workflow yet;
-    buffered: what has happened while a task is with a worker, and is no part of the history yet;
-    done: its completed tasks; sticky: the worker process that has it in its cache; kept: the
+    signals: to other workflows, that have not arrived; buffered: what has happened while a task is
+    with a worker, and is no part of the history yet; done: its completed tasks; sticky: the worker
+    process that has it in its cache; kept: the
     same as `events`, when whole histories are kept; begun_with: its first search attributes then.
     """
 
@@ -148,6 +149,7 @@ class Run:
     done: list[DoneTask] = field(default_factory=list)
     flags: list[int] = field(default_factory=list)
     timers: dict[int, Timer] = field(default_factory=dict)
+    signals: set[int] = field(default_factory=set)
     activities: "dict[int, Activity]" = field(default_factory=dict)
     request_ids: set[str] = field(default_factory=set)
     is_cancel_requested: bool = False
@@ -157,6 +159,11 @@ class Run:
     @property
     def is_running(self) -> bool:
         return self.status == "running"
+
+    @property
+    def waits_without_limit(self) -> bool:
+        """Whether its workflow has been told everything, and has begun nothing that will end."""
+        return not (self.timers or self.activities or self.task or self.news or self.signals)
 
     def keep(self, fact: Any) -> None:
         """Keep what the next event tells, if whole histories are kept."""

@@ -9,6 +9,7 @@ from tests.simulation.contracts import Unavailable
 from tests.simulation.engine.attempts import NoFaults
 from tests.simulation.engine.engine import Engine, Limits
 from tests.simulation.engine.probes import Asked, Counts, Said
+from tests.simulation.engine.probes.workflows import ASignalEndsAWait
 from tests.simulation.engine.story import Chatter, Story, begun
 
 
@@ -101,6 +102,15 @@ def test_an_effect_that_nothing_serves_is_an_error_of_the_life() -> None:
     engine.start("Story", "s", Asked())
     with pytest.raises(KeyError, match="act"):
         engine.play()
+
+
+@pytest.mark.parametrize(("kind", "has_limit"), [(Counts, False), (ASignalEndsAWait, True)])
+def test_a_wait_without_a_limit_is_seen(kind: type, has_limit: bool) -> None:
+    engine = Engine(1, workflows=[kind])
+    engine.start(kind.__name__, "w", Asked())
+    assert engine.waits_without_limit() == [], "its first task is still to come"
+    engine.play(5)
+    assert engine.waits_without_limit() == ([] if has_limit else ["w"])
 
 
 def test_what_is_cancelled_is_not_done() -> None:

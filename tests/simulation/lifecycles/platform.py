@@ -32,6 +32,12 @@ def _engine_fails(draft: Draft) -> None:
     draft.add(draft.moment(effects_of(*BUSY)), "engine", what, "", lasts)
 
 
+def _always(life: Life) -> Iterable[str]:
+    """Every wait has a limit: a timer, or an activity, which has limits of its own."""
+    for workflow_id in life.engine.waits_without_limit():
+        yield f"{workflow_id} waits for a signal alone, without any limit"
+
+
 def _at_rest(life: Life) -> Iterable[str]:
     if waiting := life.rows.waiting_requests():
         yield f"the outbox: {waiting} requests have not been delivered"
@@ -55,5 +61,6 @@ PLATFORM = Part(
         (2, _engine_fails),
         (1, asks("account", lambda _: 2, "JobBilling", "top_up")),
     ),
+    always=_always,
     at_rest=_at_rest,
 )  # fmt: skip
