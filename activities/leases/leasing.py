@@ -123,28 +123,34 @@ def _ready(row: Lease) -> MachineReady:
 async def release_lease(command: ReleaseLease) -> LeaseReleased:
     """Signal `release` to every open lease of the node; return these leases.
 
-    A repeated signal changes nothing. If the node's row is ahead of the command, a newer workflow
+    A repeated signal changes nothing, and a lease whose row is `releasing` gets none: a node asks
+    again and again until its machine is gone. If the node's row is ahead of the command, a newer workflow
     run owns the node and no lease is signalled, because its lease may be a new one.
     """
-    left, sequence = await asyncio.to_thread(_open_leases, command.node_id)
+    leases, sequence = await asyncio.to_thread(_open_leases, command.node_id)
+    left = tuple(leases)
     if sequence > command.sequence:
         return LeaseReleased(left=left, sequence=sequence)
     release = LeaseRelease(reason=command.reason, by_holder=True)
     for lease_id in left:
+        if leases[lease_id] == LeaseStatus.RELEASING:
+            continue
         if not await tell(workflow_id_of(lease_id), "release", release):
             requests = await asyncio.to_thread(_enqueue_release, lease_id, release, command.at)
             relay_soon(requests)
     return LeaseReleased(left=left)
 
 
-def _open_leases(node_id: str) -> tuple[tuple[str, ...], int]:
-    """The open leases of the node, and the sequence of the node's last recorded step."""
+def _open_leases(node_id: str) -> tuple[dict[str, LeaseStatus], int]:
+    """The open leases of the node by id with their statuses, and the sequence of the node's last
+    recorded step."""
     final = [status for status in LeaseStatus if status.is_final]
     of_it = (col(Lease.holder_id) == node_id, col(Lease.status).not_in(final))
     with database().read() as session:
         node = session.get(Node, node_id)
-        left = tuple(sorted(session.exec(select(Lease.id).where(*of_it)).all()))
-        return left, node.sequence if node else 0
+        rows = session.exec(select(Lease.id, Lease.status).where(*of_it)).all()
+        leases = {lease_id: LeaseStatus(status) for lease_id, status in sorted(rows)}
+        return leases, node.sequence if node else 0
 
 
 def _enqueue_release(lease_id: str, release: LeaseRelease, at: datetime) -> list[str]:

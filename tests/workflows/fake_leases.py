@@ -83,6 +83,8 @@ class LeasedNodes(RentedMachines):
         if row is not None and row.sequence > asked.sequence:
             return leased.LeaseReleased(left=tuple(left), sequence=row.sequence)
         for lease_id in left:
+            if self._status(lease_id) is LeaseStatus.RELEASING:
+                continue
             ended = LeaseRelease(reason=asked.reason, by_holder=True)
             await self._signal(_id_of(lease_id), "release", ended)
         return leased.LeaseReleased(left=tuple(left))

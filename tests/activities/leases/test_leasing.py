@@ -144,6 +144,9 @@ async def test_a_lease_hears_that_it_is_given_back_even_if_it_has_not_begun(
     (row,) = world.asked(lease_id, "release")
     expected = LeaseRelease(reason="its node is removed", by_holder=True)
     assert LeaseRelease.model_validate(row.argument) == expected
+    world.set(lease_id, status="releasing")
+    assert (await environment.run(release_lease, asked)).left == (lease_id,)
+    assert await signals_of(temporal_server, workflow_id) == told, "it is being released"
     world.set(lease_id, status="released")
     assert (await environment.run(release_lease, asked)).left == ()
     assert await signals_of(temporal_server, workflow_id) == told

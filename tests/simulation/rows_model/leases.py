@@ -104,6 +104,8 @@ class Leases:
             return LeaseReleased(left=left, sequence=node.sequence)
         release = LeaseRelease(reason=command.reason, by_holder=True)
         for lease_id in left:
+            if tables.leases[lease_id].status == LeaseStatus.RELEASING:
+                continue
             if not self._connection.tell(workflow_id_of(lease_id), "release", release):
                 request_id = self._outbox.waits(lease_id, "release")
                 if request_id is None:
