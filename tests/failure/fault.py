@@ -40,6 +40,8 @@ class Fault:
     is_over: bool = False
     """It has done its work: from now on every call is as planned."""
     hit: str = ""
+    is_late: bool = False
+    """A call that was cancelled is still to be done."""
     struck: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def around(self, waiting: Waiting, pair: Pair, nth: int, body: Body) -> Contract:
@@ -82,10 +84,14 @@ class Fault:
 
     async def _late(self, waiting: Waiting, body: Body) -> Contract:
         """Cancelled while it is under way; it is done all the same, after the news had its time."""
-        await self.cancel()
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(waiting.abandoned.wait(), LATE_S)
-        return await _abandonable(waiting, body)
+        self.is_late = True
+        try:
+            await self.cancel()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(waiting.abandoned.wait(), LATE_S)
+            return await _abandonable(waiting, body)
+        finally:
+            self.is_late = False
 
     async def _held_until_killed(self, waiting: Waiting, pair: Pair, body: Body) -> Contract:
         """It answers nobody: an attempt that ran out of time is followed by one that waits too."""

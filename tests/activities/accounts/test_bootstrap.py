@@ -1,11 +1,12 @@
 """A fresh installation: one administrator, keys for their owner alone, whoever starts first."""
 
 import hashlib
+import json
 import shutil
 import stat
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from pathlib import Path
 
 import asyncssh
@@ -21,20 +22,67 @@ from activities.secrets.sealing import make_master_key, master_key
 from activities.settings import settings
 
 CHECKOUT = Path(__file__).parents[3]
-START = """
-import os, sys
+STARTS = """
+import json, os, sys, tempfile
+from sqlalchemy.orm import configure_mappers
 from activities.accounts.bootstrap import bootstrap
+from activities.db import tables
 
-started = []
-for _ in range(3):
-    started.append(os.fork())
-    if started[-1] == 0:
+configure_mappers()
+
+def start(home, url, told):
+    if (pid := os.fork()) == 0:
+        os.dup2(told.fileno(), 1)
+        os.dup2(told.fileno(), 2)
+        os.environ |= {"BASELOAD_HOME": home, "BASELOAD_DATABASE_URL": url}
         bootstrap()
         sys.exit(0)
-ended = [os.waitpid(pid, 0)[1] for pid in started]
-sys.exit(0 if ended == [0, 0, 0] else f"statuses {ended}")
+    return pid
+
+def end(pid, told):
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    told.seek(0)
+    return status, told.read()
+
+for line in sys.stdin:
+    url, homes = json.loads(line)
+    files = [tempfile.TemporaryFile("w+") for _ in homes]
+    pids = [start(home, url, told) for home, told in zip(homes, files)]
+    print(json.dumps([end(pid, told) for pid, told in zip(pids, files)]), flush=True)
 """
 """Processes of one interpreter, which imports once for all of them."""
+
+
+class Starts:
+    """Starts processes at once, each with a home on the same database."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", STARTS],
+            cwd=CHECKOUT,
+            env={},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __call__(self, url: str, *homes: Path) -> list[tuple[int, str]]:
+        """The exit status of each process, and what it has printed."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps([url, [str(home) for home in homes]]) + "\n")
+        self._process.stdin.flush()
+        return [(status, told) for status, told in json.loads(self._process.stdout.readline())]
+
+    def close(self) -> None:
+        self._process.communicate(timeout=60)
+
+
+@pytest.fixture(scope="module")
+def starts() -> Iterator[Starts]:
+    found = Starts()
+    yield found
+    found.close()
 
 
 def test_the_first_start_makes_an_administrator_who_can_do_all(migrated: Database) -> None:
@@ -90,12 +138,9 @@ def test_a_crash_before_the_commit_leaves_a_key_that_works(migrated: Database) -
 
 
 def test_processes_that_start_at_once_make_one_administrator(
-    migrated: Database, home: Path, database_url: str
+    migrated: Database, home: Path, database_url: str, starts: Starts
 ) -> None:
-    environment = {"BASELOAD_HOME": str(home), "BASELOAD_DATABASE_URL": database_url}
-    subprocess.run(
-        [sys.executable, "-c", START], cwd=CHECKOUT, env=environment, timeout=60, check=True
-    )
+    assert [status for status, _ in starts(database_url, home, home, home)] == [0, 0, 0]
     secret = (home / "admin.key").read_text().strip()
     with migrated.read() as session:
         assert session.connection().execute(text("SELECT count(*) FROM accounts")).scalar() == 1
@@ -103,26 +148,20 @@ def test_processes_that_start_at_once_make_one_administrator(
     assert key.secret_sha256 == hashlib.sha256(secret.encode()).hexdigest()
 
 
-def on_another_host(url: str, home: Path, *program: str) -> subprocess.CompletedProcess[str]:
-    """A process with a home of its own and the same database."""
-    environment = {"BASELOAD_HOME": str(home), "BASELOAD_DATABASE_URL": url, "PYTHONPATH": "."}
-    return subprocess.run(
-        [sys.executable, *program],
-        cwd=CHECKOUT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-
-
 def test_a_second_host_without_the_keys_does_not_start_and_makes_none(
     migrated: Database, database_url: str, tmp_path: Path
 ) -> None:
     bootstrap()
     second = tmp_path / "second"
-    refused = on_another_host(database_url, second, "-m", "workers", "planning")
+    refused = subprocess.run(
+        [sys.executable, "-m", "workers", "planning"],
+        cwd=CHECKOUT,
+        env={"BASELOAD_HOME": str(second), "BASELOAD_DATABASE_URL": database_url},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert refused.returncode == 1
     said = refused.stderr
     assert "master key" in said
@@ -135,32 +174,34 @@ def test_a_second_host_without_the_keys_does_not_start_and_makes_none(
 
 @pytest.mark.parametrize("name", ["master.key", "platform_ed25519"])
 def test_a_second_host_with_another_key_is_told_which_key_differs(
-    migrated: Database, database_url: str, tmp_path: Path, name: str
+    migrated: Database, database_url: str, tmp_path: Path, starts: Starts, name: str
 ) -> None:
     bootstrap()
     keys = settings().master_key_path.parent
     second = tmp_path / "second"
     shutil.copytree(keys, second / "keys")
-    assert on_another_host(database_url, second, "-c", START).returncode == 0
+    assert [status for status, _ in starts(database_url, second)] == [0]
     other = second / "keys" / name
     other.unlink()
     (make_master_key if name == "master.key" else make_platform_key)(other)
     mine = other.read_bytes()
-    refused = on_another_host(database_url, second, "-c", START)
-    assert refused.returncode == 1
-    assert f"at {other}" in refused.stderr
-    assert "belongs to an installation" in refused.stderr
+    ((status, said),) = starts(database_url, second)
+    assert status == 1
+    assert f"at {other}" in said
+    assert "belongs to an installation" in said
     assert other.read_bytes() == mine
 
 
 def test_of_two_hosts_that_start_at_once_one_makes_the_keys_and_the_other_refuses(
-    migrated: Database, database_url: str, tmp_path: Path
+    migrated: Database, database_url: str, tmp_path: Path, starts: Starts
 ) -> None:
     homes = [tmp_path / "first", tmp_path / "second"]
-    with ThreadPoolExecutor(2) as hosts:
-        ends = list(hosts.map(lambda home: on_another_host(database_url, home, "-c", START), homes))
-    assert sorted(end.returncode for end in ends) == [0, 1]
-    assert "belongs to an installation" in "".join(end.stderr for end in ends)
+    ends = starts(database_url, *homes, *homes, *homes)
+    assert sorted({(home, status) for home, (status, _) in zip(homes * 3, ends, strict=True)}) in (
+        [(homes[0], 0), (homes[1], 1)],
+        [(homes[0], 1), (homes[1], 0)],
+    )
+    assert "belongs to an installation" in "".join(said for _, said in ends)
     made = [home for home in homes if (home / "keys" / "master.key").exists()]
     assert [home / "admin.key" for home in made] == [
         home / "admin.key" for home in homes if (home / "admin.key").exists()

@@ -110,8 +110,11 @@ class Story:
                 raise
 
     def has_ended(self) -> bool:
-        """Whether the workflow has closed; by a failure only where that was asked for."""
-        if self.end is None or not self.end.done():
+        """Whether the workflow has closed; by a failure only where that was asked for.
+
+        What follows, such as a sweep, comes long after: also after a call that is done late.
+        """
+        if self.end is None or not self.end.done() or self.world.fault.is_late:
             return False
         ended = self.end.result()
         allowed = self.mode is Mode.CANCELED_IN_TEMPORAL and "Cancel" in ended
