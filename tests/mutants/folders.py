@@ -67,7 +67,8 @@ def _billing(*names: str) -> Folder:
 
 
 def _lifecycle(name: str) -> Folder:
-    return Folder((f"workflows/{name}",), (_LIVES, f"tests/workflows/{name}"), most_s=20)
+    tests = ("tests/workflows/test_next_runs.py", _LIVES, f"tests/workflows/{name}")
+    return Folder((f"workflows/{name}",), tests, most_s=20)
 
 
 FOLDERS = {
@@ -98,7 +99,7 @@ FOLDERS = {
         ("tests/activities/storage/test_archives.py", "tests/activities/storage/test_names.py"),
     ),
     "primitives": Folder(
-        ("workflows/primitives",), (_LIVES, "tests/workflows/primitives"), most_s=15
+        ("workflows/primitives",), ("tests/workflows/primitives", _LIVES), most_s=15
     ),
     "services": Folder(("api/services",), ("tests/api",), options=_ONE_DATABASE, most_s=15),
     "transport": Folder(("activities/transport",), ("tests/activities/transport",), most_s=15),

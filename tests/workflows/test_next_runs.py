@@ -1,0 +1,111 @@
+"""What a workflow run hands on is what it was given: nothing of its progress is forgotten."""
+
+import types
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from itertools import count
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import pytest
+from pydantic.fields import FieldInfo
+
+from workflows.contracts.base import Contract
+from workflows.contracts.jobs import JobProgress, JobRequest
+from workflows.contracts.leases import LeaseProgress, LeaseRequest
+from workflows.contracts.nodes import NodeProgress, NodeRequest
+from workflows.contracts.providers import ProviderRequest
+from workflows.contracts.regions import RegionRequest
+from workflows.contracts.removals import Removal
+from workflows.contracts.statuses import JobStatus, LeaseStatus, NodeStatus
+from workflows.jobs.job_lifecycle import JobLifecycle
+from workflows.leases.lease_lifecycle import LeaseLifecycle
+from workflows.nodes.node_lifecycle import NodeLifecycle
+from workflows.providers.provider_lifecycle import ProviderLifecycle
+from workflows.regions.region_lifecycle import RegionLifecycle
+
+BEGAN = datetime(2026, 3, 1, 12, tzinfo=UTC)
+_numbers = count(2)
+
+
+def filled(model: type[Any], **given: object) -> Any:
+    """An instance whose fields all have a value of their own, which is not the default."""
+    fields = model.model_fields.items()
+    return model(**{name: _value(field) for name, field in fields if name not in given}, **given)
+
+
+def _value(field: FieldInfo) -> Any:
+    if field.annotation is bool:
+        return not field.default
+    return _of(field.annotation)
+
+
+def _of(kind: Any) -> Any:
+    number = next(_numbers)
+    origin, parts = get_origin(kind), [one for one in get_args(kind) if one is not type(None)]
+    if origin in (Union, types.UnionType, Annotated):
+        return _of(parts[0])
+    if origin is Literal:
+        return parts[-1]
+    if origin is tuple:
+        return (_of(parts[0]),)
+    if origin in (dict, Mapping):
+        return {_of(parts[0]): _of(parts[1])}
+    if issubclass(kind, Enum | Contract):
+        return list(kind)[-1] if issubclass(kind, Enum) else filled(kind)
+    simple = {
+        bool: True,
+        str: f"text-{number}",
+        int: number,
+        float: number / 2,
+        datetime: BEGAN + timedelta(seconds=number),
+    }
+    return simple[kind]
+
+
+def job() -> JobRequest:
+    """Of a run that is asked nothing: one that is to end does not continue as new."""
+    given = {"status": JobStatus.RUNNING, "ending": None, "gone": (), "is_adopted": False}
+    progress = filled(JobProgress, **given)
+    asked: JobRequest = filled(JobRequest, resumed_from=progress, ending=None, removal=False)
+    return asked
+
+
+def node() -> NodeRequest:
+    """Of a run that has read all of its messages."""
+    given = {"status": NodeStatus.ACTIVE, "lost": None, "is_adopted": False}
+    progress = filled(NodeProgress, removal=Removal(force=True), root="/srv", **given)
+    asked: NodeRequest = filled(NodeRequest, resumed_from=progress, root="/srv")
+    return asked
+
+
+def lease() -> LeaseRequest:
+    given = {"status": LeaseStatus.RELEASING, "is_adopted": False}
+    asked: LeaseRequest = filled(LeaseRequest, resumed_from=filled(LeaseProgress, **given))
+    return asked
+
+
+def provider() -> ProviderRequest:
+    asked: ProviderRequest = filled(ProviderRequest)
+    return asked
+
+
+def region() -> RegionRequest:
+    asked: RegionRequest = filled(RegionRequest)
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("lifecycle", "asked"),
+    [
+        (JobLifecycle, job()),
+        (NodeLifecycle, node()),
+        (LeaseLifecycle, lease()),
+        (ProviderLifecycle, provider()),
+        (RegionLifecycle, region()),
+    ],
+)
+def test_the_next_run_of_a_lifecycle_is_given_all_that_this_one_was(
+    lifecycle: type[Any], asked: Contract
+) -> None:
+    assert lifecycle(asked)._next_run() == asked
