@@ -16,6 +16,7 @@ from tests.mutants.reach import Reach
 
 _STAYS = (".git", ".venv", ".baseload", ".mypy_cache", ".ruff_cache", ".hypothesis")
 _ALL_S = 1200.0
+_OUTPUT = ROOT / ".baseload" / "mutants" / "tests.log"
 
 
 @contextmanager
@@ -47,7 +48,7 @@ class Tester:
             [".venv/bin/python", "-m", "tests.mutants.tester", *folder.options],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=_OUTPUT.open("w"),
             text=True,
         )
         started = time.monotonic()
@@ -56,7 +57,9 @@ class Tester:
             folder.tests, _ALL_S, written=reach if folder.most_s else None
         ):
             reach.unlink(missing_ok=True)
-            raise SystemExit(f"these fail without a mutant: {' '.join(folder.tests)}")
+            raise SystemExit(
+                f"these fail without a mutant: {' '.join(folder.tests)}; see {_OUTPUT}"
+            )
         if folder.most_s:
             self._reach = Reach.read(reach)
         self._limit_s = 10 + 4 * (time.monotonic() - started)
