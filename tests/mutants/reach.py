@@ -8,12 +8,15 @@ from pathlib import Path
 
 from tests.mutants.folders import ROOT
 
+ANY = "*"
+"""Instead of the functions of a test that enters nearly all of them."""
+
 
 @dataclass(frozen=True)
 class Reach:
     """What each test enters.
 
-    seconds: by test. entered: the functions of each test, as `module:Class.function`.
+    seconds: by test. entered: the functions of each test, as `module:Class.function`, or `ANY`.
     """
 
     seconds: dict[str, float]
@@ -38,7 +41,7 @@ class Reach:
         tests whose file has the module's name, then the shortest.
         """
         named = _function(ast.parse((ROOT / module).read_text()), line)
-        chosen = {f"{module}:{named}"} if named else self._functions(module)
+        chosen = {ANY} | ({f"{module}:{named}"} if named else self._functions(module))
         able = [test for test, names in self.entered.items() if names & chosen]
         able.sort(key=lambda test: (*_ranks(test, module, order), self.seconds[test]))
         taken: dict[str, float] = {}
