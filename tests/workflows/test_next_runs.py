@@ -1,7 +1,7 @@
 """What a workflow run hands on is what it was given: nothing of its progress is forgotten."""
 
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from itertools import count
@@ -11,7 +11,7 @@ import pytest
 from pydantic.fields import FieldInfo
 
 from workflows.contracts.base import Contract
-from workflows.contracts.jobs import JobProgress, JobRequest
+from workflows.contracts.jobs import EndRequest, JobProgress, JobRequest, NodeReachable
 from workflows.contracts.leases import LeaseProgress, LeaseRequest
 from workflows.contracts.nodes import NodeProgress, NodeRequest
 from workflows.contracts.providers import ProviderRequest
@@ -71,16 +71,16 @@ def job() -> JobRequest:
     return asked
 
 
-def node() -> NodeRequest:
+def node(status: NodeStatus = NodeStatus.ACTIVE) -> NodeRequest:
     """Of a run that has read all of its messages."""
-    given = {"status": NodeStatus.ACTIVE, "lost": None, "is_adopted": False}
+    given = {"status": status, "lost": None, "is_adopted": False}
     progress = filled(NodeProgress, removal=Removal(force=True), root="/srv", **given)
     asked: NodeRequest = filled(NodeRequest, resumed_from=progress, root="/srv")
     return asked
 
 
-def lease() -> LeaseRequest:
-    given = {"status": LeaseStatus.RELEASING, "is_adopted": False}
+def lease(status: LeaseStatus = LeaseStatus.RELEASING) -> LeaseRequest:
+    given = {"status": status, "is_adopted": False}
     asked: LeaseRequest = filled(LeaseRequest, resumed_from=filled(LeaseProgress, **given))
     return asked
 
@@ -109,3 +109,28 @@ def test_the_next_run_of_a_lifecycle_is_given_all_that_this_one_was(
     lifecycle: type[Any], asked: Contract
 ) -> None:
     assert lifecycle(asked)._next_run() == asked
+
+
+@pytest.mark.parametrize(
+    ("lifecycle", "asked", "message", "waits"),
+    [
+        (JobLifecycle, job(), lambda it: it.node_reachable(NodeReachable(node_id="nod-1")), False),
+        (JobLifecycle, job(), lambda it: it.cancel(EndRequest(reason="not wanted")), False),
+        (JobLifecycle, job(), lambda it: it.remove(), False),
+        (LeaseLifecycle, lease(LeaseStatus.READY), lambda it: it.refresh(), False),
+        (LeaseLifecycle, lease(LeaseStatus.RELEASING), lambda it: it.refresh(), True),
+        (NodeLifecycle, node(NodeStatus.ACTIVE), lambda it: it.wake(), True),
+        (NodeLifecycle, node(NodeStatus.FAILED), lambda it: it.wake(), False),
+        (NodeLifecycle, node(), lambda it: it.remove(Removal()), False),
+        (ProviderLifecycle, provider(), lambda it: it.recheck(), False),
+        (RegionLifecycle, region(), lambda it: it.refresh(), False),
+    ],
+)
+def test_a_run_hands_no_message_on_that_the_next_one_would_not_find(
+    lifecycle: type[Any], asked: Contract, message: Callable[[Any], None], waits: bool
+) -> None:
+    """The row holds what a wake is about, and a lease that ends needs no look at its machine."""
+    it = lifecycle(asked)
+    assert it._next_run() is not None
+    message(it)
+    assert (it._next_run() is not None) is waits
