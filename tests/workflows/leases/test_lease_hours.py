@@ -237,3 +237,15 @@ def test_each_step_of_a_lease_is_told_with_its_machine(world: World) -> None:
     releasing = [change.ending for change in changes]  # type: ignore[union-attr]
     assert [ending is not None for ending in releasing] == [False] * 4 + [True, False]
     assert releasing[4].was_ready  # type: ignore[union-attr]
+
+
+def test_the_first_of_two_releases_counts(world: World) -> None:
+    world.begin()
+    world.engine.play(until=HOUR_S)
+    world.termination_s = MINUTE_S
+    world.release()
+    world.engine.later(10, lambda: world.engine.signal(ID, "release", LeaseRelease(reason="late")))
+    world.engine.play(until=2 * HOUR_S)
+    assert world.steps[-1].status_reason == "its job has ended"
+    assert world.events.count("lease.releasing") == 1
+    assert len(world.told) == 1, "the holder has released it"
