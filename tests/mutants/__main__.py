@@ -22,7 +22,7 @@ from cosmic_ray.work_db import WorkDB, use_db
 from cosmic_ray.work_item import MutationSpec, TestOutcome, WorkerOutcome, WorkItem, WorkResult
 
 from tests.mutants.countable import Countable
-from tests.mutants.folders import FOLDERS, ROOT
+from tests.mutants.folders import FOLDERS, ROOT, Folder
 from tests.mutants.operators import CHOSEN, OWN
 from tests.mutants.tree import Tester, copied_tree
 
@@ -60,7 +60,7 @@ def _run(name: str, chosen: slice, *, again: bool) -> None:
     session = _session(name, folder.files())
     if again and session.exists():
         _forget_survivors(session)
-    with use_db(str(session)) as db, Tester(folder) as tester:
+    with use_db(str(session)) as db, Tester(folder, _reach(name, folder)) as tester:
         if not db.num_work_items:
             init(folder.files(), db, {})
         order = _order(db)
@@ -83,7 +83,7 @@ def _tried(mutation: MutationSpec, tester: Tester) -> WorkResult:
             ast.parse(mutant)
         except SyntaxError:  # cosmic-ray takes the `*` of parameters for a product
             return WorkResult(worker_outcome=WorkerOutcome.SKIPPED)
-        seen = tester.sees()
+        seen = tester.sees(mutation.module_path, mutation.start_pos[0])
     place = str(mutation.module_path)
     changed = difflib.unified_diff(code.splitlines(), mutant.splitlines(), place, place, n=0)
     return WorkResult(
@@ -99,6 +99,13 @@ def _session(name: str, files: Sequence[Path]) -> Path:
     read = b"\0".join((ROOT / each).read_bytes() for each in (_OPERATORS, *files))
     digest = hashlib.sha256(read).hexdigest()[:12]
     return _SESSIONS / f"{name.replace('/', '-')}-{digest}.sqlite"
+
+
+def _reach(name: str, folder: Folder) -> Path:
+    """Where it is kept which tests enter what; where a module or test has changed, anew."""
+    files = [*(ROOT / module for module in folder.files()), *folder.test_files()]
+    digest = hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()[:12]
+    return _SESSIONS / f"{name.replace('/', '-')}-{digest}.json"
 
 
 def _forget_survivors(session: Path) -> None:

@@ -12,7 +12,9 @@ class Folder:
 
     modules, tests: files or folders, from the project's root. aim: the share of mutants that the
     tests should see, in percent. options: of pytest. facts: modules of nothing but data, which a
-    test could only repeat.
+    test could only repeat. most_s: where set, the tests of each mutant are those that enter its
+    function, in the order of `tests`, and about so many seconds of
+    each path; else all.
     """
 
     modules: tuple[str, ...]
@@ -20,6 +22,7 @@ class Folder:
     aim: int = 80
     options: tuple[str, ...] = ()
     facts: tuple[str, ...] = ()
+    most_s: float = 0
 
     def files(self) -> list[Path]:
         """Every module, from the project's root."""
@@ -30,11 +33,24 @@ class Folder:
         names = [path.relative_to(ROOT) for path in found if path.stat().st_size]
         return [name for name in names if str(name) not in self.facts]
 
+    def test_files(self) -> list[Path]:
+        """Every file of the tests."""
+        paths = [ROOT / name for name in self.tests]
+        return [
+            file
+            for path in paths
+            for file in (sorted(path.rglob("*.py")) if path.is_dir() else [path])
+        ]
+
 
 _PURE = ("--noconftest",)
 """No fixture of tests/conftest.py is needed, whose imports take longer than the tests."""
 _ONE_DATABASE = ("-k", "not postgresql")
 """What holds on SQLite alone is enough to see a mistake that is none of the dialect."""
+
+_WITHOUT_GUIDE = ("--ignore=tests/api/test_guide.py",)
+"""The copy in which mutants are planted has no guide, which is built."""
+_LIVES = "tests/mutants/lives.py"
 
 
 def _rules(name: str, facts: tuple[str, ...] = ()) -> Folder:
@@ -50,6 +66,11 @@ def _billing(*names: str) -> Folder:
         aim=90,
         options=_ONE_DATABASE,
     )
+
+
+def _lifecycle(name: str) -> Folder:
+    tests = ("tests/workflows/test_next_runs.py", _LIVES, f"tests/workflows/{name}")
+    return Folder((f"workflows/{name}",), tests, most_s=20)
 
 
 FOLDERS = {
@@ -79,10 +100,14 @@ FOLDERS = {
         ("activities/storage/archives.py", "activities/storage/names.py"),
         ("tests/activities/storage/test_archives.py", "tests/activities/storage/test_names.py"),
     ),
-    "primitives": Folder(("workflows/primitives",), ("tests/workflows/primitives",)),
-    "services": Folder(("api/services",), ("tests/api",), options=_ONE_DATABASE),
-    "transport": Folder(("activities/transport",), ("tests/activities/transport",)),
-    "lifecycles/jobs": Folder(("workflows/jobs",), ("tests/workflows/jobs",)),
-    "lifecycles/leases": Folder(("workflows/leases",), ("tests/workflows/leases",)),
-    "lifecycles/nodes": Folder(("workflows/nodes",), ("tests/workflows/nodes",)),
+    "primitives": Folder(
+        ("workflows/primitives",), ("tests/workflows/primitives", _LIVES), most_s=15
+    ),
+    "services": Folder(
+        ("api/services",), ("tests/api",), options=(*_ONE_DATABASE, *_WITHOUT_GUIDE), most_s=15
+    ),
+    "transport": Folder(("activities/transport",), ("tests/activities/transport",), most_s=15),
+    "lifecycles/jobs": _lifecycle("jobs"),
+    "lifecycles/leases": _lifecycle("leases"),
+    "lifecycles/nodes": _lifecycle("nodes"),
 }

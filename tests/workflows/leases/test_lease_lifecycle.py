@@ -19,6 +19,7 @@ from workflows.contracts.base import Contract
 from workflows.contracts.leases import LeaseProgress, LeaseRelease, LeaseReport, LeaseRequest
 from workflows.contracts.lifecycles import LeaseChanges
 from workflows.contracts.machines import MachineNotification, MachineOffer, MachineSpec
+from workflows.contracts.removals import Removal
 from workflows.contracts.statuses import LeaseStatus, MachineState, ProviderKind
 from workflows.effects.machines import CreateMachine
 from workflows.leases.lease_lifecycle import LeaseLifecycle
@@ -444,6 +445,18 @@ async def test_who_holds_a_machine_is_told_when_somebody_else_gives_it_back(stag
     await handle.signal(LeaseLifecycle.release, LeaseRelease(reason="killed by usr-1"))
     assert (await handle.result()).status is LeaseStatus.RELEASED
     assert [lost.reason for lost in stage.world.cloud.lost] == ["killed by usr-1"]
+
+
+@pytest.mark.parametrize(("by", "who"), [("usr-1", "usr-1"), ("", "a person")])
+async def test_a_lease_that_is_removed_with_its_region_says_who_has_asked(
+    stage: Stage, by: str, who: str
+) -> None:
+    handle = await lease(stage)
+    await reaches(stage, LeaseStatus.READY)
+    await handle.signal(LeaseLifecycle.remove, Removal(requested_by=by))
+    report = await handle.result()
+    assert (report.status, report.status_reason) == ("released", f"removed by {who}")
+    assert stage.world.cloud.machines == {}
 
 
 async def test_a_machine_whose_holder_has_ended_meanwhile_is_not_kept(stage: Stage) -> None:
