@@ -67,7 +67,11 @@ TAKEN_BACK: tuple[Defect, ...] = (
     ),
     Defect(
         "a-job-goes-on-with-a-withdrawn-placement",
-        ((JOB, "        return recorded.confirmed\n", "        return True\n"),),
+        (
+            (JOB, "        if not recorded.confirmed:\n", "        if False:\n"),
+            (JOB, "is_confirmed=recorded.confirmed", "is_confirmed=True"),
+            (JOB, "        return recorded.confirmed\n", "        return True\n"),
+        ),
         is_taken_back=True,
     ),
 )
@@ -116,11 +120,13 @@ PLANTED: tuple[Defect, ...] = (
         "        if self._machine.offer is not None:\n            self._machine.seen",
         "        if self._machine.seen is not None:\n            self._machine.seen",
     ),
-    _one(
+    # Either change alone harms nothing: the request is heard by the next attempt, or before it.
+    Defect(
         "a-request-during-the-teardown-is-forgotten",
-        TERMINATION,
-        "if stopped or (self.will_restart and not self.goes_on):",
-        "if False:",
+        (
+            (TERMINATION, "if stopped or (self.will_restart and not self.goes_on):", "if False:"),
+            (TERMINATION, "            if self.goes_on:  # Else", "            if True:  # Else"),
+        ),
     ),
     _one(
         "a-cancel-does-not-replace-a-stop",
