@@ -2,7 +2,7 @@
 
 import os
 
-from tests.simulation.defects import VARIABLE, plant
+if planted := os.environ.get("BASELOAD_SIMULATED_DEFECT"):
+    from tests.simulation.defects import plant
 
-if planted := os.environ.get(VARIABLE):  # Before any module of the product is imported.
-    plant(planted)
+    plant(planted)  # Before any module of the product is imported.

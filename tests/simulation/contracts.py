@@ -297,6 +297,9 @@ class Rows(Protocol):
     effects: Mapping[str, Handler]
     """The activities of the queues `main` and `planning`, by name."""
 
+    lifetime_s: int | None
+    """How long a machine that is rented for a job lives at most; None: as the settings say."""
+
     def add_account(self, microcredits: int) -> str: ...
     def add_provider(self, account_id: str, kind: str) -> str:
         """`physical` or `gcp`. Writes the row and its start. Raises: Refused."""
@@ -395,6 +398,9 @@ class Process:
     """Its machine ended or was wiped while it ran, so nobody has its last measurement."""
     succeeded: bool = False
     """Its supervisor has written that the command ended by itself, with exit code 0."""
+    began_at: datetime | None = None
+    ended_at: datetime | None = None
+    """When the last of its processes had ended; None: some are alive, or it has never begun."""
 
 
 @dataclass(frozen=True)
@@ -461,8 +467,11 @@ class Outside(Protocol):
     def jobs_with_snapshots(self) -> Iterable[str]:
         """The jobs of which the object store has state snapshots."""
 
-    def join(self, minion_id: str) -> None:
-        """The owner of a machine runs join.sh, again if its node was removed meanwhile."""
+    def join(self, minion_id: str) -> str | None:
+        """The owner of a machine runs join.sh, again if its node was removed meanwhile.
+
+        Returns its minion id, another one if it was installed anew; None: it has gone for good.
+        """
 
     def strike(self, what: str, target: str = "", *, seconds: float = 0.0) -> None:
         """A fault of the world itself; `faults` lists them. Unknown targets change nothing.
@@ -478,6 +487,13 @@ class Outside(Protocol):
 
     def processes(self) -> Iterable[Process]:
         """Of all runs that were ever started, also on machines that have gone."""
+
+    def folders(self) -> Iterable[tuple[str, str]]:
+        """The minion ids and run ids of the folders of runs on machines that can be reached."""
+
+    def stored(self) -> Mapping[str, Sequence[str]]:
+        """What the object store has of each job: `orders` (run specs), `states`,
+        `outputs`, `logs`."""
 
     def cloud_machines(self) -> Iterable[CloudMachine]: ...
     def calm(self) -> None:

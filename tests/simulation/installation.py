@@ -23,6 +23,7 @@ def installation(plan: Plan, *, is_recorded: bool = False) -> Life:
     world = World(engine)
     world.chances = plan.chances
     rows = _rows(plan, engine, world)
+    rows.lifetime_s = plan.lifetime_s
     world.connect(rows)
     engine.serve(rows.effects)
     engine.serve(world.effects)

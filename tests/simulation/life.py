@@ -56,11 +56,16 @@ class Life:
     """The acts of the plan that have happened."""
     failed_calls: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     """Calls of effects that went wrong: `effect`, its name, and how."""
-    is_calm: bool = False
+    calm_at: datetime | None = None
+    """Since when nobody asks any more, and nothing goes wrong; None: not yet."""
     is_at_rest: bool = False
     """Whether it is asked now what holds at rest."""
     has_forgotten: bool = False
     """Whether the engine has lost or restored its workflows."""
+
+    @property
+    def is_calm(self) -> bool:
+        return self.calm_at is not None
 
     def seconds(self) -> float:
         """The virtual seconds since the engine began."""
@@ -81,3 +86,54 @@ class Life:
         for process in self.world.processes():
             found[process.run_id.rsplit("-", 2)[0]].append(process)
         return found
+
+
+def resource_beside(rows: Rows, noun: str, own: str, resource_id: str) -> str | None:
+    """What of a noun belongs to another resource now: the node of a job, the lease of a node.
+
+    own: the noun of the other one, or the first word of the workflow that serves it.
+    """
+    resource_id = resource_id.partition("/")[0]
+    nodes = {one.node_id: one for one in rows.nodes()}
+    held = [(one.job_id, one.node_id) for one in rows.allocations() if one.node_id in nodes]
+    leases = {one.lease_id: one for one in rows.leases()}
+    if own == "node":
+        node_ids = [resource_id]
+    elif own == "lease" and resource_id in leases:
+        node_ids = [leases[resource_id].holder_id.removeprefix("node/")]
+    else:
+        node_ids = [node_id for job_id, node_id in held if job_id == resource_id]
+    for node_id in node_ids:
+        node = nodes.get(node_id)
+        lease = leases.get(node.lease_id or "") if node else None
+        found = {
+            "node": node_id,
+            "machine": node.minion_id if node else None,
+            "region": node.region_id if node else None,
+            "lease": lease.lease_id if lease else None,
+            "cloud-machine": lease.name if lease else None,
+            "job": next((job_id for job_id, at in held if at == node_id), None),
+        }.get(noun)
+        if found is not None:
+            return found
+    return None
+
+
+def machines_given_up(life: Life) -> frozenset[str]:
+    """The machines that a person has removed by force, or with their region or provider.
+
+    What runs there then is left as it is, where it cannot be reached.
+    """
+    forced = {
+        request.resource_id
+        for request in life.requests
+        if request.verb in ("force_remove", "reschedule_remove")
+    }
+    if not forced:
+        return frozenset()
+    is_whole = any(provider in forced for provider in life.providers)
+    return frozenset(
+        node.minion_id
+        for node in life.rows.nodes()
+        if node.minion_id and (is_whole or node.node_id in forced or node.region_id in forced)
+    )

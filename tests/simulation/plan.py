@@ -13,6 +13,8 @@ from typing import Literal
 from tests.simulation.behaviour import Behaviour
 from workflows.contracts.statuses import JobType
 
+MOST_CALLS_OF_ONE = 30
+"""At the calls of one effect by one workflow after that, nothing is drawn to happen."""
 Kind = Literal["ask", "world", "call", "process", "engine"]
 
 
@@ -25,6 +27,10 @@ class At:
     def __str__(self) -> str:
         return f"at {self.seconds:.0f} s"
 
+    def and_then(self, seconds: float) -> "At":
+        """So many seconds later."""
+        return At(round(self.seconds + seconds, 2))
+
 
 @dataclass(frozen=True)
 class On:
@@ -34,21 +40,34 @@ class On:
     nth: int
     is_after: bool = False
     """Right after it has answered, and not right before it is done."""
+    of: str = ""
+    """Whose calls are counted, such as `job/3`; empty: those of all workflows together."""
+    later_s: float = 0.0
+    """So many seconds after that."""
 
     def __str__(self) -> str:
-        return f"{'after' if self.is_after else 'before'} {self.effect} number {self.nth}"
+        later = f"{self.later_s:g} s " if self.later_s else ""
+        whose = f" of {self.of}" if self.of else ""
+        when = "after" if self.is_after or self.later_s else "before"
+        return f"{later}{when} {self.effect} number {self.nth}{whose}"
+
+    def and_then(self, seconds: float) -> "On":
+        """So many seconds later."""
+        return replace(self, later_s=round(self.later_s + seconds, 2))
 
 
 @dataclass(frozen=True)
 class Act:
     """What a person asks, or what goes wrong.
 
-    kind, what: `ask` a verb of a resource · `world`, a fault of `Outside.faults` · `call`, a
-    mode of the engine's `CallFault`, of the call at which it happens · `process`: `kill`,
-    `upgrade`, `second`, `partition` · `engine`: `forget`, `restore`, `away`;
+    kind, what: `ask` a verb of a resource, or `add` a machine as a node again · `world`, a fault of
+    `Outside.faults` · `call`, a mode of the engine's `CallFault`, of the call at which it happens ·
+    `process`: `kill`, `upgrade`, `second`, `partition` · `engine`: `forget`, `restore`, `away`;
     target: such as `job/3`, `node/0`, `machine/1`, `lease/0`, `main`; numbers count what the plan
     has made, modulo what there is;
-    seconds: how long it lasts, or how far back a restored engine goes.
+    seconds: how long it lasts, or how long after the moment the engine is as it was then;
+    is_here: rather that which the call of this moment serves, or what belongs to it: the node of
+    its job, the lease of its node, …
     """
 
     when: At | On
@@ -56,9 +75,11 @@ class Act:
     what: str
     target: str = ""
     seconds: float = 0.0
+    is_here: bool = False
 
     def __str__(self) -> str:
         whom = f" {self.target}" if self.target else ""
+        whom += " or that of the call" if self.is_here else ""
         how_long = f" for {self.seconds:.0f} s" if self.seconds else ""
         return f"{self.when}: {self.kind} {self.what}{whom}{how_long}"
 
@@ -104,6 +125,8 @@ class Plan:
     chances: float = 0.0
     """Of a signal or a message of the world to be late, repeated or out of order."""
     real_rows: bool = False
+    lifetime_s: int | None = None
+    """How long a machine that is rented for a job lives at most, until people rest; None: days."""
 
     def size(self) -> int:
         """How much there is to read in its story."""
@@ -124,19 +147,41 @@ class Draft:
     def some_time(self) -> float:
         return round(self.random.uniform(0, self.span_s), 1)
 
-    def moment(self, effects: Sequence[str]) -> At | On:
-        """A time, or more often one of the calls of these effects."""
+    def moment(self, effects: Sequence[str], noun: str = "") -> At | On:
+        """A time, or more often one of the calls of these effects.
+
+        noun: whose workflows ask for these effects; empty: those of several.
+        """
         if not effects or self.random.random() < 0.35:
             return At(self.some_time())
-        return self.call(effects)
+        return self.call(effects, noun)
 
-    def call(self, effects: Sequence[str]) -> On:
-        """One of the calls of these effects, more often one of the first."""
-        nth = int(self.random.paretovariate(0.7)) % max(2, 2 * self.jobs) + 1
-        return On(self.random.choice(effects), nth, is_after=self.random.random() < 0.5)
+    def call(self, effects: Sequence[str], noun: str = "") -> On:
+        """One of the calls of these effects, more often one of the first: of all, or of one job."""
+        effect, is_after = self.random.choice(effects), self.random.random() < 0.5
+        of_all = self.random.random() < 0.3
+        many = {"job": self.jobs, "node": self.machines}.get(noun, 0)
+        if of_all or not many:
+            nth = int(self.random.paretovariate(0.7)) % max(2, 2 * self.jobs) + 1
+            return On(effect, nth, is_after)
+        nth = min(int(self.random.paretovariate(0.9)), MOST_CALLS_OF_ONE)
+        return On(effect, nth, is_after, of=self.a(noun, many))
 
-    def add(self, when: At | On, kind: Kind, what: str, target: str = "", s: float = 0.0) -> None:
-        self.acts.append(Act(when, kind, what, target, round(s, 1)))
+    def add(
+        self,
+        when: At | On,
+        kind: Kind,
+        what: str,
+        target: str = "",
+        s: float = 0.0,
+        *,
+        is_here: bool = False,
+    ) -> None:
+        self.acts.append(Act(when, kind, what, target, round(s, 1), is_here))
+
+    def is_here(self, when: At | On) -> bool:
+        """Whether what happens at this moment meets whom the moment belongs to."""
+        return isinstance(when, On) and self.random.random() < 0.6
 
     def a(self, noun: str, of: int) -> str:
         """One of so many resources of a noun."""
@@ -177,8 +222,9 @@ def draw(
         microcredits=(random.randrange(1, 3_000_000) if poor else 10**12, 10**12),
         acts=tuple(draft.acts),
         hours=span_s / 3600,
-        chances=random.choice((0.0, 0.0, 0.02, 0.1)),
+        chances=random.choice((0.0, 0.0, 0.05, 0.3)),
         real_rows=random.random() < real_share,
+        lifetime_s=random.choice((None, None, 900, 2400)) if has_cloud else None,
     )
 
 
@@ -194,7 +240,7 @@ def _job(random: Random, span_s: float, *, has_cloud: bool) -> JobPlan:
         exit_code=1 if fails and random.random() < 0.5 else 0,
         fails_first=random.choice((1, 2)) if fails else 0,
         ignores_sigterm=random.random() < 0.15,
-        unkillable_s=random.choice((30.0, 600.0)) if random.random() < 0.03 else 0.0,
+        unkillable_s=random.choice((30.0, 600.0, 20_000.0)) if random.random() < 0.04 else 0.0,
         saves_state=random.random() < 0.3,
         writes_output=random.random() < 0.8,
     )

@@ -10,9 +10,9 @@ from tests.simulation.contracts import Attempt, Refused, Verb
 from tests.simulation.engine.attempts import CallFault, FaultMode
 from tests.simulation.engine.snapshots import Snapshot
 from tests.simulation.installation import installation
-from tests.simulation.life import Life, Request, Violation
+from tests.simulation.life import Life, Request, Violation, resource_beside
 from tests.simulation.lifecycles.all_parts import PARTS
-from tests.simulation.plan import Act, At, Plan
+from tests.simulation.plan import Act, At, On, Plan
 from tests.simulation.submissions import submission_of
 
 READY_LIMIT_S = 3600.0
@@ -24,6 +24,10 @@ REST_LIMIT_S = 9 * 3600.0
 hourly, a node is given up after an hour, an output may be stored for some."""
 DISPATCH_S = 0.02
 """After a commit of the API, its dispatcher delivers the outbox rows."""
+AFTER_S = 0.005
+"""Right after a call."""
+ACTIVATION_INTERVAL_S = 60.0
+"""Between two looks of a person whether a node that was added is ready."""
 
 
 def play(plan: Plan, *, is_recorded: bool = False) -> Life:
@@ -44,13 +48,15 @@ class Player:
     """The people of an installation, and what goes wrong in it."""
 
     life: Life
-    moments: dict[tuple[str, int, bool], list[Act]] = field(
+    moments: dict[tuple[str, str, int, bool], list[Act]] = field(
         default_factory=lambda: defaultdict(list)
     )
-    calls: Counter[str] = field(default_factory=Counter)
+    """By whose calls are counted, the effect, the number of its call, and whether after it."""
+    calls: Counter[tuple[str, str]] = field(default_factory=Counter)
+    of_ones: set[str] = field(default_factory=set)
+    """The effects of which the calls of single resources are counted as well."""
     api_is_up: bool = True
     known: set[str] = field(default_factory=set)
-    snapshots: list[Snapshot] = field(default_factory=list)
 
     def play(self) -> Life:
         life = self.life
@@ -63,11 +69,12 @@ class Player:
             if isinstance(act.when, At):
                 engine.later(act.when.seconds, self._actor(act))
             else:
-                self.moments[act.when.effect, act.when.nth, act.when.is_after].append(act)
+                when = act.when
+                self.moments[when.of, when.effect, when.nth, when.is_after].append(act)
+                if when.of:
+                    self.of_ones.add(when.effect)
         engine.faults = self
         end_s = life.began_s + life.plan.hours * 3600
-        if any(act.what == "restore" for act in life.plan.acts):
-            self._keep_snapshots()
         self._look()
         while life.seconds() < end_s and not life.violations:
             engine.play(min(end_s, life.seconds() + LOOK_INTERVAL_S))
@@ -79,25 +86,41 @@ class Player:
 
     def of_call(self, attempt: Attempt) -> CallFault | None:
         """What happens to this call; what the plan has for this moment happens with it."""
-        self.calls[attempt.effect] += 1
-        nth = self.calls[attempt.effect]
-        fault = None
-        for act in self.moments.pop((attempt.effect, nth, False), ()):
-            if act.kind == "call":
-                fault = self._fault(act, attempt)
-            else:
-                self._act(act)
-        for act in self.moments.pop((attempt.effect, nth, True), ()):
-            if act.kind == "call":
-                fault = self._fault(act, attempt)
-            else:
-                self.life.engine.later(0.005, self._actor(act))
+        fault = self._meet("", attempt)
+        if attempt.effect in self.of_ones and (whose := self._number_of(attempt.workflow_id)):
+            fault = self._meet(whose, attempt) or fault
         return fault
+
+    def _meet(self, whose: str, attempt: Attempt) -> CallFault | None:
+        """Count the call, and let happen what the plan has for it."""
+        effect, fault = attempt.effect, None
+        self.calls[whose, effect] += 1
+        nth = self.calls[whose, effect]
+        for is_after in (False, True):
+            for act in self.moments.pop((whose, effect, nth, is_after), ()):
+                assert isinstance(act.when, On)
+                later_s = act.when.later_s + (AFTER_S if is_after else 0.0)
+                if act.kind == "call":
+                    fault = self._fault(act, attempt)
+                elif later_s:
+                    self.life.engine.later(later_s, self._actor(act, attempt.workflow_id))
+                else:
+                    self._act(act, attempt.workflow_id)
+        return fault
+
+    def _number_of(self, workflow_id: str) -> str:
+        """Such as `job/3`, as plans count; empty: it is none that they count."""
+        noun, _, resource_id = workflow_id.partition("/")
+        ids = {"job": list(self.life.jobs), "node": self.life.nodes}.get(noun, [])
+        return f"{noun}/{ids.index(resource_id)}" if resource_id in ids else ""
 
     def _fault(self, act: Act, attempt: Attempt) -> CallFault:
         self.life.struck.append(str(act))
         self.life.failed_calls["effect", attempt.effect, act.what] += 1
         self.life.engine.note(attempt.workflow_id, f"{attempt.effect} goes wrong: {act.what}")
+        if act.what == "canceled":  # A person does that, in Temporal.
+            resource_id = attempt.workflow_id.partition("/")[2]
+            self.life.requests.append(Request(self.life.engine.now(), resource_id, "cancel"))
         return CallFault(mode=cast("FaultMode", act.what), seconds=act.seconds)
 
     def of_request(self, kind: str, workflow_id: str) -> Literal["refused", "lost"] | None:
@@ -183,25 +206,66 @@ class Player:
 
     # ── what happens ────────────────────────────────────────────────────────────────────────
 
-    def _actor(self, act: Act) -> Callable[[], None]:
-        return lambda: self._act(act)
+    def _actor(self, act: Act, workflow_id: str = "") -> Callable[[], None]:
+        return lambda: self._act(act, workflow_id)
 
-    def _act(self, act: Act) -> None:
+    def _act(self, act: Act, workflow_id: str = "") -> None:
+        """workflow_id: at whose call it happens; empty: at a time."""
         life = self.life
         if life.is_calm:
             return
         life.struck.append(str(act))
-        if act.kind == "ask":
-            if (resource_id := self._resource(act.target)) is not None:
-                self._ask_verb(resource_id, Verb(act.what))
-        elif act.kind == "world":
-            if (target := self._resource(act.target)) is not None:
-                life.engine.note("the world", f"{act.what} {target}")
-                life.world.strike(act.what, target)
-        elif act.kind == "process":
+        target = self._here(act, workflow_id) or self._resource(act.target)
+        if act.kind == "process":
             self._process(act)
-        else:
+        elif act.kind == "engine":
             self._engine(act)
+        elif target is None:
+            return
+        elif act.kind == "world":
+            life.engine.note("the world", f"{act.what} {target}")
+            life.world.strike(act.what, target, seconds=act.seconds)
+        elif act.what == "add":
+            self._add_again(target)
+        else:
+            self._ask_verb(target, Verb(act.what))
+
+    def _here(self, act: Act, workflow_id: str) -> str | None:
+        """The target that the workflow of a call serves, or that belongs to it."""
+        if not act.is_here or not workflow_id:
+            return None
+        noun = act.target.partition("/")[0]
+        own, _, rest = workflow_id.partition("/")
+        return rest if own == noun else resource_beside(self.life.rows, noun, own, rest)
+
+    def _add_again(self, minion_id: str) -> None:
+        """The owner of a machine that was removed lets it join again, as another node."""
+        life = self.life
+        index = life.machines.index(minion_id)
+        sizes = [len(region) for region in life.plan.machines]
+        region = next(n for n in range(len(sizes)) if index < sum(sizes[: n + 1]))
+        if (found := life.world.join(minion_id)) is None:
+            return
+        life.machines[index] = found
+        try:
+            node_id = life.rows.add_node(life.regions[region], found)
+        except Refused as refusal:
+            life.refused.append(f"add {minion_id}: {refusal}")
+            return
+        life.engine.note("a person", f"adds {minion_id} again, as {node_id}")
+        life.nodes.append(node_id)
+        self._dispatch()
+        life.engine.later(ACTIVATION_INTERVAL_S, lambda: self._activate(node_id))
+
+    def _activate(self, node_id: str) -> None:
+        """Open a new node for jobs as soon as it is ready for them, unless others asked before."""
+        node = next(one for one in self.life.rows.nodes() if one.node_id == node_id)
+        if self.life.is_calm or self.life.requests_of(node_id) or node.status == "archived":
+            return
+        if node.status == "maintenance":
+            self._ask_verb(node_id, Verb.ACTIVATE)
+        else:
+            self.life.engine.later(ACTIVATION_INTERVAL_S, lambda: self._activate(node_id))
 
     def _process(self, act: Act) -> None:
         engine = self.life.engine
@@ -226,14 +290,14 @@ class Player:
         elif act.what == "forget":
             self.life.has_forgotten = True
             engine.forget()
-        elif self.snapshots:
-            self.life.has_forgotten = True
-            engine.restore(self.snapshots[0])
+        else:
+            kept = engine.snapshot()
+            engine.later(act.seconds, lambda: self._restore(kept))
 
-    def _keep_snapshots(self) -> None:
-        """Keep the engine's state of up to an hour ago, as a backup does."""
-        self.snapshots = [*self.snapshots[-3:], self.life.engine.snapshot()]
-        self.life.engine.later(900, self._keep_snapshots)
+    def _restore(self, kept: Snapshot) -> None:
+        if not self.life.is_calm:
+            self.life.has_forgotten = True
+            self.life.engine.restore(kept)
 
     # ── the checks ──────────────────────────────────────────────────────────────────────────
 
@@ -250,12 +314,13 @@ class Player:
     def _come_to_rest(self) -> None:
         """All is well again, services are ended, and what is left comes to its end."""
         life, engine = self.life, self.life.engine
-        life.is_calm = True
+        life.calm_at = engine.now()
         self.moments.clear()
         self.api_is_up = True
         for name in engine.processes.names():
             engine.processes.start(name)
         life.world.calm()
+        life.rows.lifetime_s = None  # Else what takes longer than a machine lives never ends.
         for job in life.rows.jobs():
             if job.is_open and life.jobs[job.job_id].type.is_service and job.status != "stopped":
                 self._ask_verb(job.job_id, Verb.STOP)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from tests.simulation.contracts import Process
-from tests.simulation.life import Life
+from tests.simulation.life import Life, machines_given_up
 from tests.simulation.lifecycles.part import Part, calls_fail
 from workflows.contracts.jobs import parse_run_id
 
@@ -23,9 +23,11 @@ def _at_rest(life: Life) -> Iterable[str]:
     for usage in life.rows.usage():
         charged[usage.run_id] = charged.get(usage.run_id, 0) + usage.seconds
     rented_s = _rented_seconds(life)
+    given_up = machines_given_up(life)
     for process in life.world.processes():
         charged_s = charged.pop(process.run_id, 0)
-        yield from _charged_as_measured(life, process, charged_s, rented_s)
+        is_given_up = process.machine in given_up
+        yield from _charged_as_measured(life, process, charged_s, rented_s, is_given_up=is_given_up)
     jobs = life.views()
     for one in life.engine.running():
         job = jobs.get(one.workflow_id.split("/")[1]) if one.workflow == "JobBilling" else None
@@ -47,7 +49,12 @@ def _rented_seconds(life: Life) -> dict[str, float]:
 
 
 def _charged_as_measured(
-    life: Life, process: Process, charged_s: int, rented_s: dict[str, float]
+    life: Life,
+    process: Process,
+    charged_s: int,
+    rented_s: dict[str, float],
+    *,
+    is_given_up: bool,
 ) -> Iterable[str]:
     """What was measured is charged once; of a machine that was cut off at most that.
 
@@ -58,7 +65,7 @@ def _charged_as_measured(
     most_s = max(process.measured_s + (SHUTDOWN_S if process.was_cut else TOLERANCE_S), lost_s)
     if charged_s > most_s:
         yield f"{process.run_id} ran {process.measured_s:.0f} s, and was charged for {charged_s} s"
-    is_unknown = process.was_cut or process.state == "running" or unsettled_s > 0
+    is_unknown = is_given_up or process.was_cut or process.state == "running" or unsettled_s > 0
     if not is_unknown and charged_s < process.measured_s - TOLERANCE_S:
         yield f"{process.run_id} ran {process.measured_s:.0f} s, and was charged {charged_s} s only"
 

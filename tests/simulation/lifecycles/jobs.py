@@ -1,15 +1,23 @@
 """Jobs: what people ask of them, what goes wrong with their runs, and what always holds."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from itertools import pairwise
 
 from tests.simulation.contracts import JobView, NotFound, Process
-from tests.simulation.life import Life
-from tests.simulation.lifecycles.part import Part, asks, calls_fail, goes_wrong
-from tests.simulation.plan import Draft, JobPlan
+from tests.simulation.life import Life, machines_given_up
+from tests.simulation.lifecycles.part import Part, asks, calls_fail, goes_wrong, together
+from tests.simulation.plan import Draft, JobPlan, On
 from workflows.contracts.jobs import parse_run_id
 
 FINAL = ("finished", "failed", "canceled", "archived")
+UNCONFIRMED = ("held", "notified")
+IMPOSSIBLE = ("has no allocation", "there is no such", "is not in the store", "was not staged")
+"""What rows and nodes say to those who ask for what they cannot have."""
+SETTLES = timedelta(minutes=30)
+"""After that long without faults, nothing is late any more that one of them had held up."""
 WAITS_FOR_A_PERSON = ("stopped", "waiting_for_resources")
 
 
@@ -18,24 +26,87 @@ def _jobs(draft: Draft) -> int:
 
 
 def _always(life: Life) -> Iterable[str]:
-    """No job has a command of two attempts alive at once."""
+    """No job has a command of two attempts alive at once; what runs holds its allocation."""
+    held = {one.run_id for one in life.rows.allocations()}
     alive: dict[tuple[str, int], list[Process]] = defaultdict(list)
+    free: list[Process] = []
     for process in life.world.processes():
         if process.state == "running":
             job_id, worker, _ = parse_run_id(process.run_id)
             alive[job_id, worker].append(process)
+            if process.run_id not in held:
+                free.append(process)
+    given_up = machines_given_up(life) if free else frozenset()
+    for process in free:
+        if process.machine not in given_up:
+            yield f"{process.run_id} runs, and nothing is allocated to it any more"
     for (job_id, _), runs in alive.items():
-        if len(runs) > 1 and not any(_is_given_up(life, run) for run in runs):
+        if len(runs) > 1 and not any(one.machine in machines_given_up(life) for one in runs):
             yield f"{job_id} has two attempts alive: {[run.run_id for run in runs]}"
+    if life.calm_at is not None:
+        yield from _folders_are_removed(life, life.calm_at)
+
+
+def _folders_are_removed(life: Life, calm_at: datetime) -> Iterable[str]:
+    """What has ended when all was well has left no folder on its node."""
+    ended = {
+        one.run_id
+        for one in life.world.processes()
+        if one.ended_at is not None and one.ended_at > calm_at + SETTLES
+    }
+    if not ended:
+        return
+    jobs = life.views()
+    for _, run_id in life.world.folders():
+        job = jobs.get(parse_run_id(run_id)[0])
+        if run_id in ended and job is not None and not job.is_open:
+            yield f"{job.job_id} is {job.status}, and {run_id} has left its folder on its node"
 
 
 def _at_rest(life: Life) -> Iterable[str]:
     processes = life.processes()
+    given_up = machines_given_up(life)
+    waiting = {one.job_id for one in life.rows.allocations() if one.status in UNCONFIRMED}
+    stored = life.world.stored()
     for job in life.rows.jobs():
         yield from _not_stuck(life, job)
         yield from _as_asked(life, job)
-        yield from _no_process_left(life, job, processes[job.job_id])
-        yield from _runs_as_its_policy_says(life, job, processes[job.job_id])
+        yield from _no_process_left(job, processes[job.job_id], given_up)
+        yield from _one_attempt_at_a_time(job, processes[job.job_id], given_up)
+        yield from _runs_as_its_policy_says(life, job, processes[job.job_id], given_up)
+        yield from _nothing_stored_too_long(job, stored.get(job.job_id, ()))
+        if job.status == "failed" and any(
+            words in (job.status_reason or "") for words in IMPOSSIBLE
+        ):
+            yield f"{job.job_id} failed by a mistake of the platform: {job.status_reason}"
+        if job.job_id in waiting:
+            yield f"{job.job_id} is {job.status}, and does not take the place that it was given"
+
+
+def _nothing_stored_too_long(job: JobView, stored: Sequence[str]) -> Iterable[str]:
+    """Run specs have secrets, snapshots cost; whoever removes a job wants nothing of it kept."""
+    is_waiting = job.is_open and job.status in WAITS_FOR_A_PERSON
+    if "orders" in stored and (is_waiting or not job.is_open):
+        yield f"{job.job_id} is {job.status}, and its run specs are stored"
+    if "states" in stored and not job.is_open:
+        yield f"{job.job_id} is {job.status}, and its snapshots are stored"
+    if stored and job.status == "archived":
+        yield f"{job.job_id} is removed, and {', '.join(stored)} of it are stored"
+
+
+def _one_attempt_at_a_time(
+    job: JobView, processes: list[Process], given_up: frozenset[str]
+) -> Iterable[str]:
+    """No worker has begun again before its command of an earlier attempt had ended."""
+    begun: dict[int, list[tuple[datetime, Process]]] = defaultdict(list)
+    for one in processes:
+        if one.began_at is not None and one.machine not in given_up:
+            begun[parse_run_id(one.run_id)[1]].append((one.began_at, one))
+    for runs in begun.values():
+        runs.sort(key=lambda each: each[0])
+        for (_, before), (began_at, after) in pairwise(runs):
+            if before.ended_at is None or before.ended_at > began_at:
+                yield f"{job.job_id}: {after.run_id} began while {before.run_id} was alive"
 
 
 def _not_stuck(life: Life, job: JobView) -> Iterable[str]:
@@ -71,26 +142,22 @@ def _as_asked(life: Life, job: JobView) -> Iterable[str]:
         yield f"{job.job_id} was stopped, and is {job.status}"
 
 
-def _no_process_left(life: Life, job: JobView, processes: list[Process]) -> Iterable[str]:
+def _no_process_left(
+    job: JobView, processes: list[Process], given_up: frozenset[str]
+) -> Iterable[str]:
     """An ended job has no live process but on machines that were given up by force."""
     if job.is_open and job.status != "stopped":
         return
     left = [
-        one.run_id for one in processes if one.state == "running" and not _is_given_up(life, one)
+        one.run_id for one in processes if one.state == "running" and one.machine not in given_up
     ]
     if left:
         yield f"{job.job_id} is {job.status}, and these runs are alive: {left}"
 
 
-def _is_given_up(life: Life, process: Process) -> bool:
-    """Whether a person has removed the node of its machine by force, or it left with its region."""
-    return any(
-        node.was_forced and process.machine in (node.minion_id, node.host, node.node_id)
-        for node in life.rows.nodes()
-    )
-
-
-def _runs_as_its_policy_says(life: Life, job: JobView, processes: list[Process]) -> Iterable[str]:
+def _runs_as_its_policy_says(
+    life: Life, job: JobView, processes: list[Process], given_up: frozenset[str]
+) -> Iterable[str]:
     """A command whose success could be seen is not run again, unless a person starts it."""
     attempts: dict[int, list[Process]] = defaultdict(list)
     for process in processes:
@@ -98,10 +165,14 @@ def _runs_as_its_policy_says(life: Life, job: JobView, processes: list[Process])
             attempts[parse_run_id(process.run_id)[2]].append(process)
     requests = life.requests_of(job.job_id)
     plan = life.jobs[job.job_id]
+    # A rented machine may have ended before its output was stored.
+    kept = {*life.machines} - given_up
     failed = [
         number
         for number, runs in attempts.items()
-        if any(_has_failed_by_itself(life, run, number, plan) for run in runs)
+        if any(
+            run.machine not in given_up and _has_failed_by_itself(run, number, plan) for run in runs
+        )
     ]
     if len(failed) > 1 + plan.max_retries and "start" not in requests and not life.has_forgotten:
         yield f"{job.job_id} has failed in attempts {failed}, with {plan.max_retries} retries"
@@ -109,9 +180,7 @@ def _runs_as_its_policy_says(life: Life, job: JobView, processes: list[Process])
         return
     for number, runs in sorted(attempts.items()):
         whole = len(runs) == plan.worker_count
-        seen = all(
-            run.succeeded and not run.was_cut and not _is_given_up(life, run) for run in runs
-        )
+        seen = all(run.succeeded and not run.was_cut and run.machine in kept for run in runs)
         if whole and seen and number < max(attempts):
             yield f"{job.job_id} had succeeded in attempt {number}, and ran again"
 
@@ -119,23 +188,57 @@ def _runs_as_its_policy_says(life: Life, job: JobView, processes: list[Process])
 LIFECYCLE = "JobLifecycle"
 
 
-def _has_failed_by_itself(life: Life, run: Process, number: int, plan: JobPlan) -> bool:
+def _has_failed_by_itself(run: Process, number: int, plan: JobPlan) -> bool:
     fails = plan.behaviour.exit_code != 0 or number <= plan.behaviour.fails_first
     is_whole = run.state == "exited" and run.measured_s >= plan.behaviour.seconds
-    return fails and is_whole and not run.was_cut and not _is_given_up(life, run)
+    return fails and is_whole and not run.was_cut
+
+
+def _nodes(draft: Draft) -> int:
+    return draft.machines
+
+
+_ENDS = asks("job", _jobs, LIFECYCLE, "cancel", "discard", "stop", "start", "remove")
+_TAKEN = goes_wrong("cloud-machine", _jobs, LIFECYCLE, "preempted", "deadline")
+_REMOVED = asks("node", _nodes, LIFECYCLE, "force_remove", "reschedule_remove")
+_HELD_UP = calls_fail(LIFECYCLE, modes=("slow", "late", "lost", "killed_before", "killed_after"))
+_CANCELED = calls_fail(LIFECYCLE, modes=("canceled",))
+_RUN_FAILS = goes_wrong("job", _jobs, LIFECYCLE, "process_crashes", "process_hangs")
+
+_AROUND = (_ENDS, _REMOVED, _TAKEN)
+
+
+def _around_its_placement(draft: Draft) -> None:
+    """A job is slow to wait or to confirm, and meanwhile its node goes, or somebody asks."""
+    when = On("record", draft.random.choice((1, 2)), of=draft.a("job", draft.jobs))
+    mode = draft.random.choice(("refused", "late", "slow", "killed_before"))
+    draft.add(when, "call", mode, s=draft.random.choice((1.0, 20.0)))
+    draft.random.choice(_AROUND)(draft)
+    gap_s = draft.random.choice((0.0, 0.2, 1.0))
+    draft.acts[-1] = replace(draft.acts[-1], when=when.and_then(gap_s), is_here=True)
 
 
 JOBS = Part(
     name="jobs",
     workflows=(LIFECYCLE,),
     drawers=(
-        (10, asks("job", _jobs, LIFECYCLE, "cancel", "cancel", "discard")),
-        (6, asks("job", _jobs, LIFECYCLE, "stop", "start", "stop")),
+        (7, asks("job", _jobs, LIFECYCLE, "cancel", "cancel", "discard")),
+        (4, asks("job", _jobs, LIFECYCLE, "stop", "start", "stop")),
         (4, asks("job", _jobs, LIFECYCLE, "remove", "resubmit")),
-        (20, calls_fail(LIFECYCLE)),
-        (3, calls_fail(LIFECYCLE, modes=("canceled",))),
-        (6, goes_wrong("job", _jobs, LIFECYCLE, "process_crashes", "process_hangs")),
+        (14, calls_fail(LIFECYCLE)),
+        (2, _CANCELED),
+        (5, _RUN_FAILS),
         (3, goes_wrong("store", lambda _: 1, LIFECYCLE, "store_away")),
+        (
+            3,
+            together(asks("job", _jobs, LIFECYCLE, "stop"), asks("job", _jobs, LIFECYCLE, "start")),
+        ),
+        (2, together(_ENDS, _ENDS)),
+        (3, together(_HELD_UP, *_AROUND)),
+        (4, _around_its_placement),
+        (3, together(_REMOVED, _ENDS, _TAKEN, _RUN_FAILS)),
+        (2, together(_TAKEN, _ENDS, _REMOVED)),
+        (2, together(_CANCELED, *_AROUND)),
     ),
     always=_always,
     at_rest=_at_rest,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from tests.simulation.life import Life
-from tests.simulation.lifecycles.part import Part, asks, calls_fail, goes_wrong
+from tests.simulation.lifecycles.part import Part, asks, calls_fail, goes_wrong, together
 from tests.simulation.plan import Draft
 
 LIFECYCLE = "LeaseLifecycle"
@@ -33,6 +33,8 @@ def _at_rest(life: Life) -> Iterable[str]:
         is_open = lease.status not in FINAL
         if is_open and lease.status != "ready":
             yield f"{lease.lease_id} is stuck: {lease.status}"
+        if is_open and {"kill", "cancel"} & set(life.requests_of(lease.lease_id)):
+            yield f"{lease.lease_id} was to end, and is {lease.status}"
         if is_open and holder is not None and holder.status == "archived":
             yield f"{lease.lease_id} is {lease.status}, and its holder has gone"
         if lease.status == "ready" and lease.name not in running:
@@ -41,20 +43,28 @@ def _at_rest(life: Life) -> Iterable[str]:
             yield f"{lease.lease_id} is released, and nobody knows until when it has cost"
 
 
+_HELD_UP = calls_fail(LIFECYCLE, modes=("slow", "late", "lost", "killed_after"))
+_KILLED = asks("lease", _leases, LIFECYCLE, "kill")
+_TAKEN = goes_wrong("cloud-machine", _leases, LIFECYCLE, "preempted", "deadline")
+_CLOUD_FAILS = goes_wrong("cloud", _leases, LIFECYCLE, "cloud_hangs", "cloud_refuses", "lists_lag")
+
 LEASES = Part(
     name="leases",
     workflows=(LIFECYCLE,),
     drawers=(
-        (8, calls_fail(LIFECYCLE)),
-        (3, asks("lease", _leases, LIFECYCLE, "kill")),
+        (7, calls_fail(LIFECYCLE)),
+        (2, calls_fail(LIFECYCLE, modes=("canceled",))),
+        (2, asks("lease", _leases, LIFECYCLE, "kill")),
+        (2, together(_HELD_UP, _KILLED, _TAKEN, _CLOUD_FAILS)),
+        (3, together(_TAKEN, _KILLED, _CLOUD_FAILS)),
         (
-            8,
+            6,
             goes_wrong(
                 "cloud", _leases, LIFECYCLE, "cloud_hangs", "cloud_refuses", "cloud_forgets",
                 "lists_lag", "makes_late", "makes_twice", "no_capacity", "feed_silent",
             ),
         ),
-        (5, goes_wrong("cloud-machine", _leases, LIFECYCLE, "preempted", "deadline")),
+        (4, _TAKEN),
     ),
     always=_always,
     at_rest=_at_rest,

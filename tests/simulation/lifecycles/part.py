@@ -1,12 +1,12 @@
 """What a lifecycle brings to the simulation."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from tests.failure.pairs import pairs, stubs
 from tests.simulation.life import Life
-from tests.simulation.plan import Draft, Drawer
+from tests.simulation.plan import Draft, Drawer, Kind
 
 Check = Callable[[Life], Iterable[str]]
 """Names each violation in one sentence that begins with the resource's id."""
@@ -35,17 +35,16 @@ def effects_of(*workflows: str) -> tuple[str, ...]:
     return tuple(sorted({stubs()[stub].name for stub in asked}))
 
 
+NOUNS = {"JobLifecycle": "job", "NodeLifecycle": "node"}
+"""The resources whose calls can be counted for each, by their workflow."""
+
+
 def asks(noun: str, of: Callable[[Draft], int], workflow: str, *verbs: str) -> Drawer:
     """A person asks one of these verbs of one resource of the noun.
 
     workflow: the moments are calls of its effects; of: how many such resources the plan has.
     """
-
-    def drawer(draft: Draft) -> None:
-        what = draft.random.choice(verbs)
-        draft.add(draft.moment(effects_of(workflow)), "ask", what, draft.a(noun, of(draft)))
-
-    return drawer
+    return _happens("ask", noun, of, workflow, verbs)
 
 
 def goes_wrong(noun: str, of: Callable[[Draft], int], workflow: str, *faults: str) -> Drawer:
@@ -53,10 +52,16 @@ def goes_wrong(noun: str, of: Callable[[Draft], int], workflow: str, *faults: st
 
     workflow: the moments are calls of its effects; of: how many such targets the plan has.
     """
+    return _happens("world", noun, of, workflow, faults)
 
+
+def _happens(
+    kind: Kind, noun: str, of: Callable[[Draft], int], workflow: str, names: Sequence[str]
+) -> Drawer:
     def drawer(draft: Draft) -> None:
-        what = draft.random.choice(faults)
-        draft.add(draft.moment(effects_of(workflow)), "world", what, draft.a(noun, of(draft)))
+        what = draft.random.choice(names)
+        when = draft.moment(effects_of(workflow), NOUNS.get(workflow, ""))
+        draft.add(when, kind, what, draft.a(noun, of(draft)), is_here=draft.is_here(when))
 
     return drawer
 
@@ -68,8 +73,34 @@ def calls_fail(*workflows: str, modes: Sequence[str] = CALL_MODES) -> Drawer:
     """One call of an effect of these workflows goes wrong in one of these modes."""
 
     def drawer(draft: Draft) -> None:
-        when = draft.call(effects_of(*workflows))
+        noun = NOUNS.get(workflows[0], "") if len(workflows) == 1 else ""
+        when = draft.call(effects_of(*workflows), noun)
         lasts = draft.random.choice((0.5, 20.0, 200.0))
         draft.add(when, "call", draft.random.choice(modes), s=lasts)
+
+    return drawer
+
+
+GAPS_S = (0.0, 0.0, 0.02, 0.2, 2.0, 15.0, 90.0)
+"""Between two things that meet the same resource."""
+
+
+def together(first: Drawer, *others: Drawer) -> Drawer:
+    """What the first draws, and at once or soon after what one of the others draws, of the same
+    resource where both have one; no other may be a failing call."""
+
+    def drawer(draft: Draft) -> None:
+        begins = len(draft.acts)
+        first(draft)
+        draft.random.choice(others)(draft)
+        one, *rest = draft.acts[begins:]
+        gap_s = draft.random.choice(GAPS_S)
+        for index, other in enumerate(rest, begins + 1):
+            is_same = one.target.partition("/")[0] == other.target.partition("/")[0]
+            target = one.target if is_same else other.target
+            when = one.when.and_then(gap_s * (index - begins))
+            draft.acts[index] = replace(
+                other, when=when, target=target, is_here=one.kind == "call" or one.is_here
+            )
 
     return drawer

@@ -10,6 +10,10 @@ LOOPS = ("Placement", "OutboxRelay", "LifecycleReconciliation", "Housekeeping")
 BUSY = ("JobLifecycle", "LeaseLifecycle", "NodeLifecycle", "JobBilling", *LOOPS)
 """Whose calls are the moments at which a process or the engine fails."""
 PROCESSES = ("main", "main", "planning", "api")
+LOST_S = (1.0, 15.0, 120.0, 2400.0)
+"""How much of its past an engine has lost that is restored."""
+AFTER_A_RESTORE = "the cache does not fit the history"
+"""Why a workflow task fails and is replayed when a process knows more than the engine."""
 LONGEST_HISTORY = 40_000
 """Events of a run that is alive; the server ends one at 51,200."""
 
@@ -28,7 +32,7 @@ def _processes_end(draft: Draft) -> None:
 
 def _engine_fails(draft: Draft) -> None:
     what = draft.random.choice(("forget", "restore", "restore", "away", "away"))
-    lasts = draft.random.choice((20.0, 300.0)) if what == "away" else draft.some_time()
+    lasts = draft.random.choice((20.0, 300.0) if what == "away" else LOST_S)
     draft.add(draft.moment(effects_of(*BUSY)), "engine", what, "", lasts)
 
 
@@ -38,6 +42,14 @@ def _always(life: Life) -> Iterable[str]:
         yield f"{workflow_id} waits for a signal alone, without any limit"
 
 
+def _host_fails(draft: Draft) -> None:
+    """The worker processes end with the engine, which has lost its last seconds."""
+    when = draft.moment(effects_of(*(("Placement",) if draft.random.random() < 0.5 else BUSY)))
+    draft.add(when, "engine", "restore", "", draft.random.choice(LOST_S[:2]))
+    for process in ("main", "planning"):
+        draft.add(when, "process", "kill", process, draft.random.choice((0.5, 20.0)))
+
+
 def _at_rest(life: Life) -> Iterable[str]:
     if waiting := life.rows.waiting_requests():
         yield f"the outbox: {waiting} requests have not been delivered"
@@ -45,6 +57,9 @@ def _at_rest(life: Life) -> Iterable[str]:
     for loop in ("placement", "outbox"):
         if loop not in running:
             yield f"the loop {loop} does not run"
+    for _, who, what, why in life.engine.log.lines:
+        if what == "workflow task failed" and why != AFTER_A_RESTORE:
+            yield f"{who}: its workflow code has failed: {why}"
     for one in life.engine.running():
         if (length := len(life.engine.history(one.workflow_id))) > LONGEST_HISTORY:
             yield f"{one.workflow_id} has a history of {length} events"
@@ -59,6 +74,7 @@ PLATFORM = Part(
         (4, calls_fail(*LOOPS)),
         (7, _processes_end),
         (2, _engine_fails),
+        (2, _host_fails),
         (1, asks("account", lambda _: 2, "JobBilling", "top_up")),
     ),
     always=_always,

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from tests.simulation.contracts import NotFound
 from tests.simulation.life import Life
-from tests.simulation.lifecycles.part import Part, asks, calls_fail, goes_wrong
-from tests.simulation.plan import Draft
+from tests.simulation.lifecycles.part import Part, asks, calls_fail, goes_wrong, together
+from tests.simulation.plan import At, Draft
 
 NODE, REGION, PROVIDER = "NodeLifecycle", "RegionLifecycle", "ProviderLifecycle"
 AT_REST = ("maintenance", "active", "failed", "archived", "ready", "healthy")
@@ -71,16 +71,37 @@ def _allocations_are_free(life: Life) -> Iterable[str]:
             yield f"{one.allocation_id} is held for {job.job_id}, which is {job.status}"
 
 
+_REMOVED = asks("node", _machines, NODE, "remove", "force_remove", "reschedule_remove")
+_ACTS = asks("node", _machines, NODE, "maintain", "activate", "refresh", "reboot")
+_AWAY = goes_wrong(
+    "machine", _machines, NODE, "machine_unreachable", "machine_reboots", "supervisor_killed"
+)
+
+
+def _given_up_and_added_again(draft: Draft) -> None:
+    """A machine that nobody reaches is removed by force; it comes back, and is added again."""
+    number = draft.random.randrange(max(1, draft.machines))
+    away, lasts_s = At(draft.some_time()), draft.random.choice((60.0, 600.0, 2500.0))
+    removed = away.and_then(lasts_s * draft.random.uniform(0.1, 0.9))
+    added = removed.and_then(draft.random.choice((30.0, 600.0, 2500.0)))
+    draft.add(away, "world", "machine_unreachable", f"machine/{number}", lasts_s)
+    draft.add(removed, "ask", "force_remove", f"node/{number}")
+    draft.add(added, "ask", "add", f"machine/{number}")
+
+
 NODES = Part(
     name="nodes",
     workflows=(NODE,),
     drawers=(
-        (6, calls_fail(NODE)),
-        (5, asks("node", _machines, NODE, "maintain", "activate", "activate")),
+        (5, calls_fail(NODE)),
+        (4, asks("node", _machines, NODE, "maintain", "activate", "activate")),
+        (2, _given_up_and_added_again),
+        (2, together(_REMOVED, _AWAY, _ACTS)),
+        (2, together(_AWAY, _REMOVED, _ACTS)),
         (2, asks("node", _machines, NODE, "remove", "force_remove", "reschedule_remove")),
         (1, asks("node", _machines, NODE, "refresh", "reboot")),
         (
-            9,
+            7,
             goes_wrong(
                 "machine", _machines, NODE, "machine_unreachable", "machine_reboots",
                 "machine_moves", "clock_jumps", "supervisor_killed", "disk_full",

@@ -49,7 +49,7 @@ class Command:
             return
         self._is_killed = True
         if self._behaviour.unkillable_s > 0 and not self.is_hung:
-            self.hang(self._behaviour.unkillable_s)
+            self.hang(min(self._behaviour.unkillable_s, self._machine.commands.most_s))
         self._obey()
 
     def crash(self) -> None:

@@ -10,7 +10,7 @@ from tests.simulation.outside.node_effects import NodeEffects
 from tests.simulation.outside.runs import Run
 from tests.simulation.outside.store import Store
 
-LASTS_S = (3.0, 20.0, 120.0, 900.0, 4000.0)
+LASTS_S = (3.0, 20.0, 120.0, 900.0, 4000.0, 10_000.0)
 """How long a fault lasts of which nobody has said it."""
 BOOT_S = (20.0, 200.0)
 JUMPS_DAYS = (-4000.0, -0.5, 0.04, 1.0, 4000.0)

@@ -284,6 +284,7 @@ class Run:
         machine, process = self.machine, self.process
         process.starts += 1
         process.state = "running"
+        process.began_at, process.ended_at = machine.temporal.now(), None
         machine.every_process.append(process)
         before = machine.commands.started.setdefault(self.run_id, machine.minion_id)
         if before != machine.minion_id or process.starts > 1:
@@ -305,3 +306,4 @@ class Run:
     def _leave(self) -> None:
         self.machine.live.pop(self, None)
         self.process.state = "exited"
+        self.process.ended_at = self.machine.temporal.now()

@@ -8,6 +8,7 @@ from activities.storage.names import STATES, outputs_of, run_specs_of, states_of
 from tests.simulation.outside import failures
 
 Discarded = Literal["run_specs", "snapshots", "outputs", "everything"]
+LOGS = "logs"
 SEALED = "sealed"
 """Stands for the run specs of all workers of one attempt."""
 
@@ -69,6 +70,17 @@ class Store:
         for folder, inside in self._objects.items():
             if inside and folder.startswith(f"{STATES}/"):
                 yield folder.partition("/")[2]
+
+    def kept(self) -> dict[str, list[str]]:
+        """What is stored of each job, by the first words of the objects' names, and `logs`."""
+        found: dict[str, list[str]] = {}
+        for folder, inside in self._objects.items():
+            if inside:
+                noun, _, job_id = folder.partition("/")
+                found.setdefault(job_id, []).append(noun)
+        for job_id in self._logs:
+            found.setdefault(job_id, []).append(LOGS)
+        return found
 
     # ── run specs ───────────────────────────────────────────────────────────────────────────
 

@@ -107,9 +107,11 @@ class World:
             self.temporal.later(delay_s, lambda: self._join(machine))
         return machine.minion_id
 
-    def join(self, minion_id: str) -> None:
+    def join(self, minion_id: str) -> str | None:
         """The owner of a machine runs join.sh: it lets regions in, and announces itself."""
-        self._join(self.machines.by_minion[minion_id])
+        machine = self.machines.by_minion[minion_id]
+        self._join(machine)
+        return None if machine.has_ended else machine.minion_id
 
     def _join(self, machine: Machine) -> None:
         machine.has_joined = True
@@ -163,6 +165,19 @@ class World:
     def processes(self) -> Iterable[Process]:
         """Of all runs that were ever started, also on machines that have gone."""
         return self.machines.processes()
+
+    def folders(self) -> Iterable[tuple[str, str]]:
+        """Those that hold anything: asking after a run that is not there makes an empty one."""
+        return [
+            (machine.minion_id, run.run_id)
+            for machine in self.machines.all
+            if machine.is_reachable and not machine.has_ended
+            for run in machine.runs.values()
+            if run.is_staged or run.is_started
+        ]
+
+    def stored(self) -> Mapping[str, Sequence[str]]:
+        return self.store.kept()
 
     def cloud_machines(self) -> Iterable[CloudMachine]:
         return self.clouds.cloud_machines()

@@ -22,6 +22,8 @@ class Bursts:
         self._tables = tables
         self._outbox = outbox
         self._allocations = allocations
+        self.lifetime_s: int | None = None
+        """Of the machines; None: as the settings say."""
 
     def make_nodes(
         self, bursts: Sequence[tuple[Burst, PendingJob]], market: Market, now: datetime
@@ -36,7 +38,7 @@ class Bursts:
             region = self._tables.regions[offer.region_id]
             if region.status != RegionStatus.HEALTHY:
                 raise ContendedError(f"region {region.name}: is not healthy any more")
-            claim = _claim(burst, job, offer)
+            claim = self._claim(burst, job, offer)
             for worker in range(job.demand.worker_count):
                 node = self._node(region, (job, worker), claim, now)
                 requests.append(self._outbox.create(node))
@@ -49,6 +51,13 @@ class Bursts:
                 placement_refusals=(refusal,),
             )
         return requests
+
+    def _claim(self, burst: Burst, job: PendingJob, offer: CloudOffer) -> MachineClaim:
+        claim = _claim(burst, job, offer)
+        if self.lifetime_s is None:
+            return claim
+        spec = claim.spec.model_copy(update={"lifetime_s": self.lifetime_s})
+        return claim.model_copy(update={"spec": spec})
 
     def _node(
         self, region: Region, of: tuple[PendingJob, int], claim: MachineClaim, now: datetime

@@ -96,6 +96,14 @@ class ModelRows:
     def between(self, hook: Callable[[], None]) -> None:
         self.connection.between = hook
 
+    @property
+    def lifetime_s(self) -> int | None:
+        return self._planning.bursts.lifetime_s
+
+    @lifetime_s.setter
+    def lifetime_s(self, seconds: int | None) -> None:
+        self._planning.bursts.lifetime_s = seconds
+
     # ── requests ────────────────────────────────────────────────────────────────────────────
 
     def add_account(self, microcredits: int) -> str:

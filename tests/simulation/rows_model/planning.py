@@ -47,7 +47,7 @@ class Planning:
         self._outbox = outbox
         self._allocations = allocations
         self._inventory = inventory
-        self._bursts = Bursts(tables, outbox, allocations)
+        self.bursts = Bursts(tables, outbox, allocations)
         self._last: tuple[int, datetime, int] | None = None
         """The version that was planned, until when that holds, and how many jobs waited."""
 
@@ -99,7 +99,7 @@ class Planning:
             self._write_refusals(refusals, made.failed)
             requests = self._fail(made.failed, now)
             bursts = [(each, queue.read[each.job_id]) for each in made.bursts]
-            requests += self._bursts.make_nodes(bursts, market, now)
+            requests += self.bursts.make_nodes(bursts, market, now)
         self._connection.between()
         self._outbox.relay_soon(requests)
         placed = len(chosen) + len(bursts)

@@ -124,7 +124,9 @@ class House:
         _load(self.raw, tenant.content)
         self._before = {place: getattr(*place) for place in tenant.values}
         _set(tenant.values)
-        _find(settings_module, "Settings", settings_module.settings, self.settings)
+        _find(
+            settings_module, "Settings", settings_module.settings, tenant.settings or self.settings
+        )
         _find(database_session, "Database", database_session.database, self.database)
         self.database.boundary = tenant.boundary
         self.present = tenant
@@ -169,6 +171,8 @@ class Tenant:
     content: bytes = field(default_factory=migrated)
     boundary: Boundary = field(default_factory=Boundary)
     values: dict[Place, Any] = field(default_factory=dict)
+    settings: Settings | None = None
+    """Its own; None: those of the house."""
 
     def __post_init__(self) -> None:
         self.house = house_of(os.getpid())

@@ -97,6 +97,19 @@ class RealRows:
     def between(self, hook: Callable[[], None]) -> None:
         self._tenant.boundary.between = hook
 
+    @property
+    def lifetime_s(self) -> int | None:
+        own = self._tenant.settings
+        return None if own is None else own.ephemeral_lifetime_s
+
+    @lifetime_s.setter
+    def lifetime_s(self, seconds: int | None) -> None:
+        house, tenant = self._tenant.house, self._tenant
+        if house.present is tenant:
+            house.leave()  # The next time it finds its new settings.
+        changed = {"ephemeral_lifetime_s": seconds}
+        tenant.settings = None if seconds is None else house.settings.model_copy(update=changed)
+
     # ── effects ─────────────────────────────────────────────────────────────────────────────
 
     def _handler(self, function: Activity) -> Handler:
