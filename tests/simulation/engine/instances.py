@@ -1,7 +1,6 @@
 """A workflow run in the cache of a process: the SDK's instance, and what Core knows of it."""
 
 import asyncio
-import uuid
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
@@ -20,6 +19,7 @@ from temporalio.worker import (
 
 from tests.simulation.engine.clock import BEGIN
 from tests.simulation.engine.execution import TASK_LIMIT_S, Job, Key, Run
+from tests.simulation.engine.randomness import seed_of
 from tests.simulation.engine.values import Values
 
 BEGIN_US = round(BEGIN.timestamp()) * 1_000_000
@@ -93,7 +93,7 @@ def _details(run: Run, kind: type, values: Values) -> WorkflowInstanceDetails:
         interceptor_classes=(),
         defn=definition,
         info=_info(run),
-        randomness_seed=uuid.UUID(run.run_id).int >> 64,
+        randomness_seed=seed_of(run.run_id),
         extern_functions=_EXTERNS,
         disable_eager_activity_execution=False,
         worker_level_failure_exception_types=(),

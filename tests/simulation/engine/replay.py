@@ -3,7 +3,7 @@
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 
 from tests.simulation.engine.commands import ACTIVITY, LOCAL, SIGNAL, TIMER, Commands
-from tests.simulation.engine.execution import Run
+from tests.simulation.engine.execution import Job, Run
 from tests.simulation.engine.instances import Instance
 
 
@@ -23,11 +23,7 @@ def replay(instance: Instance, run: Run) -> None:
             again = _replayed(recorded, run, patches)
             patches = ()
             for job in recorded.jobs:
-                kind = job.WhichOneof("variant")
-                if kind in _ENDS:
-                    ended = getattr(job, kind)
-                    is_local = kind == "resolve_activity" and ended.is_local
-                    instance.open.pop((LOCAL if is_local else _ENDS[kind], ended.seq), None)
+                concerns(instance, job)
             answer = instance.activate(again)
             if answer.HasField("failed"):
                 raise NondeterminismError(answer.failed.failure.message)
@@ -42,6 +38,16 @@ _ENDS = {
     "fire_timer": TIMER,
     "resolve_signal_external_workflow": SIGNAL,
 }
+
+
+def concerns(instance: Instance, job: Job) -> bool:
+    """Whether the workflow still waits for it; what has ended for it ends only once."""
+    kind = job.WhichOneof("variant")
+    if kind not in _ENDS:
+        return True
+    ended = getattr(job, kind)
+    is_local = kind == "resolve_activity" and ended.is_local
+    return instance.open.pop((LOCAL if is_local else _ENDS[kind], ended.seq), None) is not None
 
 
 def _replayed(
