@@ -1,13 +1,31 @@
-"""The workflows as a next release might have them: one more step of a job, behind a patch mark."""
+"""The workflows as a next release might have them: more steps, each behind a patch mark.
+
+Each change adds commands of another kind: a job and a lease write an event, a node waits and looks
+at its row, and the relay relays twice.
+"""
+
+from datetime import timedelta
 
 from temporalio import workflow
 
 from workers.registry import WORKFLOWS
+from workflows.contracts.base import Done
 from workflows.contracts.events import Event
 from workflows.contracts.jobs import JobReport, JobRequest
+from workflows.contracts.leases import LeaseReport, LeaseRequest
+from workflows.contracts.machines import MachineOffer
+from workflows.contracts.nodes import NodeReport, NodeRequest
+from workflows.contracts.schedules import ReconciliationRequest
+from workflows.effects.reconciliation import RelayOutbox, relay_outbox
 from workflows.jobs.job_lifecycle import JobLifecycle
+from workflows.leases.lease_lifecycle import LeaseLifecycle
+from workflows.nodes.node_lifecycle import NodeLifecycle
+from workflows.reconciliation.reconcilers import RELAY_INTERVAL, OutboxRelay
 
 NEW_STEP = "job.reviewed"
+NEW_NODE_STEP = "node.reviewed"
+NEW_LEASE_STEP = "lease.reviewed"
+REVIEW = timedelta(seconds=1)
 
 
 class _Reviewed(JobLifecycle):
@@ -55,5 +73,75 @@ class UnpatchedJob(_Reviewed):
         await super()._stage()
 
 
-PATCHED = tuple(PatchedJob if one is JobLifecycle else one for one in WORKFLOWS)
-UNPATCHED = tuple(UnpatchedJob if one is JobLifecycle else one for one in WORKFLOWS)
+@workflow.defn(name="NodeLifecycle")
+class PatchedNode(NodeLifecycle):
+    """A pause before each tidying, and a step before the end."""
+
+    @workflow.init
+    def __init__(self, request: NodeRequest) -> None:
+        super().__init__(request)
+
+    @workflow.run
+    async def run(self, request: NodeRequest) -> NodeReport:
+        return await super().run(request)
+
+    async def _tidy(self) -> None:
+        if workflow.patched("pause-before-tidying"):
+            await workflow.sleep(REVIEW)
+        await super()._tidy()
+
+    async def _remove(self) -> None:
+        if workflow.patched("review-before-removal"):
+            await self._steps.record_event(
+                Event(type=NEW_NODE_STEP, message="a step of the next release")
+            )
+        await super()._remove()
+
+
+@workflow.defn(name="LeaseLifecycle")
+class PatchedLease(LeaseLifecycle):
+    """A pause before each offer is tried, and a step before the machine is released."""
+
+    @workflow.init
+    def __init__(self, request: LeaseRequest) -> None:
+        super().__init__(request)
+
+    @workflow.run
+    async def run(self, request: LeaseRequest) -> LeaseReport:
+        return await super().run(request)
+
+    async def _try(self, offer: MachineOffer) -> str | None:
+        if workflow.patched("pause-before-an-offer"):
+            await self._interruptible(workflow.sleep(REVIEW))
+        return await super()._try(offer)
+
+    async def _release(self) -> None:
+        if workflow.patched("review-before-release"):
+            await self._record_event(
+                Event(type=NEW_LEASE_STEP, message="a step of the next release")
+            )
+        await super()._release()
+
+
+@workflow.defn(name="OutboxRelay")
+class PatchedRelay(OutboxRelay):
+    """An endless loop, which has passed this step often before it is upgraded."""
+
+    @workflow.run
+    async def run(self, request: ReconciliationRequest) -> Done:
+        while not workflow.info().is_continue_as_new_suggested():
+            delivered = await relay_outbox.run_locally(RelayOutbox())
+            if workflow.patched("relay-twice"):
+                delivered = await relay_outbox.run_locally(RelayOutbox())
+            if not delivered.more:
+                await workflow.sleep(RELAY_INTERVAL, summary="next relay")
+        workflow.continue_as_new(request)
+
+
+def _with(*changed: type) -> tuple[type, ...]:
+    """The workflows with these in the place of their base classes."""
+    return tuple(next((new for new in changed if one in new.__mro__), one) for one in WORKFLOWS)
+
+
+PATCHED = _with(PatchedJob, PatchedNode, PatchedLease, PatchedRelay)
+UNPATCHED = _with(UnpatchedJob)

@@ -62,7 +62,9 @@ class Act:
 
     kind, what: `ask` a verb of a resource, or `add` a machine as a node again · `world`, a fault of
     `Outside.faults` · `call`, a mode of the engine's `CallFault`, of the call at which it happens ·
-    `process`: `kill`, `upgrade`, `second`, `partition` · `engine`: `forget`, `restore`, `away`;
+    `process`: `kill`, `restart` (all, with the same code), `upgrade` (all, to the next release),
+    `roll` (one main worker process before the other), `rollback`, `second` · `engine`: `forget`,
+    `restore`, `away`;
     target: such as `job/3`, `node/0`, `machine/1`, `lease/0`, `main`; numbers count what the plan
     has made, modulo what there is;
     seconds: how long it lasts, or how long after the moment the engine is as it was then;

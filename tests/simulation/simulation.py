@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, cast
 
+from tests.replay.next_release import PATCHED
 from tests.simulation.contracts import Attempt, Refused, Verb
 from tests.simulation.engine.attempts import CallFault, FaultMode
 from tests.simulation.engine.snapshots import Snapshot
@@ -14,6 +15,7 @@ from tests.simulation.life import Life, Request, Violation, resource_beside
 from tests.simulation.lifecycles.all_parts import PARTS
 from tests.simulation.plan import Act, At, On, Plan
 from tests.simulation.submissions import submission_of
+from workers.registry import WORKFLOWS
 
 READY_LIMIT_S = 3600.0
 LOOK_INTERVAL_S = 120.0
@@ -30,15 +32,18 @@ ACTIVATION_INTERVAL_S = 60.0
 """Between two looks of a person whether a node that was added is ready."""
 
 
-def play(plan: Plan, *, is_recorded: bool = False) -> Life:
+def play(
+    plan: Plan, *, is_recorded: bool = False, next_release: tuple[type, ...] = PATCHED
+) -> Life:
     """One life from its plan; what was found wrong is in `Life.violations`.
 
-    is_recorded: keep the histories of all workflows, for `write_histories`.
+    is_recorded: keep the histories of all workflows, for `write_histories`; next_release: the
+    workflows that an upgrade of the plan brings.
     """
     logging.getLogger("temporalio").setLevel(logging.CRITICAL)  # The engine's log has it all.
     life = installation(plan, is_recorded=is_recorded)
     try:
-        return Player(life).play()
+        return Player(life, next_release).play()
     finally:
         life.rows.close()
 
@@ -48,6 +53,9 @@ class Player:
     """The people of an installation, and what goes wrong in it."""
 
     life: Life
+    next_release: tuple[type, ...] = PATCHED
+    is_taken_back: bool = False
+    """Whether an upgrade was: workflows may wait for the next release, until the end at most."""
     moments: dict[tuple[str, str, int, bool], list[Act]] = field(
         default_factory=lambda: defaultdict(list)
     )
@@ -273,9 +281,17 @@ class Player:
             self.api_is_up = False
             engine.later(act.seconds, self._api_is_back)
         elif act.what == "kill":
-            engine.processes.kill(act.target, again_after_s=act.seconds)
+            if act.target in engine.processes.names():
+                engine.processes.kill(act.target, again_after_s=act.seconds)
+        elif act.what == "restart":
+            engine.processes.restart(act.seconds)
         elif act.what == "upgrade":
-            engine.processes.upgrade(act.seconds)
+            engine.processes.upgrade(self.next_release, act.seconds)
+        elif act.what == "roll":
+            engine.processes.roll(self.next_release, act.seconds)
+        elif act.what == "rollback":
+            self.is_taken_back = True
+            engine.processes.upgrade(WORKFLOWS, act.seconds)
         elif "main-2" not in engine.processes.names():
             engine.processes.two_main()
 
@@ -319,6 +335,8 @@ class Player:
         self.api_is_up = True
         for name in engine.processes.names():
             engine.processes.start(name)
+        if self.is_taken_back:
+            engine.processes.upgrade(self.next_release)
         life.world.calm()
         life.rows.lifetime_s = None  # Else what takes longer than a machine lives never ends.
         for job in life.rows.jobs():

@@ -5,9 +5,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from temporalio.api.failure.v1 import Failure
-
 from tests.simulation.contracts import NotFound
+from tests.simulation.engine import failures
 from tests.simulation.engine.clock import micros
 from tests.simulation.engine.commands import TIMER, Commands
 from tests.simulation.engine.execution import Happening, Job, Run, Timer
@@ -107,9 +106,7 @@ def _deliver(engine: "Engine", run: Run, what: Any) -> None:
         engine.server.deliver(target, what.signal_name, list(what.args))
     except NotFound:
         event = "SignalExternalWorkflowExecutionFailed"
-        failure = Failure(message="Unable to signal external workflow because it was not found")
-        failure.application_failure_info.type = "ExternalWorkflowExecutionNotFound"
-        job.resolve_signal_external_workflow.failure.CopyFrom(failure)
+        job.resolve_signal_external_workflow.failure.CopyFrom(failures.of_lost_signal())
     engine.tasks.happen(run, Happening((event,), job))
 
 

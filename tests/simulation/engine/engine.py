@@ -22,7 +22,7 @@ from tests.simulation.engine.attempts import Faults, NoFaults
 from tests.simulation.engine.clock import Clock, micros
 from tests.simulation.engine.execution import Run
 from tests.simulation.engine.log import Log
-from tests.simulation.engine.processes import Processes
+from tests.simulation.engine.processes import Processes, named
 from tests.simulation.engine.queries import query
 from tests.simulation.engine.schedules import Schedules
 from tests.simulation.engine.server import Server
@@ -51,9 +51,9 @@ class Limits:
 class Engine:
     """Temporal and its worker processes: implements `contracts.Temporal`.
 
-    seed: of all chance; workflows: the classes that are served; encoded: encode each value as the
-    product does, instead of handing it on; keeps_histories: also of closed runs; endless: workflow
-    types whose waits do not count as something that is left to do.
+    seed: of all chance; workflows: the classes of the first release; encoded: encode each value as
+    the product does, instead of handing it on; keeps_histories: also of closed runs; endless:
+    workflow types whose waits do not count as something that is left to do.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Engine:
         self.limits = limits or Limits()
         self.keeps_histories = keeps_histories
         self.endless = frozenset(endless)
-        self.workflows = {_name(kind): kind for kind in workflows}
+        self.workflows = named(workflows)
         self.is_away = False
         self.activations = 0
         self.heard: Counter[tuple[str, str, str]] = Counter()
@@ -302,9 +302,3 @@ class Engine:
         self.is_away = False
         self.note("server", "is back")
         self.processes.server_is_back()
-
-
-def _name(kind: type) -> str:
-    name = sdk._Definition.must_from_class(kind).name
-    assert name is not None
-    return name

@@ -53,6 +53,13 @@ def of_cancellation() -> Failure:
     return failure
 
 
+def of_lost_signal() -> Failure:
+    """What a workflow is told whose signal has found no workflow."""
+    failure = Failure(message="Unable to signal external workflow because it was not found")
+    failure.application_failure_info.type = "ExternalWorkflowExecutionNotFound"
+    return failure
+
+
 def of_activity(
     cause: Failure,
     *,

@@ -30,6 +30,7 @@ from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.client import WorkflowHistory
 
 from tests.simulation.engine.commands import LocalEnd
+from tests.simulation.engine.events import LIMITS, VERSIONS, filled_limits
 from tests.simulation.engine.execution import (
     TASK_LIMIT_S,
     Happening,
@@ -47,8 +48,6 @@ if TYPE_CHECKING:
 CORE_FLAGS = (1, 2, 3, 4)
 """The flags of its own that Core writes into the first completed task of a run."""
 SDK_NAME = "temporal-python"
-VERSIONS = "TemporalChangeVersion"
-"""The search attribute that names the patches of a run."""
 IDENTITY = "worker"
 
 
@@ -222,8 +221,8 @@ class _Written:
         told.activity_id, told.activity_type.name = fact.activity_id, fact.activity_type
         told.task_queue.CopyFrom(_queue(fact.task_queue))
         told.input.CopyFrom(_payloads(fact.arguments))
-        for name in ("schedule_to_close", "schedule_to_start", "start_to_close", "heartbeat"):
-            getattr(told, f"{name}_timeout").CopyFrom(getattr(fact, f"{name}_timeout"))
+        for name, limit_s in zip(LIMITS, filled_limits(fact), strict=True):
+            getattr(told, f"{name}_timeout").CopyFrom(_seconds(limit_s))
         told.retry_policy.CopyFrom(fact.retry_policy)
 
     def start_activity(self, event: HistoryEvent, told: Any, fact: Happening) -> None:

@@ -1,12 +1,12 @@
 """A workflow run in the cache of a process: the SDK's instance, and what Core knows of it."""
 
 import asyncio
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, cast
 
+from google.protobuf.timestamp_pb2 import Timestamp
 from temporalio import workflow
 from temporalio.api.common.v1 import Payloads
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
@@ -21,6 +21,7 @@ from temporalio.worker import (
 
 from tests.simulation.engine.clock import BEGIN
 from tests.simulation.engine.execution import TASK_LIMIT_S, Job, Key, Run
+from tests.simulation.engine.randomness import seed_of
 from tests.simulation.engine.values import Values
 
 BEGIN_US = round(BEGIN.timestamp()) * 1_000_000
@@ -50,7 +51,7 @@ class Activation:
 
     run_id: str
     jobs: Sequence[Job]
-    timestamp: _Instant
+    timestamp: _Instant | Timestamp
     available_internal_flags: Sequence[int] = ()
     history_length: int = 0
     history_size_bytes: int = 0
@@ -120,7 +121,7 @@ def _details(run: Run, kind: type, values: Values) -> WorkflowInstanceDetails:
         interceptor_classes=(),
         defn=definition,
         info=_info(run),
-        randomness_seed=uuid.UUID(run.run_id).int >> 64,
+        randomness_seed=seed_of(run.run_id),
         extern_functions=_EXTERNS,
         disable_eager_activity_execution=False,
         worker_level_failure_exception_types=(),

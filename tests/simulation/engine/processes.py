@@ -1,10 +1,12 @@
 """Worker processes: which queues they serve, what they have in hand, and their ends."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
+
+from temporalio import workflow
 
 from tests.simulation.engine.clock import SECOND, micros
 from workflows.contracts import queues
@@ -19,6 +21,9 @@ WORKFLOWS = "workflows"
 """Stands for the workflow tasks of the queue `main`."""
 MAIN_QUEUES = (WORKFLOWS, queues.MAIN, queues.NOTIFICATIONS, "cloud/*", queues.SITE)
 """As workers/main.py:serve_main, with `BASELOAD_SITES=*`."""
+SECOND_MAIN = "main-2"
+BOOT_S = 1.0
+"""How long a process that follows another needs until it serves."""
 STOP_S = 3.0
 """As workers/process.py:GRACE_S: how long a process that is stopped lets its work end."""
 
@@ -35,6 +40,10 @@ class Process:
 
     name: str
     serves: tuple[str, ...]
+    workflows: Mapping[str, type]
+    """The code of its present life."""
+    installed: Mapping[str, type]
+    """The code of its next life: that of another release, after an upgrade."""
     is_alive: bool = True
     is_stopping: bool = False
     life: int = 1
@@ -68,14 +77,18 @@ class Processes:
     def names(self) -> list[str]:
         return list(self._all)
 
-    def add(self, name: str, *serves: str) -> None:
-        """Start one more process; serves: queues, where `x/*` is every queue below `x/`."""
-        self._all[name] = Process(name, serves)
+    def add(self, name: str, *serves: str, workflows: Mapping[str, type] | None = None) -> None:
+        """Start one more process; serves: queues, where `x/*` is every queue below `x/`.
+
+        workflows: the code of its release; None: that of the engine.
+        """
+        code = self._engine.workflows if workflows is None else workflows
+        self._all[name] = Process(name, serves, code, code)
         self._changed()
 
     def two_main(self) -> None:
-        """A second main worker, as an installation has it during an upgrade."""
-        self.add("main-2", *MAIN_QUEUES)
+        """A second main worker, with the release of the first."""
+        self.add(SECOND_MAIN, *MAIN_QUEUES, workflows=self._all["main"].installed)
 
     def choose(self, queue: str) -> Process | None:
         """One of the processes that serve this queue now; None: nobody does."""
@@ -134,14 +147,48 @@ class Processes:
             return
         process.is_alive, process.is_stopping, process.was_killed = True, False, False
         process.life += 1
+        process.workflows = process.installed
         self._engine.log.add(self._engine.clock.now, name, "starts")
         self._changed()
 
-    def upgrade(self, away_s: float = 2.0) -> None:
-        """Stop all processes and start them again, with empty caches."""
+    def restart(self, away_s: float = 2.0) -> None:
+        """Stop all processes and start them again, with empty caches and the same code."""
         for name in self._all:
-            self.stop(name)
-            self._engine.clock.after(micros(STOP_S + away_s), partial(self.start, name))
+            self._start_again(name, away_s)
+
+    def upgrade(self, workflows: Iterable[type], away_s: float = 2.0) -> None:
+        """Stop all processes, and start them with the code of another release.
+
+        No process of either release serves while one of the other does, as an upgrade is meant to
+        be, and as one is taken back.
+        """
+        code = named(workflows)
+        for process in self._all.values():
+            process.installed = code
+        self.restart(away_s)
+
+    def roll(self, workflows: Iterable[type], beside_s: float) -> None:
+        """Start a second main worker with the code of another release, and the first only later.
+
+        beside_s: how long both releases serve side by side.
+        """
+        code = named(workflows)
+        if SECOND_MAIN in self._all:
+            self._all[SECOND_MAIN].installed = code
+            self._start_again(SECOND_MAIN, BOOT_S)
+        else:
+            self.add(SECOND_MAIN, *MAIN_QUEUES, workflows=code)
+        self._engine.clock.after(micros(beside_s), partial(self._follow, code))
+
+    def _follow(self, code: Mapping[str, type]) -> None:
+        """Let the first main worker have the code of the second, unless that was taken back."""
+        if self._all[SECOND_MAIN].installed is code:
+            self._all["main"].installed = code
+            self._start_again("main", BOOT_S)
+
+    def _start_again(self, name: str, away_s: float) -> None:
+        self.stop(name)
+        self._engine.clock.after(micros(STOP_S + away_s), partial(self.start, name))
 
     def server_is_back(self) -> None:
         self._changed()
@@ -178,3 +225,13 @@ class Processes:
                 if process is None:
                     break
                 waiting.popleft()(process)
+
+
+def named(workflows: Iterable[type]) -> dict[str, type]:
+    """The classes of a release by the names of their workflows."""
+    found: dict[str, type] = {}
+    for kind in workflows:
+        name = workflow._Definition.must_from_class(kind).name
+        assert name is not None
+        found[name] = kind
+    return found

@@ -23,7 +23,8 @@ def query(engine: "Engine", run: Run, name: str) -> Any:
     if run.sticky is not None:
         process = engine.processes[run.sticky[0]]
         cached = process.cache.get(run.run_id)
-    instance = cached or Instance(run, engine.workflows[run.workflow], engine.values)
+    code = engine.processes["main"].workflows
+    instance = cached or Instance(run, code[run.workflow], engine.values)
     if cached is None:
         replay(instance, run)
     job = Job(query_workflow=QueryWorkflow(query_id=name, query_type=name))

@@ -25,11 +25,7 @@ def replay(instance: Instance, run: Run) -> None:
             again = _replayed(recorded, run, patches)
             patches = ()
             for job in recorded.jobs:
-                kind = job.WhichOneof("variant")
-                if kind in _ENDS:
-                    ended = getattr(job, kind)
-                    is_local = kind == "resolve_activity" and ended.is_local
-                    instance.open.pop((LOCAL if is_local else _ENDS[kind], ended.seq), None)
+                concerns(instance, job)
             answer = instance.activate(again)
             if answer.HasField("failed"):
                 raise NondeterminismError(answer.failed.failure.message)
@@ -44,6 +40,16 @@ _ENDS = {
     "fire_timer": TIMER,
     "resolve_signal_external_workflow": SIGNAL,
 }
+
+
+def concerns(instance: Instance, job: Job) -> bool:
+    """Whether the workflow still waits for it; what has ended for it ends only once."""
+    kind = job.WhichOneof("variant")
+    if kind not in _ENDS:
+        return True
+    ended = getattr(job, kind)
+    is_local = kind == "resolve_activity" and ended.is_local
+    return instance.open.pop((LOCAL if is_local else _ENDS[kind], ended.seq), None) is not None
 
 
 def _replayed(recorded: Activation, run: Run, patches: tuple[str, ...]) -> Activation:

@@ -72,7 +72,7 @@ def test_a_slow_effect_goes_on_when_its_limit_has_passed() -> None:
 def test_a_slow_effect_does_nothing_more_when_its_process_has_died() -> None:
     engine, world = begun(asked=Asked(seconds=25))
     engine.later(5, lambda: engine.processes.kill("main", again_after_s=1))
-    engine.later(24, engine.processes.upgrade)
+    engine.later(24, engine.processes.restart)
     engine.play()
     assert world.done["act"] == 3
     assert world.done["finished"] == 1

@@ -32,13 +32,13 @@ KILLED = replace(
         Act(At(300), "engine", "away", seconds=40),
         Act(At(500), "engine", "restore", seconds=120),
         Act(At(900), "engine", "forget"),
-        Act(At(1000), "process", "upgrade", "main", 5),
+        Act(At(1000), "process", "restart", "main", 5),
     ),
 )
 PLANS = {"of people and the world": plan_of(9, jobs=6), "of kills and losses": KILLED}
 
 
-async def _replayed(
+async def failed_replays(
     histories: Iterable[WorkflowHistory], workflows: Sequence[type] = WORKFLOWS
 ) -> list[str]:
     """Replay with the SDK; return what has failed."""
@@ -77,7 +77,7 @@ async def test_each_history_of_a_life_with_faults_replays(plan: Plan, tmp_path: 
     histories = _read(tmp_path)
     assert len(histories) == len(life.engine.server.kept) > len(plan.jobs)
     assert sum(len(one.events) for one in histories) == _events(life)
-    assert await _replayed(histories) == []
+    assert await failed_replays(histories) == []
 
 
 def _events(life: Life) -> int:
@@ -114,7 +114,7 @@ async def test_every_probe_has_a_history_that_replays() -> None:
         kinds.update(event.event_type for event in history.events)
     assert len(histories) > len(PROBES)
     assert len(kinds) > 24, "the probes show most kinds of events"
-    assert await _replayed(histories, [probe.workflow for probe in PROBES]) == []
+    assert await failed_replays(histories, [probe.workflow for probe in PROBES]) == []
 
 
 async def test_a_timer_that_has_fired_before_a_signal_is_told_is_not_cancelled() -> None:
@@ -133,7 +133,7 @@ async def test_a_timer_that_has_fired_before_a_signal_is_told_is_not_cancelled()
         "WorkflowTaskCompleted",
         "WorkflowExecutionCompleted",
     ]
-    assert await _replayed(_kept(engine), [ASignalEndsAWait]) == []
+    assert await failed_replays(_kept(engine), [ASignalEndsAWait]) == []
 
 
 async def test_a_history_of_something_else_does_not_replay() -> None:
@@ -143,7 +143,7 @@ async def test_a_history_of_something_else_does_not_replay() -> None:
     for event in history.events:
         if event.HasField("activity_task_scheduled_event_attributes"):
             event.activity_task_scheduled_event_attributes.activity_type.name = "other"
-    [failure] = await _replayed([history], [Story])
+    [failure] = await failed_replays([history], [Story])
     assert "other" in failure
 
 

@@ -4,17 +4,17 @@ import pytest
 
 from tests.simulation.contracts import NotFound, Unavailable
 from tests.simulation.engine.probes import Asked, Said
-from tests.simulation.engine.story import OtherStory, begun, undisturbed
+from tests.simulation.engine.story import OtherStory, Story, begun, undisturbed
 
 
 @pytest.mark.parametrize("at", [5.0, 30.0])
-@pytest.mark.parametrize("how", ["kill", "upgrade"])
+@pytest.mark.parametrize("how", ["kill", "restart"])
 def test_a_workflow_goes_on_in_another_process_by_a_replay(at: float, how: str) -> None:
     engine, world = begun()
     if how == "kill":
         engine.later(at, lambda: engine.processes.kill("main", again_after_s=1))
     else:
-        engine.later(at, engine.processes.upgrade)
+        engine.later(at, engine.processes.restart)
     engine.play()
     assert engine.result("s") == undisturbed()[0]
     assert world.done == {"act": 1, "note": 1}
@@ -50,6 +50,33 @@ def test_a_workflow_whose_code_has_changed_is_stuck_until_it_is_terminated() -> 
     engine.terminate("s", identity="person")
     assert engine.describe("s").terminated_by == "person"
     assert engine.play() == "nothing"
+
+
+def test_two_releases_serve_side_by_side_until_the_first_process_follows() -> None:
+    engine, _ = begun()
+    engine.play(5)
+    engine.processes.roll([OtherStory], beside_s=20)
+    served = {name: engine.processes[name].workflows["Story"] for name in ("main", "main-2")}
+    assert served == {"main": Story, "main-2": OtherStory}
+    engine.play(29)
+    assert engine.processes["main"].workflows["Story"] is OtherStory
+
+
+def test_a_roll_that_was_taken_back_does_not_go_on() -> None:
+    engine, _ = begun()
+    engine.processes.roll([OtherStory], beside_s=20)
+    engine.later(10, lambda: engine.processes.upgrade([Story]))
+    engine.play(30)
+    assert {engine.processes[name].workflows["Story"] for name in ("main", "main-2")} == {Story}
+    assert engine.processes["main"].life == 2, "it was stopped once, by the upgrade back"
+
+
+def test_a_process_that_dies_during_an_upgrade_comes_back_with_the_new_code() -> None:
+    engine, _ = begun()
+    engine.processes.kill("main", again_after_s=1)
+    engine.processes.upgrade([OtherStory], away_s=60)
+    engine.play(10)
+    assert engine.processes["main"].workflows["Story"] is OtherStory
 
 
 def test_an_unserved_queue_waits_for_its_process() -> None:

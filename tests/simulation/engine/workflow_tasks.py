@@ -181,8 +181,7 @@ class WorkflowTasks:
         instance = process.cache.get(run.run_id)
         is_new = instance is None
         if instance is None:
-            kind = self._engine.workflows[run.workflow]
-            instance = Instance(run, kind, self._engine.values)
+            instance = Instance(run, process.workflows[run.workflow], self._engine.values)
             process.cache[run.run_id] = instance
         work = Work(run, task, process, instance, length, self._engine.clock.now)
         process.works[run.run_id] = work

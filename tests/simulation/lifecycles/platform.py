@@ -9,7 +9,7 @@ from tests.simulation.plan import Draft
 LOOPS = ("Placement", "OutboxRelay", "LifecycleReconciliation", "Housekeeping")
 BUSY = ("JobLifecycle", "LeaseLifecycle", "NodeLifecycle", "JobBilling", *LOOPS)
 """Whose calls are the moments at which a process or the engine fails."""
-PROCESSES = ("main", "main", "planning", "api")
+PROCESSES = ("main", "main", "main-2", "planning", "api")
 LOST_S = (1.0, 15.0, 120.0, 2400.0)
 """How much of its past an engine has lost that is restored."""
 AFTER_A_RESTORE = "the cache does not fit the history"
@@ -19,15 +19,19 @@ LONGEST_HISTORY = 40_000
 
 
 def _processes_end(draft: Draft) -> None:
-    what = draft.random.choice(("kill", "kill", "kill", "upgrade", "second"))
+    what = draft.random.choice(("kill", "kill", "kill", "restart", "second"))
     which = draft.random.choice(PROCESSES)
-    draft.add(
-        draft.moment(effects_of(*BUSY)),
-        "process",
-        what,
-        which,
-        draft.random.choice((0.5, 5.0, 120.0)),
-    )
+    lasts = draft.random.choice((0.5, 5.0, 120.0))
+    draft.add(draft.moment(effects_of(*BUSY)), "process", what, which, lasts)
+
+
+def _upgrades(draft: Draft) -> None:
+    """To the next release at once or by one main worker after the other; some are taken back."""
+    what = draft.random.choice(("upgrade", "roll"))
+    lasts = draft.random.choice((0.5, 5.0, 120.0))
+    draft.add(draft.moment(effects_of(*BUSY)), "process", what, "main", lasts)
+    if draft.random.random() < 0.3:
+        draft.add(draft.moment(effects_of(*BUSY)), "process", "rollback", "main", lasts)
 
 
 def _engine_fails(draft: Draft) -> None:
@@ -73,6 +77,7 @@ PLATFORM = Part(
     drawers=(
         (4, calls_fail(*LOOPS)),
         (7, _processes_end),
+        (2, _upgrades),
         (2, _engine_fails),
         (2, _host_fails),
         (1, asks("account", lambda _: 2, "JobBilling", "top_up")),
