@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -22,6 +23,7 @@ from workflows.contracts.base import Contract
 Story = tuple[str, list[str]]
 """A result in words, and the types of the events of the last run."""
 MOST_S = 30.0
+TRIES = 3
 
 
 def _fail(asked: Asked, attempt: int) -> None:
@@ -61,11 +63,13 @@ def _steps(asked: Asked) -> Steps:
     return Said(text="done")
 
 
-async def _really(client: Client, probe: Probe) -> Story:
+async def _really(client: Client, probe: Probe, number: int = 1) -> Story:
+    """What the server makes of a probe; number: how often it is told."""
+    workflow_id = f"{probe.name}-{number}"
     handle = await client.start_workflow(
         probe.name,
         Asked(),
-        id=probe.name,
+        id=workflow_id,
         task_queue="probes",
         result_type=str,
         start_signal="tell" if probe.first else None,
@@ -85,7 +89,7 @@ async def _really(client: Client, probe: Probe) -> Story:
         result = await handle.result()
     except WorkflowFailureError as error:
         result = type(error.cause).__name__
-    latest = client.get_workflow_handle(probe.name)
+    latest = client.get_workflow_handle(workflow_id)
     events = [event.event_type async for event in latest.fetch_history_events()]
     return result, [_words(event) for event in events]
 
@@ -137,9 +141,36 @@ def played(probe: Probe, engine: Engine) -> Story:
     return _ENDS.get(status) or engine.result(probe.name), engine.history(probe.name)
 
 
+class Stories:
+    """What a real server and a real worker make of the probes."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._told: dict[str, Story] = {}
+
+    async def tell_all(self) -> None:
+        """All of them at once."""
+        async with asyncio.timeout(MOST_S):
+            told = await asyncio.gather(*(_really(self._client, probe) for probe in PROBES))
+        self._told = dict(zip((probe.name for probe in PROBES), told, strict=True))
+
+    async def of(self, probe: Probe, wanted: Story) -> Story:
+        """The story of a probe; one that is not as wanted is told again, alone.
+
+        On a busy machine a task is late, and is told of two things at once that were to follow one
+        another. A rule that the engine has wrong leads to another story each time.
+        """
+        story = self._told[probe.name]
+        for number in range(2, TRIES + 1):
+            if story == wanted:
+                break
+            async with asyncio.timeout(MOST_S):
+                story = await _really(self._client, probe, number)
+        return story
+
+
 @pytest.fixture(scope="module")
-async def stories(temporal_server: Client) -> dict[str, Story]:
-    """What a real server and a real worker make of all probes, all at once."""
+async def stories(temporal_server: Client) -> AsyncIterator[Stories]:
     worker = Worker(
         temporal_server,
         task_queue="probes",
@@ -149,12 +180,13 @@ async def stories(temporal_server: Client) -> dict[str, Story]:
         max_heartbeat_throttle_interval=timedelta(seconds=0.2),
         default_heartbeat_throttle_interval=timedelta(seconds=0.2),
     )
-    async with worker, asyncio.timeout(MOST_S):
-        told = await asyncio.gather(*(_really(temporal_server, probe) for probe in PROBES))
-    return dict(zip((probe.name for probe in PROBES), told, strict=True))
+    told = Stories(temporal_server)
+    async with worker:
+        await told.tell_all()
+        yield told
 
 
 @pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.name)
-async def test_the_engine_tells_the_same_story(probe: Probe, stories: dict[str, Story]) -> None:
-    engine = Engine(1, workflows=[probe.workflow])
-    assert played(probe, engine) == stories[probe.name]
+async def test_the_engine_tells_the_same_story(probe: Probe, stories: Stories) -> None:
+    story = played(probe, Engine(1, workflows=[probe.workflow]))
+    assert story == await stories.of(probe, wanted=story)
