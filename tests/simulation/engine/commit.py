@@ -87,15 +87,20 @@ def _search_attributes(_engine: "Engine", run: Run, what: Any) -> None:
 
 def _signal_external(engine: "Engine", run: Run, what: Any) -> None:
     run.events.append("SignalExternalWorkflowExecutionInitiated")
+    send_signal(engine, run, what)
+
+
+def send_signal(engine: "Engine", run: Run, what: Any) -> None:
+    """Deliver a signal to another workflow soon."""
+    run.signals[what.seq] = what
     delay = int(SIGNAL_LATENCY * engine.random.random())
-    run.signals.add(what.seq)
     engine.clock.after(delay, partial(_deliver, engine, run, what), run.is_endless)
 
 
 def _deliver(engine: "Engine", run: Run, what: Any) -> None:
     if not run.is_running:
         return
-    run.signals.discard(what.seq)
+    del run.signals[what.seq]
     job = Job()
     job.resolve_signal_external_workflow.seq = what.seq
     event = "ExternalWorkflowExecutionSignaled"

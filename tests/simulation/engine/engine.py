@@ -25,7 +25,7 @@ from tests.simulation.engine.log import Log
 from tests.simulation.engine.processes import Processes, named
 from tests.simulation.engine.queries import query
 from tests.simulation.engine.schedules import Schedules
-from tests.simulation.engine.server import Server
+from tests.simulation.engine.server import Server, described
 from tests.simulation.engine.snapshots import Snapshot, restore, snapshot
 from tests.simulation.engine.values import Values, asked_models
 from tests.simulation.engine.workflow_tasks import WorkflowTasks
@@ -223,9 +223,10 @@ class Engine:
             raise NotFound(workflow_id)
         return run.events
 
-    def waits_without_limit(self) -> list[str]:
+    def waits_without_limit(self) -> list[Execution]:
         """The workflows that nothing but a signal would let go on, now or ever."""
-        return [run.workflow_id for run in self.server.running.values() if run.waits_without_limit]
+        waiting = (run for run in self.server.running.values() if run.waits_without_limit)
+        return [described(run) for run in waiting]
 
     def result(self, workflow_id: str) -> Any:
         """What the latest run has returned; None, when it has not. Raises: NotFound."""

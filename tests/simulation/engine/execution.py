@@ -149,7 +149,7 @@ class Run:
     done: list[DoneTask] = field(default_factory=list)
     flags: list[int] = field(default_factory=list)
     timers: dict[int, Timer] = field(default_factory=dict)
-    signals: set[int] = field(default_factory=set)
+    signals: dict[int, Any] = field(default_factory=dict)
     activities: "dict[int, Activity]" = field(default_factory=dict)
     request_ids: set[str] = field(default_factory=set)
     is_cancel_requested: bool = False

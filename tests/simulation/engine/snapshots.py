@@ -4,7 +4,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.simulation.engine.commit import arm_timer
+from tests.simulation.engine.commit import arm_timer, send_signal
 from tests.simulation.engine.execution import KeptEvents, Run
 from tests.simulation.engine.schedules import Schedule
 
@@ -46,7 +46,7 @@ def restore(engine: "Engine", earlier: Snapshot) -> None:
 def _copied(run: Run) -> Run:
     """A run with lists of its own; what they hold is never changed, but for its activities."""
     other = copy(run)
-    for name in ("events", "news", "buffered", "done", "flags", "timers", "attributes"):
+    for name in ("events", "news", "buffered", "done", "flags", "timers", "signals", "attributes"):
         setattr(other, name, copy(getattr(run, name)))
     other.kept = other.events if isinstance(other.events, KeptEvents) else None
     other.request_ids = set(run.request_ids)
@@ -62,6 +62,8 @@ def _resume(engine: "Engine", run: Run) -> None:
     timers, run.timers = run.timers, {}
     for seq, timer in timers.items():
         arm_timer(engine, run, seq, timer.fires_at)
+    for signal in run.signals.values():
+        send_signal(engine, run, signal)
     activities, run.activities = run.activities, {}
     for activity in activities.values():
         engine.activities.resume(activity)

@@ -3,7 +3,9 @@
 import pytest
 
 from tests.simulation.contracts import NotFound, Unavailable
-from tests.simulation.engine.probes import Asked, Said
+from tests.simulation.engine.engine import Engine
+from tests.simulation.engine.probes import Asked, Counts, Said
+from tests.simulation.engine.probes.workflows import SignalsAnother
 from tests.simulation.engine.story import OtherStory, Story, begun, undisturbed
 
 
@@ -140,6 +142,20 @@ def test_after_a_restore_a_workflow_goes_on_from_the_earlier_moment() -> None:
     assert engine.describe("s").status == "completed"
     assert engine.result("s").endswith("again,y")
     assert world.done["act"] == 2
+
+
+def test_a_signal_that_a_restored_workflow_has_sent_arrives_again() -> None:
+    engine = Engine(1, workflows=[SignalsAnother, Counts])
+    engine.start("Counts", "other", Asked())
+    engine.start("SignalsAnother", "s", Asked())
+    engine.play(lambda: bool(engine.server.latest["s"].signals))
+    earlier = engine.snapshot()
+    engine.play(5)
+    assert engine.describe("s").status == "completed"
+    engine.restore(earlier)
+    engine.play(10)
+    assert engine.describe("s").status == "completed"
+    assert engine.history("other").count("WorkflowExecutionSignaled") == 1
 
 
 def test_a_snapshot_can_come_back_twice() -> None:

@@ -221,3 +221,13 @@ class Counts(Listener):
     async def run(self, _asked: Asked) -> str:
         await workflow.wait_condition(lambda: "end" in self.heard)
         return self.told()
+
+
+@workflow.defn
+class SignalsAnother:
+    """Signals the workflow `other`."""
+
+    @workflow.run
+    async def run(self, _asked: Asked) -> str:
+        await workflow.get_external_workflow_handle("other").signal("tell", Said(text="a"))
+        return "delivered"
