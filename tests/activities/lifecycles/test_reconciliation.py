@@ -1,6 +1,7 @@
 """The sweep: what says it is alive and has no workflow is started again or settled."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -24,6 +25,7 @@ from tests.activities.outbox.test_relay import ask, signals_of, status_of, undel
 from tests.activities.rows import NOW, add_job, add_node, add_payer, add_region, allocate
 from tests.activities.temporal.stuck import TRIES, break_workflow
 from tests.waiting import eventually
+from tests.workflows.conftest import end_open_workflows
 from tests.workflows.fake_world import node_address
 from workflows.contracts.billing import BillingRequest
 from workflows.contracts.events import PlatformEvent
@@ -48,6 +50,7 @@ class World:
 
     def __init__(self, database: Database, client: Client) -> None:
         self.database, self.client = database, client
+        self.began_at = datetime.now(UTC) - timedelta(seconds=1)
         with database.write() as session:
             self.account = add_payer(session)
             self.region = add_region(session, self.account)
@@ -105,10 +108,13 @@ class World:
         return swept
 
     async def _lists_what_runs(self) -> bool:
+        """Of this world: earlier tests have left theirs, and each would be asked for again."""
         listed = await running_workflows(self.client)
-        everything = [found.id async for found in self.client.list_workflows()]
-        known = {workflow_id: await describe(workflow_id) for workflow_id in everything}
-        return listed == {workflow_id: it for workflow_id, it in known.items() if it.runs}
+        of_this_world = f"StartTime >= '{self.began_at.isoformat()}'"
+        found = [each.id async for each in self.client.list_workflows(of_this_world)]
+        known = {workflow_id: await describe(workflow_id) for workflow_id in found}
+        mine = {workflow_id: it for workflow_id, it in listed.items() if workflow_id in known}
+        return mine == {workflow_id: it for workflow_id, it in known.items() if it.runs}
 
     async def argument_of(self, workflow_id: str, shape: Any) -> Any:
         """What the workflow was started with."""
@@ -120,9 +126,10 @@ class World:
 
 
 @pytest.fixture
-async def world(migrated: Database, temporal_server: Client) -> World:
+async def world(migrated: Database, temporal_server: Client) -> AsyncIterator[World]:
     set_client(temporal_server)
-    return World(migrated, temporal_server)
+    yield World(migrated, temporal_server)
+    await end_open_workflows(temporal_server)  # else each sweep of a later test looks at them
 
 
 async def test_what_has_its_workflow_is_left_alone(world: World) -> None:
