@@ -33,7 +33,7 @@ class Folder:
         names = [path.relative_to(ROOT) for path in found if path.stat().st_size]
         return [name for name in names if str(name) not in self.facts]
 
-    def test_files(self) -> list[Path]:
+    def files_of_tests(self) -> list[Path]:
         """Every file of the tests."""
         paths = [ROOT / name for name in self.tests]
         return [
