@@ -70,7 +70,7 @@ def _billing(*names: str) -> Folder:
 
 def _lifecycle(name: str) -> Folder:
     tests = ("tests/workflows/test_next_runs.py", _LIVES, f"tests/workflows/{name}")
-    return Folder((f"workflows/{name}",), tests, most_s=20)
+    return Folder((f"workflows/{name}",), tests, most_s=45)
 
 
 FOLDERS = {
