@@ -18,6 +18,7 @@ from activities.providers.gcp.session import session_for
 from activities.providers.registry import kind_of
 from activities.secrets.credentials import credentials_of, environment_name
 from activities.settings import settings
+from api.services.providers import ReadCredentials
 from tests.api.http_server import Person, Site
 from tests.doubles.gcp.double import GcpDouble, service_account_key
 from tests.doubles.gcp.faults import Fault, FaultKind
@@ -342,3 +343,10 @@ async def test_a_key_is_checked_while_others_write(
     made = await ada.post("/v1/providers", body, headers={"Idempotency-Key": "1"})
     assert made.status_code == 202, made.text
     assert (await ada.get("/v1/account")).json()["wallet_address"] == "written meanwhile"
+
+
+def test_what_was_read_of_credentials_shows_none_of_them() -> None:
+    """In the text of an exception, for example, which a log may keep."""
+    read = ReadCredentials(content="private-key", reference="store://providers/prv-1")
+    assert "private-key" not in repr(read)
+    assert "store://providers/prv-1" in repr(read)

@@ -103,7 +103,7 @@ def _session(name: str, files: Sequence[Path]) -> Path:
 
 def _reach(name: str, folder: Folder) -> Path:
     """Where it is kept which tests enter what; where a module or test has changed, anew."""
-    files = [*(ROOT / module for module in folder.files()), *folder.test_files()]
+    files = [*(ROOT / module for module in folder.files()), *folder.files_of_tests()]
     digest = hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()[:12]
     return _SESSIONS / f"{name.replace('/', '-')}-{digest}.json"
 

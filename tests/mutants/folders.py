@@ -33,7 +33,7 @@ class Folder:
         names = [path.relative_to(ROOT) for path in found if path.stat().st_size]
         return [name for name in names if str(name) not in self.facts]
 
-    def test_files(self) -> list[Path]:
+    def files_of_tests(self) -> list[Path]:
         """Every file of the tests."""
         paths = [ROOT / name for name in self.tests]
         return [
@@ -69,8 +69,8 @@ def _billing(*names: str) -> Folder:
 
 
 def _lifecycle(name: str) -> Folder:
-    tests = ("tests/workflows/test_next_runs.py", _LIVES, f"tests/workflows/{name}")
-    return Folder((f"workflows/{name}",), tests, most_s=20)
+    tests = ("tests/workflows/test_next_runs.py", f"tests/workflows/{name}", _LIVES)
+    return Folder((f"workflows/{name}",), tests, most_s=30)
 
 
 FOLDERS = {

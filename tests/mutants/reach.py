@@ -37,13 +37,13 @@ class Reach:
         """The tests for a mutant in this line, with their seconds.
 
         Those of the function that has the line; outside of functions, those of the whole module.
-        order: paths; tests of the first come first, and of each about so many seconds. Next come
-        tests whose file has the module's name, then the shortest.
+        order: paths; tests of the first come first, the shortest before the others, and of each
+        path about so many seconds.
         """
         named = _function(ast.parse((ROOT / module).read_text()), line)
         chosen = {ANY} | ({f"{module}:{named}"} if named else self._functions(module))
         able = [test for test, names in self.entered.items() if names & chosen]
-        able.sort(key=lambda test: (*_ranks(test, module, order), self.seconds[test]))
+        able.sort(key=lambda test: (_place(test, order), self.seconds[test]))
         taken: dict[str, float] = {}
         left_s = dict.fromkeys(range(len(order)), most_s)
         for test in able:
@@ -60,10 +60,6 @@ class Reach:
             for name in names
             if name.startswith(f"{module}:")
         }
-
-
-def _ranks(test: str, module: Path, order: Sequence[str]) -> tuple[int, bool]:
-    return _place(test, order), module.stem not in Path(test.partition("::")[0]).stem
 
 
 def _place(test: str, order: Sequence[str]) -> int:

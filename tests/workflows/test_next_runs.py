@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import pytest
 from pydantic.fields import FieldInfo
+from temporalio import workflow
 
 from workflows.contracts.base import Contract
 from workflows.contracts.jobs import EndRequest, JobProgress, JobRequest, NodeReachable
@@ -134,3 +135,26 @@ def test_a_run_hands_no_message_on_that_the_next_one_would_not_find(
     assert it._next_run() is not None
     message(it)
     assert (it._next_run() is not None) is waits
+
+
+@pytest.mark.parametrize(
+    ("lifecycle", "asked"),
+    [
+        (JobLifecycle, job()),
+        (NodeLifecycle, node()),
+        (LeaseLifecycle, lease()),
+        (ProviderLifecycle, provider()),
+        (RegionLifecycle, region()),
+    ],
+)
+def test_every_lifecycle_answers_a_query_for_its_status_and_says_what_it_hears(
+    lifecycle: type[Any], asked: Contract
+) -> None:
+    definition = workflow._Definition.must_from_class(lifecycle)
+    assert "status" in definition.queries
+    assert [one.name for one in definition.signals.values() if not one.description] == []
+    assert [one.name for one in definition.queries.values() if not one.description] == []
+    report = lifecycle(asked).status()
+    progress = getattr(asked, "resumed_from", None)
+    status = progress.status if progress else asked.resumed_status  # type: ignore[attr-defined]
+    assert report.status is status

@@ -183,6 +183,6 @@ class RunningJobs:
         """Wait until no job is on the node, up to `limit`, or until there is another notice."""
         again_at = workflow.now() + limit
         interval = DRAIN_INTERVAL * (limit / NOTIFY_AGAIN_INTERVAL) ** 2
-        while (await self.held()).job_ids and workflow.now() < again_at:
-            if await wait_until(lambda: notice() != current, interval, "drain"):
+        while (await self.held()).job_ids and (left := again_at - workflow.now()) > timedelta(0):
+            if await wait_until(lambda: notice() != current, min(interval, left), "drain"):
                 return

@@ -40,12 +40,14 @@ def played(
     signals: Mapping[str, float] | None = None,
     most_s: float = 3600,
     limits: Limits | None = None,
+    engine: Engine | None = None,
 ) -> Engine:
     """An engine in which the story was played, for so many seconds at most.
 
-    cancelled_at: the seconds at which the workflow is cancelled; signals: the second of each.
+    cancelled_at: the seconds at which the workflow is cancelled; signals: the second of each;
+    engine: one that the effects ask for its time.
     """
-    engine = Engine(7, workflows=[Played], limits=limits)
+    engine = engine or Engine(7, workflows=[Played], limits=limits)
     engine.serve(effects or {})
     _stories[ID] = story
     engine.start("Played", ID, Part())
