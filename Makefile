@@ -32,7 +32,7 @@ setup-tests: setup  ## Install what the tests need: Debian packages, the time-sk
 # With ARGS that part alone, without the checks; else everything.
 test: setup-tests  ## Run every check and every test; ARGS=tests/workflows: those tests alone
 	@$(if $(ARGS),,$(MAKE) --no-print-directory --jobs=2 --output-sync style ladder compiled)
-	.venv/bin/pytest -n 5 --no-loadscope-reorder $(or $(ARGS),--ignore tests/architecture)
+	.venv/bin/pytest -n 6 --no-loadscope-reorder $(or $(ARGS),--ignore tests/architecture)
 
 check: setup  ## ruff, mypy --strict, the architecture tests
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync style ladder

@@ -42,7 +42,15 @@ _STATUS = pytest.StashKey[int]()
 _TESTS = Path(__file__).parent
 _WHOLE_STACKS = _TESTS / "e2e"
 _KILLS = ("test_killed", "test_loss", "test_bad_jobs")
-_LONGEST = ("e2e/", "chaos/test_campaign", "workers/test_demo", "failure/", "workflows/", "lab/")
+_LONGEST = (
+    *("workers/test_demo", "chaos/test_campaign", "chaos/cloud/test_campaign"),
+    *("e2e/", "docs/test_stories"),
+    *("chaos/", "demo_gcp/"),  # short: a process has the next module before it begins its last test
+    *("failure/", "simulation/test_lives", "lab/", "workflows/test_continue_as_new"),
+    *("activities/agent/", "activities/site/", "activities/outbox/", "activities/transport/"),
+    *("workflows/", "activities/", "workers/"),
+)
+"""The starts of paths, by how long their modules take alone; most of those hardly use a core."""
 
 
 @pytest.fixture(autouse=True)
