@@ -147,12 +147,11 @@ class _Build:
 
     def _pip(self, words: str, arguments: list[str]) -> None:
         install = ["install", "--no-input", "--disable-pip-version-check", *arguments]
-        installer, variables = _installer(self.python, self.path, self.options)
-        command = [*installer, *install]
-        env = {**(self.options.get("env") or os.environ), **variables}
-        options = dict(self.options, env=env)
-        if not (self.cache and _install_through(self.cache, words, command, options, self.fills)):
-            _step(words, command, options, self.fills)
+        command = [*_installer(self.python, self.path, self.options), *install]
+        if not (
+            self.cache and _install_through(self.cache, words, command, self.options, self.fills)
+        ):
+            _step(words, command, self.options, self.fills)
 
 
 def _write_marker(marker: str, lines: list[str]) -> None:
@@ -166,21 +165,13 @@ def _write_marker(marker: str, lines: list[str]) -> None:
         file.write("\n".join(lines))
 
 
-def _installer(python: str, path: str, options: dict[str, Any]) -> tuple[list[str], dict[str, str]]:
-    """The pip that installs into an environment, and its variables.
-
-    Installs one first if the node's is too old. With `--python`, pip starts itself again as here,
-    under the other Python: its first start takes a third of a small installation.
-    """
+def _installer(python: str, path: str, options: dict[str, Any]) -> list[str]:
+    """The pip that installs into an environment; installs one first if the node's is too old."""
     inside = os.path.join(path, "bin", "python")
-    version, folder = _pip_of(python, options)
-    if version < (22, 3):
-        _step("installing pip", [inside, "-m", "ensurepip", "--upgrade"], options)
-        return [inside, "-m", "pip"], {}
-    runner = os.path.join(folder, "__pip-runner__.py")
-    if os.path.isfile(runner):
-        return [inside, runner], {"_PIP_RUNNING_IN_SUBPROCESS": "1"}
-    return [python, "-m", "pip", "--python", inside], {}  # A pip in an archive has no such file.
+    if _pip_version(python, options) >= (22, 3):
+        return [python, "-m", "pip", "--python", inside]
+    _step("installing pip", [inside, "-m", "ensurepip", "--upgrade"], options)
+    return [inside, "-m", "pip"]
 
 
 def _install_through(
@@ -207,21 +198,20 @@ def _install_through(
     return code == 0
 
 
-def _pip_of(python: str, options: dict[str, Any]) -> tuple[tuple[int, int], str]:
-    """The version of this Python's pip, and its folder; (0, 0), if it has none."""
+def _pip_version(python: str, options: dict[str, Any]) -> tuple[int, int]:
     done = subprocess.run(
         # Not `pip --version`, which loads all of pip for ten times as long.
-        [python, "-c", "import pip; print(pip.__version__); print(pip.__path__[0])"],
+        [python, "-c", "import pip; print(pip.__version__)"],
         check=False,
         capture_output=True,
         stdin=subprocess.DEVNULL,
         **options,
     )
-    version, _, folder = done.stdout.decode(errors="replace").strip().partition("\n")
-    numbers = [int(part) for part in version.split(".")[:2] if part.isdigit()]
-    if done.returncode != 0 or len(numbers) != 2:
-        return (0, 0), ""
-    return (numbers[0], numbers[1]), folder
+    if done.returncode != 0:
+        return 0, 0
+    parts = done.stdout.decode().strip().split(".")
+    numbers = [int(part) for part in parts[:2] if part.isdigit()]
+    return (numbers[0], numbers[1]) if len(numbers) == 2 else (0, 0)
 
 
 def _installing(packages: list[str]) -> str:
