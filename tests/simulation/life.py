@@ -56,6 +56,8 @@ class Life:
     """The acts of the plan that have happened."""
     failed_calls: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     """Calls of effects that went wrong: `effect`, its name, and how."""
+    struck_states: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    """Lifecycles that faults have met: the workflow type, its state, and the fault."""
     is_calm: bool = False
     is_at_rest: bool = False
     """Whether it is asked now what holds at rest."""

@@ -40,19 +40,37 @@ class On:
 
 
 @dataclass(frozen=True)
+class In:
+    """When a lifecycle of this type shows this state for the n-th time, and a little later.
+
+    An act without a target concerns the resource that shows it.
+    """
+
+    workflow: str
+    state: str
+    nth: int
+    after_s: float = 0.0
+
+    def __str__(self) -> str:
+        which = self.workflow.removesuffix("Lifecycle").lower()
+        return f"{self.after_s:g} s after {which} {self.state} number {self.nth}"
+
+
+@dataclass(frozen=True)
 class Act:
     """What a person asks, or what goes wrong.
 
-    kind, what: `ask` a verb of a resource · `world`, a fault of `Outside.faults` · `call`, a
-    mode of the engine's `CallFault`, of the call at which it happens · `process`: `kill`,
-    `restart` (all, with the same code), `upgrade` (all, to the next release), `roll` (one main
-    worker process before the other), `rollback`, `second` · `engine`: `forget`, `restore`, `away`;
+    kind, what: `ask` a verb of a resource, or `add` with a noun as its target · `world`, a fault
+    of `Outside.faults` · `call`, a mode of the engine's `CallFault`, of the call at which it
+    happens · `process`: `kill`, `restart` (all, with the same code), `upgrade` (all, to the next
+    release), `roll` (one main worker process before the other), `rollback`, `second` · `engine`:
+    `forget`, `restore`, `away`;
     target: such as `job/3`, `node/0`, `machine/1`, `lease/0`, `main`; numbers count what the plan
     has made, modulo what there is;
     seconds: how long it lasts, or how far back a restored engine goes.
     """
 
-    when: At | On
+    when: At | On | In
     kind: Kind
     what: str
     target: str = ""
@@ -136,7 +154,9 @@ class Draft:
         nth = int(self.random.paretovariate(0.7)) % max(2, 2 * self.jobs) + 1
         return On(self.random.choice(effects), nth, is_after=self.random.random() < 0.5)
 
-    def add(self, when: At | On, kind: Kind, what: str, target: str = "", s: float = 0.0) -> None:
+    def add(
+        self, when: At | On | In, kind: Kind, what: str, target: str = "", s: float = 0.0
+    ) -> None:
         self.acts.append(Act(when, kind, what, target, round(s, 1)))
 
     def a(self, noun: str, of: int) -> str:

@@ -8,14 +8,18 @@ from typing import Literal, cast
 
 from tests.replay.next_release import PATCHED
 from tests.simulation.contracts import Attempt, Refused, Verb
+from tests.simulation.coverage import state_of, states_met
 from tests.simulation.engine.attempts import CallFault, FaultMode
 from tests.simulation.engine.snapshots import Snapshot
-from tests.simulation.installation import installation
+from tests.simulation.in_states import InStates
+from tests.simulation.installation import ZONE, installation
 from tests.simulation.life import Life, Request, Violation
 from tests.simulation.lifecycles.all_parts import PARTS
-from tests.simulation.plan import Act, At, Plan
+from tests.simulation.plan import Act, At, On, Plan
+from tests.simulation.states import STATUSES
 from tests.simulation.submissions import submission_of
 from workers.registry import WORKFLOWS
+from workflows.contracts.statuses import ProviderKind
 
 READY_LIMIT_S = 3600.0
 LOOK_INTERVAL_S = 120.0
@@ -56,6 +60,7 @@ class Player:
         default_factory=lambda: defaultdict(list)
     )
     calls: Counter[str] = field(default_factory=Counter)
+    in_states: InStates = field(init=False)
     api_is_up: bool = True
     known: set[str] = field(default_factory=set)
     snapshots: list[Snapshot] = field(default_factory=list)
@@ -70,8 +75,10 @@ class Player:
         for act in life.plan.acts:
             if isinstance(act.when, At):
                 engine.later(act.when.seconds, self._actor(act))
-            else:
+            elif isinstance(act.when, On):
                 self.moments[act.when.effect, act.when.nth, act.when.is_after].append(act)
+        self.in_states = InStates(life, self._act)
+        self.in_states.add(life.plan.acts)
         engine.faults = self
         end_s = life.began_s + life.plan.hours * 3600
         if any(act.what == "restore" for act in life.plan.acts):
@@ -90,6 +97,8 @@ class Player:
         self.calls[attempt.effect] += 1
         nth = self.calls[attempt.effect]
         fault = None
+        if (waiting := self.in_states.calls.pop(attempt.workflow_id, None)) is not None:
+            fault = self._fault(waiting, attempt)
         for act in self.moments.pop((attempt.effect, nth, False), ()):
             if act.kind == "call":
                 fault = self._fault(act, attempt)
@@ -105,6 +114,9 @@ class Player:
     def _fault(self, act: Act, attempt: Attempt) -> CallFault:
         self.life.struck.append(str(act))
         self.life.failed_calls["effect", attempt.effect, act.what] += 1
+        run = self.life.engine.server.running.get(attempt.workflow_id)
+        if run is not None and run.workflow in STATUSES:
+            self.life.struck_states[run.workflow, state_of(run), f"call {act.what}"] += 1
         self.life.engine.note(attempt.workflow_id, f"{attempt.effect} goes wrong: {act.what}")
         return CallFault(mode=cast("FaultMode", act.what), seconds=act.seconds)
 
@@ -167,6 +179,24 @@ class Player:
             life.world.behave(made, life.jobs[resource_id].behaviour)
         self._dispatch()
 
+    def _add(self, noun: str) -> None:
+        """A person adds a node of an own machine, a region or a provider."""
+        life = self.life
+        try:
+            if noun == "provider":
+                life.providers.append(life.rows.add_provider(life.accounts[0], ProviderKind.GCP))
+            elif noun == "region":
+                zone = ZONE if len(life.providers) > 1 else ""
+                life.regions.append(life.rows.add_region(life.providers[-1], zone=zone))
+            else:
+                machine = life.world.add_machine(gpus=1)
+                life.machines.append(machine)
+                life.nodes.append(life.rows.add_node(life.regions[0], machine))
+        except Refused as refusal:
+            life.refused.append(str(refusal))
+        life.engine.note("a person", f"adds a {noun}")
+        self._dispatch()
+
     def _dispatch(self) -> None:
         if self.api_is_up:
             self.life.engine.later(DISPATCH_S, self.life.rows.relay)
@@ -175,6 +205,8 @@ class Player:
         """The id of `job/3`: the third of what there is, again from the first after the last."""
         life = self.life
         noun, _, number = target.partition("/")
+        if noun == "this":
+            return number
         found = {
             "job": lambda: list(life.jobs),
             "node": lambda: life.nodes,
@@ -199,11 +231,14 @@ class Player:
         if life.is_calm:
             return
         life.struck.append(str(act))
-        if act.kind == "ask":
+        if act.what == "add":
+            self._add(act.target)
+        elif act.kind == "ask":
             if (resource_id := self._resource(act.target)) is not None:
                 self._ask_verb(resource_id, Verb(act.what))
         elif act.kind == "world":
             if (target := self._resource(act.target)) is not None:
+                life.struck_states.update(states_met(life, act, target))
                 life.engine.note("the world", f"{act.what} {target}")
                 life.world.strike(act.what, target)
         elif act.kind == "process":
@@ -213,6 +248,7 @@ class Player:
 
     def _process(self, act: Act) -> None:
         engine = self.life.engine
+        self.life.struck_states.update(states_met(self.life, act))
         if act.target == "api":
             self.api_is_up = False
             engine.later(act.seconds, self._api_is_back)
@@ -237,6 +273,7 @@ class Player:
 
     def _engine(self, act: Act) -> None:
         engine = self.life.engine
+        self.life.struck_states.update(states_met(self.life, act))
         if act.what == "away":
             engine.go_away(act.seconds)
         elif act.what == "forget":
@@ -268,6 +305,7 @@ class Player:
         life, engine = self.life, self.life.engine
         life.is_calm = True
         self.moments.clear()
+        self.in_states.calls.clear()
         self.api_is_up = True
         for name in engine.processes.names():
             engine.processes.start(name)
