@@ -31,7 +31,10 @@ IMPOSSIBLE: Sequence[tuple[Pattern, str]] = (
     (("message", PROVIDER, "new", "orphaned_machines"), _NOT_READY),
     (("message", PROVIDER, "new", "prices_state"), _NOT_READY),
     (("message", PROVIDER, "new", "terminate_orphan"), _NOT_READY),
-    (("message", "RegionLifecycle", "*", "change_site"), "own machines are all of the site `site`"),
+    (
+        ("message", "RegionLifecycle", "*", "change_site"),
+        "no request of the simulation changes a region's site",
+    ),
     (("effect", "open_trunk", "*", ""), "nobody opens a session: its workflow is never started"),
 )
 """Patterns of pairs (`coverage.Pair`, where `*` is anything), with why there is none."""
