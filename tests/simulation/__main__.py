@@ -110,7 +110,7 @@ def _tell(every: Figures) -> None:
         tell(line)
     never = every.coverage.never()
     for pair in never[:40]:
-        tell("  never met: " + " × ".join(pair))
+        tell("  never met: " + " × ".join(filter(None, pair)))
     if len(never) > 40:
         tell(f"  … and {len(never) - 40} more")
 

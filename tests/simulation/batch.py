@@ -68,6 +68,8 @@ def play_seed(seed: int, jobs: int = JOBS, real_share: float = 0.0) -> Figures:
     figures.coverage.add_life(life)
     if life.violations:
         figures.failures.append((seed, life.violations[0].what))
+    elif not life.has_forgotten:
+        figures.failures += [(seed, what) for what in figures.coverage.contradictions()]
     return figures
 
 

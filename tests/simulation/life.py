@@ -58,6 +58,8 @@ class Life:
     """Calls of effects that went wrong: `effect`, its name, and how."""
     calm_at: datetime | None = None
     """Since when nobody asks any more, and nothing goes wrong; None: not yet."""
+    struck_states: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    """Lifecycles that faults have met: the workflow type, its state, and the fault."""
     is_at_rest: bool = False
     """Whether it is asked now what holds at rest."""
     has_forgotten: bool = False

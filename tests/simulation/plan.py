@@ -57,14 +57,35 @@ class On:
 
 
 @dataclass(frozen=True)
+class In:
+    """When a lifecycle of this type shows this state for the n-th time, and a little later.
+
+    An act without a target concerns the resource that shows it.
+    """
+
+    workflow: str
+    state: str
+    nth: int
+    after_s: float = 0.0
+
+    def and_then(self, seconds: float) -> "In":
+        """So many seconds later."""
+        return replace(self, after_s=round(self.after_s + seconds, 3))
+
+    def __str__(self) -> str:
+        which = self.workflow.removesuffix("Lifecycle").lower()
+        return f"{self.after_s:g} s after {which} {self.state} number {self.nth}"
+
+
+@dataclass(frozen=True)
 class Act:
     """What a person asks, or what goes wrong.
 
-    kind, what: `ask` a verb of a resource, or `add` a machine as a node again · `world`, a fault of
-    `Outside.faults` · `call`, a mode of the engine's `CallFault`, of the call at which it happens ·
-    `process`: `kill`, `restart` (all, with the same code), `upgrade` (all, to the next release),
-    `roll` (one main worker process before the other), `rollback`, `second` · `engine`: `forget`,
-    `restore`, `away`;
+    kind, what: `ask` a verb of a resource, `add` with a noun as its target, or `add` a machine that
+    was removed as a node again · `world`, a fault of `Outside.faults` · `call`, a mode of the
+    engine's `CallFault`, of the call at which it happens · `process`: `kill`, `restart` (all, with
+    the same code), `upgrade` (all, to the next release), `roll` (one main worker process before
+    the other), `rollback`, `second` · `engine`: `forget`, `restore`, `away`;
     target: such as `job/3`, `node/0`, `machine/1`, `lease/0`, `main`; numbers count what the plan
     has made, modulo what there is;
     seconds: how long it lasts, or how long after the moment the engine is as it was then;
@@ -72,7 +93,7 @@ class Act:
     its job, the lease of its node, …
     """
 
-    when: At | On
+    when: At | On | In
     kind: Kind
     what: str
     target: str = ""
@@ -171,7 +192,7 @@ class Draft:
 
     def add(
         self,
-        when: At | On,
+        when: At | On | In,
         kind: Kind,
         what: str,
         target: str = "",
@@ -181,7 +202,7 @@ class Draft:
     ) -> None:
         self.acts.append(Act(when, kind, what, target, round(s, 1), is_here))
 
-    def is_here(self, when: At | On) -> bool:
+    def is_here(self, when: At | On | In) -> bool:
         """Whether what happens at this moment meets whom the moment belongs to."""
         return isinstance(when, On) and self.random.random() < 0.6
 

@@ -8,14 +8,18 @@ from typing import Literal, cast
 
 from tests.replay.next_release import PATCHED
 from tests.simulation.contracts import Attempt, Refused, Verb
+from tests.simulation.coverage import state_of, states_met
 from tests.simulation.engine.attempts import CallFault, FaultMode
 from tests.simulation.engine.snapshots import Snapshot
-from tests.simulation.installation import installation
+from tests.simulation.in_states import InStates
+from tests.simulation.installation import ZONE, installation
 from tests.simulation.life import Life, Request, Violation, resource_beside
 from tests.simulation.lifecycles.all_parts import PARTS
 from tests.simulation.plan import Act, At, On, Plan
+from tests.simulation.states import STATUSES
 from tests.simulation.submissions import submission_of
 from workers.registry import WORKFLOWS
+from workflows.contracts.statuses import ProviderKind
 
 READY_LIMIT_S = 3600.0
 LOOK_INTERVAL_S = 120.0
@@ -63,6 +67,7 @@ class Player:
     calls: Counter[tuple[str, str]] = field(default_factory=Counter)
     of_ones: set[str] = field(default_factory=set)
     """The effects of which the calls of single resources are counted as well."""
+    in_states: InStates = field(init=False)
     api_is_up: bool = True
     known: set[str] = field(default_factory=set)
 
@@ -76,11 +81,13 @@ class Player:
         for act in life.plan.acts:
             if isinstance(act.when, At):
                 engine.later(act.when.seconds, self._actor(act))
-            else:
+            elif isinstance(act.when, On):
                 when = act.when
                 self.moments[when.of, when.effect, when.nth, when.is_after].append(act)
                 if when.of:
                     self.of_ones.add(when.effect)
+        self.in_states = InStates(life, self._act)
+        self.in_states.add(life.plan.acts)
         engine.faults = self
         end_s = life.began_s + life.plan.hours * 3600
         self._look()
@@ -97,6 +104,8 @@ class Player:
         fault = self._meet("", attempt)
         if attempt.effect in self.of_ones and (whose := self._number_of(attempt.workflow_id)):
             fault = self._meet(whose, attempt) or fault
+        if (waiting := self.in_states.calls.pop(attempt.workflow_id, None)) is not None:
+            fault = self._fault(waiting, attempt)
         return fault
 
     def _meet(self, whose: str, attempt: Attempt) -> CallFault | None:
@@ -125,6 +134,9 @@ class Player:
     def _fault(self, act: Act, attempt: Attempt) -> CallFault:
         self.life.struck.append(str(act))
         self.life.failed_calls["effect", attempt.effect, act.what] += 1
+        run = self.life.engine.server.running.get(attempt.workflow_id)
+        if run is not None and run.workflow in STATUSES:
+            self.life.struck_states[run.workflow, state_of(run), f"call {act.what}"] += 1
         self.life.engine.note(attempt.workflow_id, f"{attempt.effect} goes wrong: {act.what}")
         if act.what == "canceled":  # A person does that, in Temporal.
             resource_id = attempt.workflow_id.partition("/")[2]
@@ -190,6 +202,24 @@ class Player:
             life.world.behave(made, life.jobs[resource_id].behaviour)
         self._dispatch()
 
+    def _add(self, noun: str) -> None:
+        """A person adds a node of an own machine, a region or a provider."""
+        life = self.life
+        try:
+            if noun == "provider":
+                life.providers.append(life.rows.add_provider(life.accounts[0], ProviderKind.GCP))
+            elif noun == "region":
+                zone = ZONE if len(life.providers) > 1 else ""
+                life.regions.append(life.rows.add_region(life.providers[-1], zone=zone))
+            else:
+                machine = life.world.add_machine(gpus=1)
+                life.machines.append(machine)
+                life.nodes.append(life.rows.add_node(life.regions[0], machine))
+        except Refused as refusal:
+            life.refused.append(str(refusal))
+        life.engine.note("a person", f"adds a {noun}")
+        self._dispatch()
+
     def _dispatch(self) -> None:
         if self.api_is_up:
             self.life.engine.later(DISPATCH_S, self.life.rows.relay)
@@ -198,6 +228,8 @@ class Player:
         """The id of `job/3`: the third of what there is, again from the first after the last."""
         life = self.life
         noun, _, number = target.partition("/")
+        if noun == "this":
+            return number
         found = {
             "job": lambda: list(life.jobs),
             "node": lambda: life.nodes,
@@ -224,13 +256,16 @@ class Player:
             return
         life.struck.append(str(act))
         target = self._here(act, workflow_id) or self._resource(act.target)
-        if act.kind == "process":
+        if act.what == "add" and "/" not in act.target:
+            self._add(act.target)
+        elif act.kind == "process":
             self._process(act)
         elif act.kind == "engine":
             self._engine(act)
         elif target is None:
             return
         elif act.kind == "world":
+            life.struck_states.update(states_met(life, act, target))
             life.engine.note("the world", f"{act.what} {target}")
             life.world.strike(act.what, target, seconds=act.seconds)
         elif act.what == "add":
@@ -277,6 +312,7 @@ class Player:
 
     def _process(self, act: Act) -> None:
         engine = self.life.engine
+        self.life.struck_states.update(states_met(self.life, act))
         if act.target == "api":
             self.api_is_up = False
             engine.later(act.seconds, self._api_is_back)
@@ -301,6 +337,7 @@ class Player:
 
     def _engine(self, act: Act) -> None:
         engine = self.life.engine
+        self.life.struck_states.update(states_met(self.life, act))
         if act.what == "away":
             engine.go_away(act.seconds)
         elif act.what == "forget":
@@ -332,6 +369,7 @@ class Player:
         life, engine = self.life, self.life.engine
         life.calm_at = engine.now()
         self.moments.clear()
+        self.in_states.calls.clear()
         self.api_is_up = True
         for name in engine.processes.names():
             engine.processes.start(name)

@@ -75,7 +75,7 @@ def _patch(_engine: "Engine", run: Run, _what: Any) -> None:
     run.events += ("MarkerRecorded", "UpsertWorkflowSearchAttributes")
 
 
-def _search_attributes(_engine: "Engine", run: Run, what: Any) -> None:
+def _search_attributes(engine: "Engine", run: Run, what: Any) -> None:
     run.events.append("UpsertWorkflowSearchAttributes")
     for name, payload in what.search_attributes.indexed_fields.items():
         value = json.loads(payload.data) if payload.data else None
@@ -83,6 +83,8 @@ def _search_attributes(_engine: "Engine", run: Run, what: Any) -> None:
             run.attributes.pop(name, None)
         else:
             run.attributes[name] = value
+            if name == "ResourceStatus":
+                engine.on_status(run, value)
 
 
 def _signal_external(engine: "Engine", run: Run, what: Any) -> None:

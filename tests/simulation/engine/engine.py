@@ -83,6 +83,8 @@ class Engine:
         self.idle_loops: dict[str, tuple[Callable[[], bool], float]] = {}
         """Workflow ids of loops, each with whether a round would do nothing now, and the seconds
         until the next. Such a round is left out, so that a quiet life is a cheap one."""
+        self.on_status: Callable[[Run, str], None] = lambda _run, _status: None
+        """Told when a run shows another `ResourceStatus`."""
         self._handlers: dict[str, Handler] = {}
         self._models: dict[str, type] = dict(asked_models()) if encoded else {}
         self.server = Server(self)

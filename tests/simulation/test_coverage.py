@@ -1,0 +1,85 @@
+"""What a life has met is counted, and what is said to be impossible is not met."""
+
+from dataclasses import replace
+from fnmatch import fnmatchcase
+
+import pytest
+
+from tests.simulation import impossible
+from tests.simulation.batch import play_seed
+from tests.simulation.behaviour import Behaviour
+from tests.simulation.coverage import Coverage, all_pairs, possible_pairs
+from tests.simulation.impossible import IMPOSSIBLE, Pattern, reason_of
+from tests.simulation.plan import Act, At, In, JobPlan, Plan
+from tests.simulation.simulation import play
+from workflows.contracts.statuses import JobType
+
+PLAN = Plan(
+    seed=1,
+    jobs=(JobPlan(at_s=10, type=JobType.TRAINING, behaviour=Behaviour(seconds=900)),),
+    machines=((1,),),
+    has_cloud=False,
+    has_storage_node=False,
+    microcredits=(10**12, 10**12),
+    acts=(),
+    hours=0.4,
+)
+
+
+def _met(*acts: Act) -> Coverage:
+    coverage = Coverage()
+    life = play(replace(PLAN, acts=acts))
+    assert life.violations == []
+    coverage.add_life(life)
+    return coverage
+
+
+def test_a_fault_is_counted_with_the_states_that_it_meets() -> None:
+    met = _met(
+        Act(At(200), "process", "kill", "main", 5),
+        Act(At(300), "engine", "away", seconds=20),
+        Act(At(400), "world", "process_crashes", "job/0"),
+    ).met
+    assert met["struck", "JobLifecycle", "running", "kill"] == 1
+    assert met["struck", "NodeLifecycle", "active", "away"] == 1
+    assert met["struck", "JobLifecycle", "running", "process_crashes"] == 1
+    assert met["struck", "NodeLifecycle", "active", "process_crashes"] == 0
+
+
+def test_an_act_can_wait_for_the_state_of_a_resource() -> None:
+    met = _met(
+        Act(In("JobLifecycle", "provisioning", 1), "call", "refused"),
+        Act(In("JobLifecycle", "running", 1, 5), "world", "machine_unreachable"),
+        Act(In("JobLifecycle", "unreachable", 1), "ask", "cancel"),
+    ).met
+    assert met["struck", "JobLifecycle", "provisioning", "call refused"] == 1
+    assert met["struck", "JobLifecycle", "running", "machine_unreachable"] == 1
+    assert met["struck", "NodeLifecycle", "active", "machine_unreachable"] == 1
+    assert met["message", "JobLifecycle", "unreachable", "cancel"] == 1
+
+
+def test_a_node_that_is_added_while_others_work_passes_its_states() -> None:
+    met = _met(
+        Act(At(100), "ask", "add", "node"),
+        Act(In("NodeLifecycle", "inspecting", 1), "call", "refused"),
+    ).met
+    assert met["struck", "NodeLifecycle", "inspecting", "call refused"] == 1
+
+
+@pytest.mark.parametrize("pattern", [pattern for pattern, _ in IMPOSSIBLE], ids=" ".join)
+def test_what_is_said_to_be_impossible_is_a_pair(pattern: Pattern) -> None:
+    assert any(all(map(fnmatchcase, pair, pattern)) for pair in all_pairs())
+    assert all(reason_of(pair) == "" for pair in possible_pairs())
+
+
+def test_a_pair_that_is_said_to_be_impossible_and_is_met_fails_the_seed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pair = ("message", "JobLifecycle", "waiting_for_resources", "placed")
+    reason_of.cache_clear()
+    monkeypatch.setattr(impossible, "IMPOSSIBLE", ((pair, "no job is placed"),))
+    try:
+        failures = play_seed(3, jobs=3).failures
+    finally:
+        reason_of.cache_clear()
+    assert failures == [(3, f"{' × '.join(pair)} was met: no job is placed")]
