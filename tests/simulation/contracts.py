@@ -398,6 +398,8 @@ class Process:
     """Its machine ended or was wiped while it ran, so nobody has its last measurement."""
     succeeded: bool = False
     """Its supervisor has written that the command ended by itself, with exit code 0."""
+    has_resisted: bool = False
+    """It was alive after somebody had made sure that it ends, and had told so."""
     began_at: datetime | None = None
     ended_at: datetime | None = None
     """When the last of its processes had ended; None: some are alive, or it has never begun."""

@@ -1,7 +1,7 @@
 """The server's files of an earlier moment, and their return."""
 
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tests.simulation.engine.commit import arm_timer
@@ -50,7 +50,7 @@ def _copied(run: Run) -> Run:
         setattr(other, name, copy(getattr(run, name)))
     other.kept = other.events if isinstance(other.events, KeptEvents) else None
     other.request_ids = set(run.request_ids)
-    other.task = copy(run.task)
+    other.task = replace(run.task, jobs=list(run.task.jobs)) if run.task else None
     other.activities = {}
     for seq, activity in run.activities.items():
         kept = other.activities[seq] = copy(activity)
