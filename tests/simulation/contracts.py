@@ -296,7 +296,6 @@ class Rows(Protocol):
 
     effects: Mapping[str, Handler]
     """The activities of the queues `main` and `planning`, by name."""
-
     lifetime_s: int | None
     """How long a machine that is rented for a job lives at most; None: as the settings say."""
 
@@ -398,6 +397,8 @@ class Process:
     """Its machine ended or was wiped while it ran, so nobody has its last measurement."""
     succeeded: bool = False
     """Its supervisor has written that the command ended by itself, with exit code 0."""
+    has_resisted: bool = False
+    """It was alive after somebody had made sure that it ends, and had told so."""
     began_at: datetime | None = None
     ended_at: datetime | None = None
     """When the last of its processes had ended; None: some are alive, or it has never begun."""
@@ -459,19 +460,15 @@ class Outside(Protocol):
         what: Literal["run_specs", "snapshots", "outputs", "everything"],
         attempt: int | None = None,
     ) -> None:
-        """Remove what is stored of a job; silent when there is nothing. `everything`: also logs.
-
-        attempt: of the run specs alone.
-        """
+        """Remove what is stored of a job; silent when there is nothing. `everything`: also logs;
+        attempt: of the run specs alone."""
 
     def jobs_with_snapshots(self) -> Iterable[str]:
         """The jobs of which the object store has state snapshots."""
 
     def join(self, minion_id: str) -> str | None:
-        """The owner of a machine runs join.sh, again if its node was removed meanwhile.
-
-        Returns its minion id, another one if it was installed anew; None: it has gone for good.
-        """
+        """The owner of a machine runs join.sh, again if its node was removed meanwhile; returns
+        its minion id, another one if it was installed anew; None: it has gone for good."""
 
     def strike(self, what: str, target: str = "", *, seconds: float = 0.0) -> None:
         """A fault of the world itself; `faults` lists them. Unknown targets change nothing.
@@ -492,8 +489,7 @@ class Outside(Protocol):
         """The minion ids and run ids of the folders of runs on machines that can be reached."""
 
     def stored(self) -> Mapping[str, Sequence[str]]:
-        """What the object store has of each job: `orders` (run specs), `states`,
-        `outputs`, `logs`."""
+        """What is stored of each job: `orders` (run specs), `states`, `outputs`, `logs`."""
 
     def cloud_machines(self) -> Iterable[CloudMachine]: ...
     def calm(self) -> None:

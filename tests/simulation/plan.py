@@ -232,10 +232,13 @@ def draw(
     draft = Draft(random, span_s, jobs, own, has_cloud)
     weighted = list(drawers)
     weights = [weight for weight, _ in weighted]
-    how_many = 0 if random.random() < 0.12 else int(random.expovariate(1 / 9)) + 1
+    how_many = 0 if random.random() < 0.12 else int(random.expovariate(1 / 7)) + 1
     for _ in range(min(how_many, 40)):
         random.choices(weighted, weights)[0][1](draft)
     poor = random.random() < 0.15
+    lifetime_s = None
+    if has_cloud and random.random() < 0.4:  # So that some end, and few begin again and again.
+        lifetime_s = int(max(900.0, span_s * random.uniform(0.3, 0.7)))
     return Plan(
         seed=seed,
         jobs=tuple(sorted(drawn, key=lambda job: job.at_s)),
@@ -247,7 +250,7 @@ def draw(
         hours=span_s / 3600,
         chances=random.choice((0.0, 0.0, 0.05, 0.3)),
         real_rows=random.random() < real_share,
-        lifetime_s=random.choice((None, None, 900, 2400)) if has_cloud else None,
+        lifetime_s=lifetime_s,
     )
 
 
@@ -263,7 +266,7 @@ def _job(random: Random, span_s: float, *, has_cloud: bool) -> JobPlan:
         exit_code=1 if fails and random.random() < 0.5 else 0,
         fails_first=random.choice((1, 2)) if fails else 0,
         ignores_sigterm=random.random() < 0.15,
-        unkillable_s=random.choice((30.0, 600.0, 20_000.0)) if random.random() < 0.04 else 0.0,
+        unkillable_s=random.choice((30.0, 600.0, 20_000.0)) if random.random() < 0.05 else 0.0,
         saves_state=random.random() < 0.3,
         writes_output=random.random() < 0.8,
     )

@@ -50,8 +50,7 @@ def _copied(run: Run) -> Run:
         setattr(other, name, copy(getattr(run, name)))
     other.kept = other.events if isinstance(other.events, KeptEvents) else None
     other.request_ids = set(run.request_ids)
-    if run.task is not None:
-        other.task = replace(run.task, jobs=list(run.task.jobs))
+    other.task = replace(run.task, jobs=list(run.task.jobs)) if run.task else None
     other.activities = {}
     for seq, activity in run.activities.items():
         kept = other.activities[seq] = copy(activity)

@@ -8,12 +8,21 @@ from itertools import pairwise
 
 from tests.simulation.contracts import JobView, NotFound, Process
 from tests.simulation.life import Life, machines_given_up
-from tests.simulation.lifecycles.part import Part, asks, calls_fail, goes_wrong, together
+from tests.simulation.lifecycles.part import (
+    Part,
+    asks,
+    calls_fail,
+    effects_of,
+    goes_wrong,
+    together,
+)
 from tests.simulation.plan import Draft, JobPlan, On
 from workflows.contracts.jobs import parse_run_id
 
 FINAL = ("finished", "failed", "canceled", "archived")
 UNCONFIRMED = ("held", "notified")
+LONG_S = 15_000.0
+"""Longer than a job waits for the end of its commands."""
 IMPOSSIBLE = ("has no allocation", "there is no such", "is not in the store", "was not staged")
 """What rows and nodes say to those who ask for what they cannot have."""
 SETTLES = timedelta(minutes=30)
@@ -52,7 +61,7 @@ def _folders_are_removed(life: Life, calm_at: datetime) -> Iterable[str]:
     ended = {
         one.run_id
         for one in life.world.processes()
-        if one.ended_at is not None and one.ended_at > calm_at + SETTLES
+        if one.ended_at is not None and one.ended_at > calm_at + SETTLES and not one.has_resisted
     }
     if not ended:
         return
@@ -134,7 +143,7 @@ def _as_asked(life: Life, job: JobView) -> Iterable[str]:
     if not requests:
         return
     last = requests[-1]
-    if last in ("cancel", "discard") and job.status not in FINAL:
+    if {"cancel", "discard"} & set(requests) and job.status not in FINAL:
         yield f"{job.job_id} was canceled, and is {job.status}"
     if last == "remove" and job.status != "archived":
         yield f"{job.job_id} was removed, and is {job.status}"
@@ -201,6 +210,7 @@ def _nodes(draft: Draft) -> int:
 _ENDS = asks("job", _jobs, LIFECYCLE, "cancel", "discard", "stop", "start", "remove")
 _TAKEN = goes_wrong("cloud-machine", _jobs, LIFECYCLE, "preempted", "deadline")
 _REMOVED = asks("node", _nodes, LIFECYCLE, "force_remove", "reschedule_remove")
+_LEAVES = asks("node", _nodes, LIFECYCLE, "reschedule_remove")
 _HELD_UP = calls_fail(LIFECYCLE, modes=("slow", "late", "lost", "killed_before", "killed_after"))
 _CANCELED = calls_fail(LIFECYCLE, modes=("canceled",))
 _RUN_FAILS = goes_wrong("job", _jobs, LIFECYCLE, "process_crashes", "process_hangs")
@@ -215,6 +225,16 @@ def _around_its_placement(draft: Draft) -> None:
     draft.add(when, "call", mode, s=draft.random.choice((1.0, 20.0)))
     draft.random.choice(_AROUND)(draft)
     gap_s = draft.random.choice((0.0, 0.2, 1.0))
+    draft.acts[-1] = replace(draft.acts[-1], when=when.and_then(gap_s), is_here=True)
+
+
+def _hangs_for_hours(draft: Draft) -> None:
+    """A process that nobody can end, and then its job has to leave, or somebody asks."""
+    when = draft.moment(effects_of(LIFECYCLE), "job")
+    target = draft.a("job", draft.jobs)
+    draft.add(when, "world", "process_hangs", target, LONG_S, is_here=draft.is_here(when))
+    gap_s = draft.random.choice((2.0, 60.0, 600.0))
+    draft.random.choice((_LEAVES, _LEAVES, _ENDS))(draft)
     draft.acts[-1] = replace(draft.acts[-1], when=when.and_then(gap_s), is_here=True)
 
 
@@ -236,6 +256,7 @@ JOBS = Part(
         (2, together(_ENDS, _ENDS)),
         (3, together(_HELD_UP, *_AROUND)),
         (4, _around_its_placement),
+        (3, _hangs_for_hours),
         (3, together(_REMOVED, _ENDS, _TAKEN, _RUN_FAILS)),
         (2, together(_TAKEN, _ENDS, _REMOVED)),
         (2, together(_CANCELED, *_AROUND)),

@@ -1,5 +1,6 @@
 """Leases: whatever costs has an open lease, and ends."""
 
+from collections import Counter
 from collections.abc import Iterable
 
 from tests.simulation.life import Life
@@ -26,7 +27,10 @@ def _always(life: Life) -> Iterable[str]:
 
 def _at_rest(life: Life) -> Iterable[str]:
     yield from _always(life)
-    running = {one.name for one in life.world.cloud_machines() if one.is_running}
+    running = Counter(one.name for one in life.world.cloud_machines() if one.is_running)
+    for name, count in running.items():
+        if count > 1:
+            yield f"{name} runs and costs {count} times"
     nodes = {node.node_id: node for node in life.rows.nodes()}
     for lease in life.rows.leases():
         holder = nodes.get(lease.holder_id.removeprefix("node/"))

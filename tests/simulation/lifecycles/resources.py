@@ -9,6 +9,7 @@ from tests.simulation.plan import At, Draft
 
 NODE, REGION, PROVIDER = "NodeLifecycle", "RegionLifecycle", "ProviderLifecycle"
 AT_REST = ("maintenance", "active", "failed", "archived", "ready", "healthy")
+SERVES = ("active", "maintenance")
 GIVEN_UP = ("offline", "failed")
 
 
@@ -36,6 +37,7 @@ def _at_rest(life: Life) -> Iterable[str]:
             life, "provider", provider.resource_id, provider.status, provider.status_reason
         )
     yield from _allocations_are_free(life)
+    yield from _orphans_are_ended(life)
 
 
 def _was_removed(life: Life, resource_id: str) -> bool:
@@ -62,6 +64,15 @@ def _settled(
         yield f"{resource_id} is {status}, and its workflow is {run.status}"
 
 
+def _orphans_are_ended(life: Life) -> Iterable[str]:
+    """On the machine of a node that serves nothing runs but what is allocated there."""
+    held = {one.run_id for one in life.rows.allocations()}
+    serving = {node.minion_id for node in life.rows.nodes() if node.status in SERVES}
+    for one in life.world.processes():
+        if one.state == "running" and one.machine in serving and one.run_id not in held:
+            yield f"{one.run_id} runs on a machine that serves, and nobody claims it"
+
+
 def _allocations_are_free(life: Life) -> Iterable[str]:
     """What is allocated belongs to an open job, or to a node that waits for a run to end."""
     jobs = life.views()
@@ -81,7 +92,7 @@ _AWAY = goes_wrong(
 def _given_up_and_added_again(draft: Draft) -> None:
     """A machine that nobody reaches is removed by force; it comes back, and is added again."""
     number = draft.random.randrange(max(1, draft.machines))
-    away, lasts_s = At(draft.some_time()), draft.random.choice((60.0, 600.0, 2500.0))
+    away, lasts_s = At(draft.some_time() / 2), draft.random.choice((300.0, 1200.0, 3000.0))
     removed = away.and_then(lasts_s * draft.random.uniform(0.1, 0.9))
     added = removed.and_then(draft.random.choice((30.0, 600.0, 2500.0)))
     draft.add(away, "world", "machine_unreachable", f"machine/{number}", lasts_s)
@@ -95,7 +106,7 @@ NODES = Part(
     drawers=(
         (5, calls_fail(NODE)),
         (4, asks("node", _machines, NODE, "maintain", "activate", "activate")),
-        (2, _given_up_and_added_again),
+        (3, _given_up_and_added_again),
         (2, together(_REMOVED, _AWAY, _ACTS)),
         (2, together(_AWAY, _REMOVED, _ACTS)),
         (2, asks("node", _machines, NODE, "remove", "force_remove", "reschedule_remove")),

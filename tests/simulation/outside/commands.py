@@ -49,7 +49,7 @@ class Command:
             return
         self._is_killed = True
         if self._behaviour.unkillable_s > 0 and not self.is_hung:
-            self.hang(min(self._behaviour.unkillable_s, self._machine.commands.most_s))
+            self.hang(min(self._behaviour.unkillable_s, self._machine.commands.most_hang_s))
         self._obey()
 
     def crash(self) -> None:
@@ -72,10 +72,13 @@ class Command:
             self._obey()
             self._go_on()
 
-    def shorten(self, most_s: float) -> None:
-        """It takes so long at most from now on, unless it is a service."""
-        self.wake()
-        if self.is_alive and self._left_s != float("inf"):
+    def shorten(self, most_s: float, most_hang_s: float) -> None:
+        """It sleeps and takes so long at most from now on, unless it is a service."""
+        if self.is_hung:
+            self._machine.later(most_hang_s, self.wake)
+            if self._left_s != float("inf"):
+                self._left_s = min(self._left_s, most_s)
+        elif self.is_alive and self._left_s != float("inf"):
             self._stop_clock()
             self._left_s = min(self._left_s, most_s)
             self._go_on()

@@ -60,6 +60,7 @@ def _end_unsupervised(
     for run in runs:
         if run.is_alive:
             run.measure_alive()
+            run.process.has_resisted = True
             alive[run] = f"run {run.name}: still alive: [4711]"
         elif run.exit is None:  # Another end may have been here before.
             run.end_unsupervised()

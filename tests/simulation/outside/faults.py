@@ -16,6 +16,8 @@ BOOT_S = (20.0, 200.0)
 JUMPS_DAYS = (-4000.0, -0.5, 0.04, 1.0, 4000.0)
 CALM_S = 3000.0
 """Once all is well, no command takes longer, but for services, which are ended."""
+CALM_HANG_S = 9000.0
+"""Nor is one in uninterruptible sleep for longer, which is more than jobs wait for its end."""
 
 
 class MachineFaults:
@@ -92,13 +94,14 @@ class MachineFaults:
             machine.resume()
 
     def calm(self) -> None:
-        """All is well, and commands that still run end within an hour."""
+        """All is well, and commands that still run end within an hour, or when they wake."""
         self.heal()
         self._machines.commands.most_s = CALM_S
+        self._machines.commands.most_hang_s = CALM_HANG_S
         for machine in self._machines.all:
             for run in tuple(machine.live):
                 if run.command is not None:
-                    run.command.shorten(CALM_S)
+                    run.command.shorten(CALM_S, CALM_HANG_S)
 
     # ── targets ─────────────────────────────────────────────────────────────────────────────
 

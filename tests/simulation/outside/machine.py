@@ -34,6 +34,8 @@ class Commands:
     """On which machine the command of each run was started, by run id."""
     most_s: float = float("inf")
     """How long a command may take, but for services."""
+    most_hang_s: float = float("inf")
+    """How long one may be in uninterruptible sleep."""
 
 
 @dataclass(eq=False)
