@@ -249,3 +249,33 @@ def test_the_first_of_two_releases_counts(world: World) -> None:
     assert world.steps[-1].status_reason == "its job has ended"
     assert world.events.count("lease.releasing") == 1
     assert len(world.told) == 1, "the holder has released it"
+
+
+def test_a_lease_that_is_canceled_in_temporal_says_so_to_its_holder(world: World) -> None:
+    world.begin()
+    world.engine.play(until=HOUR_S)
+    world.engine.cancel(ID)
+    world.engine.play(until=2 * HOUR_S)
+    assert (world.steps[-1].status, world.steps[-1].status_reason) == (
+        "released",
+        "canceled in Temporal",
+    )
+    assert [told.lost.reason for told in world.told if told.lost] == ["canceled in Temporal"]
+
+
+def test_a_shortage_that_cannot_be_remembered_keeps_nobody_from_the_next_offer(
+    world: World,
+) -> None:
+    def is_short(_: Attempt, asked: CreateMachine) -> MachineObservation:
+        world.made.append(asked)
+        if len(world.made) == 1:
+            raise ApplicationError("none left", type=errors.CAPACITY_EXHAUSTED, non_retryable=True)
+        return UP
+
+    world.engine.serve({"create_machine": is_short})
+    world.fails["remember_shortage"] = lambda _: True
+    world.begin(offers=(OFFER, OTHER))
+    world.engine.play(until=HOUR_S)
+    assert [made.offer for made in world.made] == [OFFER, OTHER]
+    assert len(world.asked_s["remember_shortage"]) == 1
+    assert world.steps[-1].status == "ready"
