@@ -24,7 +24,7 @@ from workflows.contracts.jobs import (
     WorkerProgress,
 )
 from workflows.contracts.statuses import JobStatus, JobType, WorkerStatus
-from workflows.effects.jobs import LogCollected, OutputStored
+from workflows.effects.jobs import LogCollected, OutputStored, WorkerStaged
 from workflows.jobs.node_outages import NodeOutages
 from workflows.jobs.state_snapshots import StateSnapshots
 from workflows.jobs.teardown import Teardown, leaving_of, retained_nodes, retention_events
@@ -247,3 +247,40 @@ def test_a_run_on_a_machine_that_has_ended_is_billed_until_then() -> None:
     effects: dict[str, Handler] = {"post_usage": keep, "end_billing": lambda _, __: Done()}
     assert played(story, effects).describe(ID).status == "completed"
     assert [usage.through_s for usage in posted] == [60]
+
+
+def snapshots(job_type: JobType = JobType.TRAINING, **progress: Any) -> StateSnapshots:
+    async def record(_: Event) -> None:
+        raise AssertionError("nothing is recorded here")
+
+    before = JobProgress(sequence=1, attempt=2, status=JobStatus.RUNNING, **progress)
+    asked = request(state_interval_s=60, resumed_from=before)
+    asked = asked.model_copy(update={"type": job_type})
+    return StateSnapshots(asked, NodeOutages(3600, {}, lambda _: None), record)
+
+
+def test_a_next_attempt_says_of_each_worker_with_which_state_it_begins() -> None:
+    workers = [worker(0), worker(1), worker(2)]
+    workers[0].staged = WorkerStaged(state_saved_at=NOW)
+    workers[1].staged = WorkerStaged(state_refused="it is cut off")
+    told = snapshots(has_copies=True).restored_events(workers)
+    assert [(one.type, one.message) for one in told] == [
+        ("job.state-restored", f"worker {index}: {message}")
+        for index, message in enumerate(
+            (
+                "its state of 2026-03-01 12:00:00 UTC is restored",
+                "starts from the beginning: its state cannot be restored: it is cut off",
+                "starts from the beginning: it has no saved state",
+            )
+        )
+    ]
+    assert snapshots().restored_events(workers) == []
+
+
+@pytest.mark.parametrize("job_type", [JobType.TRAINING, JobType.NOTEBOOK])
+@pytest.mark.parametrize("ephemeral", [True, False])
+def test_state_is_saved_of_services_and_where_a_machine_can_be_lost(
+    job_type: JobType, ephemeral: bool
+) -> None:
+    is_saved = job_type is JobType.NOTEBOOK or ephemeral
+    assert snapshots(job_type).applies_to([worker(ephemeral=ephemeral)]) is is_saved
