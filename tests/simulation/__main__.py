@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
-from tests.simulation.batch import JOBS, Figures, plan_of, play_in_processes
+from tests.simulation.batch import JOBS, Figures, first_failure, plan_of, play_in_processes
 from tests.simulation.engine.histories import write_histories
 from tests.simulation.plan import Plan
 from tests.simulation.shrink import shrink
@@ -60,12 +60,16 @@ def _one(options: argparse.Namespace) -> int:
         tell(f"{write_histories(life.engine, options.record)} histories in {options.record}")
     for line in (*story_of_plan(plan), "", *timeline(life)):
         tell(line)
-    return 1 if life.violations else 0
+    return 0 if (what := first_failure(life)) is None else _broken(what)
+
+
+def _broken(what: str) -> int:
+    tell(f"broken: {what}")
+    return 1
 
 
 def _fails(plan: Plan) -> str | None:
-    life = play(replace(plan))
-    return life.violations[0].what if life.violations else None
+    return first_failure(play(replace(plan)))
 
 
 def _many(options: argparse.Namespace) -> int:

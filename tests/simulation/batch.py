@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tests.simulation.coverage import Coverage
+from tests.simulation.life import Life
 from tests.simulation.lifecycles.all_parts import PARTS
 from tests.simulation.plan import Drawer, Plan, draw
 from tests.simulation.simulation import play
@@ -66,11 +67,18 @@ def play_seed(seed: int, jobs: int = JOBS, real_share: float = 0.0) -> Figures:
         struck=Counter(_kind(text) for text in life.struck),
     )
     figures.coverage.add_life(life)
-    if life.violations:
-        figures.failures.append((seed, life.violations[0].what))
-    elif not life.has_forgotten:
-        figures.failures += [(seed, what) for what in figures.coverage.contradictions()]
+    if (what := first_failure(life)) is not None:
+        figures.failures.append((seed, what))
     return figures
+
+
+def first_failure(life: Life) -> str | None:
+    """The first violation, or a pair that was met and is said to be impossible; None: neither."""
+    if life.violations:
+        return life.violations[0].what
+    coverage = Coverage()
+    coverage.add_life(life)
+    return next(iter(coverage.contradictions()), None) if not life.has_forgotten else None
 
 
 def play_seeds(seeds: Iterable[int], jobs: int = JOBS, real_share: float = 0.0) -> Figures:

@@ -8,7 +8,7 @@ from functools import partial
 from tests.simulation.engine.execution import Run
 from tests.simulation.life import Life
 from tests.simulation.plan import Act, In
-from tests.simulation.states import END, MACHINE
+from tests.simulation.states import CLOUD, END, MACHINE, REGION
 
 
 @dataclass
@@ -21,6 +21,11 @@ class InStates:
     calls: dict[str, Act] = field(default_factory=dict)
     """Faults of the next call of an effect, by the id of the workflow that calls it."""
     times: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def clear(self) -> None:
+        """Let nothing happen any more."""
+        self.acts.clear()
+        self.calls.clear()
 
     def add(self, acts: Iterable[Act]) -> None:
         for act in acts:
@@ -43,6 +48,10 @@ class InStates:
         """Let it happen to the resource of the run, unless it has a target or needs none."""
         if act.target or act.kind not in ("ask", "world"):
             self.strike(act)
+        elif act.what in (*CLOUD, "store_away"):
+            self.strike(replace(act, target="cloud"))  # It meets all of them.
+        elif act.what == "site_away" and run.workflow != REGION:
+            self.strike(replace(act, target="region/0"))
         elif target := self._target(act, run.workflow_id.split("/")[-1]):
             self.strike(replace(act, target=f"this/{target}"))
 

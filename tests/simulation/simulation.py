@@ -10,6 +10,7 @@ from tests.replay.next_release import PATCHED
 from tests.simulation.contracts import Attempt, Refused, Verb
 from tests.simulation.coverage import state_of, states_met
 from tests.simulation.engine.attempts import CallFault, FaultMode
+from tests.simulation.engine.processes import SECOND_MAIN
 from tests.simulation.engine.snapshots import Snapshot
 from tests.simulation.in_states import InStates
 from tests.simulation.installation import ZONE, installation
@@ -314,13 +315,14 @@ class Player:
 
     def _process(self, act: Act) -> None:
         engine = self.life.engine
+        if act.what == "kill" and act.target not in (*engine.processes.names(), "api"):
+            return
         self.life.struck_states.update(states_met(self.life, act))
         if act.target == "api":
             self.api_is_up = False
             engine.later(act.seconds, self._api_is_back)
         elif act.what == "kill":
-            if act.target in engine.processes.names():
-                engine.processes.kill(act.target, again_after_s=act.seconds)
+            engine.processes.kill(act.target, again_after_s=act.seconds)
         elif act.what == "restart":
             engine.processes.restart(act.seconds)
         elif act.what == "upgrade":
@@ -330,7 +332,7 @@ class Player:
         elif act.what == "rollback":
             self.is_taken_back = True
             engine.processes.upgrade(WORKFLOWS, act.seconds)
-        elif "main-2" not in engine.processes.names():
+        elif SECOND_MAIN not in engine.processes.names():
             engine.processes.two_main()
 
     def _api_is_back(self) -> None:
@@ -372,7 +374,7 @@ class Player:
         life, engine = self.life, self.life.engine
         life.calm_at = engine.now()
         self.moments.clear()
-        self.in_states.calls.clear()
+        self.in_states.clear()
         self.api_is_up = True
         for name in engine.processes.names():
             engine.processes.start(name)

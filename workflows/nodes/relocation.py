@@ -1,5 +1,6 @@
 """The relocation of an offline node to the address at which its machine announced itself."""
 
+from temporalio import workflow
 from temporalio.exceptions import is_cancelled_exception
 
 from workflows.contracts.events import Event, NodeEvent
@@ -13,6 +14,9 @@ from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import is_long
 from workflows.primitives.waiting import Interrupted
+
+MOVES_AGAIN = "refused-moves-are-tried-again"
+"""The patch mark of what histories of before do not have."""
 
 
 class Relocation:
@@ -35,6 +39,13 @@ class Relocation:
         """Prepare for an outage: its first refused move is recorded."""
         self._is_refusal_recorded = False
         inbox.put(Wake())  # The machine may have announced itself before it was missed.
+
+    def try_again(self, inbox: Inbox) -> None:
+        """Try a refused address again: the site may have been away, and machines that have moved
+        announce themselves once."""
+        if self._refused is not None and workflow.patched(MOVES_AGAIN):
+            self._refused = None
+            inbox.put(Wake())
 
     async def follow(self, inbox: Inbox) -> None:
         """Move the node to its announced address, if it answers there with its own host key.

@@ -59,6 +59,8 @@ class Server:
             raise AlreadyStarted(workflow_id)
         run = self._new(workflow, workflow_id, argument, dict(attributes or {}))
         self._begin(run, signal)
+        if shown := run.attributes.get("ResourceStatus"):
+            self._engine.on_status(run, shown)
         return run
 
     def deliver(

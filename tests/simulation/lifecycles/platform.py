@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from tests.simulation.engine.processes import SECOND_MAIN
 from tests.simulation.life import Life
 from tests.simulation.lifecycles.part import CALL_MODES, Part, asks, calls_fail, effects_of
 from tests.simulation.plan import At, Draft, In
@@ -20,7 +21,7 @@ from workflows.primitives.journal import STALE
 LOOPS = ("Placement", "OutboxRelay", "LifecycleReconciliation", "Housekeeping")
 BUSY = ("JobLifecycle", "LeaseLifecycle", "NodeLifecycle", "JobBilling", *LOOPS)
 """Whose calls are the moments at which a process or the engine fails."""
-PROCESSES = ("main", "main", "main-2", "planning", "api")
+PROCESSES = ("main", "main", SECOND_MAIN, "planning", "api")
 LOST_S = (1.0, 15.0, 120.0, 2400.0)
 """How much of its past an engine has lost that is restored."""
 AFTER_A_RESTORE = "the cache does not fit the history"

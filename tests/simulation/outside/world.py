@@ -7,7 +7,7 @@ from typing import Protocol
 from tests.simulation.behaviour import Behaviour
 from tests.simulation.contracts import CloudMachine, Handler, Process, Rows, Temporal
 from tests.simulation.outside.collection import Collection
-from tests.simulation.outside.faults import MachineFaults
+from tests.simulation.outside.faults import LASTS_S, MachineFaults
 from tests.simulation.outside.machine import Machine
 from tests.simulation.outside.machines import Machines, host_key
 from tests.simulation.outside.node_effects import NodeEffects
@@ -149,7 +149,8 @@ class World:
         if what in self._faults.names:
             self._faults.strike(what, target, seconds)
         if what in self.clouds.faults:
-            self.clouds.strike(what, target, seconds=seconds)
+            lasts_s = seconds or self.temporal.random.choice(LASTS_S)
+            self.clouds.strike(what, target, seconds=lasts_s)
 
     def calm(self) -> None:
         """Everything is well again, and stays so."""

@@ -217,6 +217,23 @@ def test_an_announcement_where_the_node_does_not_answer_is_refused_once() -> Non
     assert set(world.reached) == {"10.0.0.8", "10.0.0.9"}
 
 
+def test_a_move_that_was_refused_while_the_site_was_away_is_made_with_the_next_tries() -> None:
+    async def moves_later(world: World) -> None:
+        world.answers, world.announced = set(), announcement()
+        world.it.begin_tries(world.inbox)
+        await moves(world)
+        world.answers = {"10.0.0.9"}
+        await moves(world)  # Nobody has announced anything since.
+        assert world.location.address().host == "10.0.0.1"
+        world.it.repeat_tries(world.inbox)
+        with pytest.raises(Interrupted):
+            await moves(world)
+        assert world.location.address().host == "10.0.0.9"
+
+    world = World().play(moves_later)
+    assert [kind for _, kind, _, _ in world.told] == ["node.move-refused", "node.moved"]
+
+
 def test_an_announcement_of_where_the_node_is_changes_nothing() -> None:
     async def stays(world: World) -> None:
         await moves(world)
