@@ -139,3 +139,16 @@ def machines_given_up(life: Life) -> frozenset[str]:
         for node in life.rows.nodes()
         if node.minion_id and (is_whole or node.node_id in forced or node.region_id in forced)
     )
+
+
+def preempted_machines(life: Life) -> frozenset[str]:
+    """Rented machines that have been preempted.
+
+    Their provider tells of it when their notice of half a minute begins. The product takes that for
+    the end, so that a command may run on until the notice is over.
+    """
+    names = {one.name for one in life.world.cloud_machines() if one.preempted_at is not None}
+    leases = {one.lease_id for one in life.rows.leases() if one.name in names} if names else set()
+    return frozenset(
+        node.minion_id for node in life.rows.nodes() if node.minion_id and node.lease_id in leases
+    )

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 
 from tests.simulation.contracts import JobView, NotFound, Process
-from tests.simulation.life import Life, machines_given_up
+from tests.simulation.life import Life, machines_given_up, preempted_machines
 from tests.simulation.lifecycles.part import (
     Part,
     asks,
@@ -45,12 +45,15 @@ def _always(life: Life) -> Iterable[str]:
             alive[job_id, worker].append(process)
             if process.run_id not in held:
                 free.append(process)
-    given_up = machines_given_up(life) if free else frozenset()
+    excused = machines_given_up(life) | preempted_machines(life) if free else frozenset()
     for process in free:
-        if process.machine not in given_up:
+        if process.machine not in excused:
             yield f"{process.run_id} runs, and nothing is allocated to it any more"
     for (job_id, _), runs in alive.items():
-        if len(runs) > 1 and not any(one.machine in machines_given_up(life) for one in runs):
+        if len(runs) < 2:
+            continue
+        excused = machines_given_up(life) | preempted_machines(life)
+        if not any(one.machine in excused for one in runs):
             yield f"{job_id} has two attempts alive: {[run.run_id for run in runs]}"
     if life.calm_at is not None:
         yield from _folders_are_removed(life, life.calm_at)
@@ -74,14 +77,14 @@ def _folders_are_removed(life: Life, calm_at: datetime) -> Iterable[str]:
 
 def _at_rest(life: Life) -> Iterable[str]:
     processes = life.processes()
-    given_up = machines_given_up(life)
+    given_up, preempted = machines_given_up(life), preempted_machines(life)
     waiting = {one.job_id for one in life.rows.allocations() if one.status in UNCONFIRMED}
     stored = life.world.stored()
     for job in life.rows.jobs():
         yield from _not_stuck(life, job)
         yield from _as_asked(life, job)
         yield from _no_process_left(job, processes[job.job_id], given_up)
-        yield from _one_attempt_at_a_time(job, processes[job.job_id], given_up)
+        yield from _one_attempt_at_a_time(job, processes[job.job_id], given_up | preempted)
         yield from _runs_as_its_policy_says(life, job, processes[job.job_id], given_up)
         yield from _nothing_stored_too_long(job, stored.get(job.job_id, ()))
         if job.status == "failed" and any(
@@ -104,12 +107,12 @@ def _nothing_stored_too_long(job: JobView, stored: Sequence[str]) -> Iterable[st
 
 
 def _one_attempt_at_a_time(
-    job: JobView, processes: list[Process], given_up: frozenset[str]
+    job: JobView, processes: list[Process], excused: frozenset[str]
 ) -> Iterable[str]:
     """No worker has begun again before its command of an earlier attempt had ended."""
     begun: dict[int, list[tuple[datetime, Process]]] = defaultdict(list)
     for one in processes:
-        if one.began_at is not None and one.machine not in given_up:
+        if one.began_at is not None and one.machine not in excused:
             begun[parse_run_id(one.run_id)[1]].append((one.began_at, one))
     for runs in begun.values():
         runs.sort(key=lambda each: each[0])

@@ -121,6 +121,7 @@ class Lives:
     def _take(self, instance: Instance) -> None:
         project = self._project(instance)
         operation = project.operation(instance, PREEMPTION)
+        instance.preempted_at = self._temporal.now()
         self._begin_end(instance)
         project.log(instance, PREEMPTION)
 
