@@ -220,6 +220,8 @@ class Player:
                 life.nodes.append(life.rows.add_node(life.regions[0], machine))
         except Refused as refusal:
             life.refused.append(str(refusal))
+            life.engine.note("the API", f"refuses a {noun}: {refusal}")
+            return
         life.engine.note("a person", f"adds a {noun}")
         self._dispatch()
 
@@ -228,7 +230,7 @@ class Player:
             self.life.engine.later(DISPATCH_S, self.life.rows.relay)
 
     def _resource(self, target: str) -> str | None:
-        """The id of `job/3`: the third of what there is, again from the first after the last."""
+        """The id that `job/3` stands for, from 0 on and modulo what there is; None: nothing is."""
         life = self.life
         noun, _, number = target.partition("/")
         if noun == "this":

@@ -4,6 +4,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 
 import pytest
+from temporalio import workflow
 
 from tests.simulation import impossible
 from tests.simulation.batch import play_seed
@@ -12,6 +13,8 @@ from tests.simulation.coverage import Coverage, all_pairs, possible_pairs
 from tests.simulation.impossible import IMPOSSIBLE, Pattern, reason_of
 from tests.simulation.plan import Act, At, In, JobPlan, Plan
 from tests.simulation.simulation import play
+from tests.simulation.states import FAULTS, STATUSES, VERBS
+from workers.registry import WORKFLOWS
 from workflows.contracts.statuses import JobType
 
 PLAN = Plan(
@@ -32,6 +35,12 @@ def _met(*acts: Act) -> Coverage:
     assert life.violations == []
     coverage.add_life(life)
     return coverage
+
+
+def test_every_lifecycle_has_its_statuses_faults_and_verbs() -> None:
+    served = {workflow._Definition.must_from_class(kind).name or "" for kind in WORKFLOWS}
+    lifecycles = {name for name in served if name.endswith("Lifecycle")}
+    assert lifecycles == set(STATUSES) == set(FAULTS) == set(VERBS)
 
 
 def test_a_fault_is_counted_with_the_states_that_it_meets() -> None:

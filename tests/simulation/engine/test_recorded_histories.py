@@ -258,7 +258,7 @@ SPOILED: tuple[tuple[str, Spoil, str], ...] = (
     ("job_finished", _go_on_after_the_end, "it follows WorkflowExecutionCompleted"),
     ("job_finished", _tell_nothing, "nothing has happened that it could tell"),
     ("job_finished", _tell_nobody, "no task tells what has happened"),
-    ("job_finished", _two_tasks, "nothing has happened that it could tell"),
+    ("job_finished", _two_tasks, "a run has one task at a time"),
     ("job_finished", _mark_twice, "it has ended before"),
     ("job_finished", _turn_back, "time goes back"),
     ("leased_node_removed", _fire_early, "it fires too early"),
