@@ -124,8 +124,8 @@ async def release_lease(command: ReleaseLease) -> LeaseReleased:
     """Signal `release` to every open lease of the node; return these leases.
 
     A repeated signal changes nothing, and a lease whose row is `releasing` gets none: a node asks
-    again and again until its machine is gone. If the node's row is ahead of the command, a newer workflow
-    run owns the node and no lease is signalled, because its lease may be a new one.
+    again and again until its machine is gone. If the node's row is ahead of the command, a newer
+    workflow run owns the node and no lease is signalled, because its lease may be a new one.
     """
     leases, sequence = await asyncio.to_thread(_open_leases, command.node_id)
     left = tuple(leases)
