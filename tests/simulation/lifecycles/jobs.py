@@ -68,6 +68,8 @@ def _folders_are_removed(life: Life, calm_at: datetime) -> Iterable[str]:
     }
     if not ended:
         return
+    given_up = machines_given_up(life)
+    ended -= {one.run_id for one in life.world.processes() if one.machine in given_up}
     jobs = life.views()
     for _, run_id in life.world.folders():
         job = jobs.get(parse_run_id(run_id)[0])
