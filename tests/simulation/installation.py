@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from tests.simulation.contracts import ResourceView, Rows
-from tests.simulation.engine.engine import Engine
+from tests.simulation.engine.engine import Engine, Limits
 from tests.simulation.life import Life
 from tests.simulation.outside import World
 from tests.simulation.plan import Plan
@@ -19,7 +19,8 @@ def installation(plan: Plan, *, is_recorded: bool = False) -> Life:
 
     is_recorded: keep the histories of all workflows, for `write_histories`.
     """
-    engine = Engine(plan.seed, encoded=is_recorded, keeps_histories=is_recorded)
+    limits = Limits(suggested_events=plan.suggested_events)
+    engine = Engine(plan.seed, encoded=is_recorded, keeps_histories=is_recorded, limits=limits)
     world = World(engine)
     world.chances = plan.chances
     rows = _rows(plan, engine, world)

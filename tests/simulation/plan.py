@@ -148,6 +148,8 @@ class Plan:
     chances: float = 0.0
     """Of a signal or a message of the world to be late, repeated or out of order."""
     real_rows: bool = False
+    suggested_events: int = 4096
+    """The length of a history from which on the server suggests a new run."""
     lifetime_s: int | None = None
     """How long a machine that is rented for a job lives at most, until people rest; None: days."""
 
@@ -215,6 +217,10 @@ Drawer = Callable[[Draft], None]
 """Draws one thing that people may ask, or one fault."""
 
 
+SUGGESTED_EVENTS = (60, 250, 4096, 4096)
+"""The server's own limit, and shorter ones, as no history of a few hours is as long as that."""
+
+
 def draw(
     seed: int, drawers: Iterable[tuple[int, Drawer]], *, jobs: int = 24, real_share: float = 0.0
 ) -> Plan:
@@ -250,6 +256,7 @@ def draw(
         hours=span_s / 3600,
         chances=random.choice((0.0, 0.0, 0.05, 0.3)),
         real_rows=random.random() < real_share,
+        suggested_events=random.choice(SUGGESTED_EVENTS),
         lifetime_s=lifetime_s,
     )
 
