@@ -33,7 +33,7 @@ from activities.temporal.heartbeats import heartbeating
 from workflows.contracts import errors
 from workflows.contracts.base import Done
 from workflows.contracts.jobs import parse_run_id
-from workflows.contracts.nodes import NodeAddress, Preparation, RunSeen
+from workflows.contracts.nodes import EarlierRun, NodeAddress, Preparation, RunSeen
 from workflows.effects.nodes import (
     EndOrphanedRuns,
     InspectNode,
@@ -54,6 +54,8 @@ ORPHAN_GRACE_S = 2
 ORPHAN_LOG_S = 20.0
 ORPHAN_KEPT = timedelta(hours=1)
 CACHE_KEPT = timedelta(days=14)
+MOST_EARLIER_RUNS = 16
+"""How many runs of earlier nodes are told at most; one is enough to keep jobs away."""
 
 
 @activity.defn
@@ -182,6 +184,10 @@ async def end_orphaned_runs(command: EndOrphanedRuns) -> OrphanedRunsEnded:
     reported the run: an answer may be lost, and the retry must still find what is to be billed.
     The end of the run is no measure, because its node may have been unreachable since, and the
     node's clock may be wrong.
+
+    Runs that earlier nodes of the machine have left are ended as well. Those that could not be are
+    told apart, since their names prove nothing of their jobs. The runs of another control plane
+    are not touched, nor told.
     """
     names = RunNames(command.node)
     async with heartbeating():
@@ -208,7 +214,9 @@ async def end_orphaned_runs(command: EndOrphanedRuns) -> OrphanedRunsEnded:
             # The next call reports again the folders that stay; this call's runs must be billed.
             with _tolerated():
                 await NodeClient(command.node).call("clean", {"run_ids": old}, Cleaned, limit_s=60)
-    return OrphanedRunsEnded(runs=(*runs, *_runs(names, alive)))
+    return OrphanedRunsEnded(
+        runs=(*runs, *_runs(names, alive)), earlier_runs=_earlier_runs(names, alive)
+    )
 
 
 def _asked(names: RunNames, command: EndOrphanedRuns) -> set[str]:
@@ -243,6 +251,14 @@ def _is_old(run: EndedRun) -> bool:
 def _runs(names: RunNames, said: Mapping[str, RunStatus]) -> tuple[RunSeen, ...]:
     found = (_run(names.read(name), run) for name, run in said.items())
     return tuple(run for run in found if run is not None)
+
+
+def _earlier_runs(names: RunNames, alive: Mapping[str, LivingRun]) -> tuple[EarlierRun, ...]:
+    """The living runs with foreign names: whoever named them, they may use the node's GPUs."""
+    foreign = [name for name in sorted(alive) if names.read(name) is None]
+    return tuple(
+        EarlierRun(name=name, alive=alive[name].why) for name in foreign[:MOST_EARLIER_RUNS]
+    )
 
 
 def _run(run_id: str | None, said: RunStatus) -> RunSeen | None:

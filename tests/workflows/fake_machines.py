@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from workflows.contracts.jobs import Exit, RunReport, parse_run_id
-from workflows.contracts.nodes import Hardware, NodeAddress, RunSeen
+from workflows.contracts.nodes import EarlierRun, Hardware, NodeAddress, RunSeen
 from workflows.contracts.statuses import RunState
 from workflows.effects.jobs import RunFolder
 
@@ -31,6 +31,8 @@ class Run:
     idle_s: float = 0.0
     is_stuck: bool = False
     """It hears no signal: its processes are in uninterruptible sleep."""
+    is_of_earlier_node: bool = False
+    """An earlier node of the machine has named it."""
 
     def report(self, run_id: str) -> RunReport:
         return RunReport(
@@ -69,6 +71,14 @@ class Machine:
         default_factory=lambda: Hardware(cpu_count=4, memory_bytes=8 * 2**30, is_root=True)
     )
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def end_earlier(self, name: str) -> EarlierRun | None:
+        """What is told of a run of an earlier node: that it is still alive, or nothing."""
+        run = self.runs[name]
+        if run.state is RunState.RUNNING and not run.is_stuck:
+            run.state = RunState.EXITED
+        is_alive = run.state is RunState.RUNNING
+        return EarlierRun(name=name, alive="still alive: [7]") if is_alive else None
 
     def end_orphan(self, name: str, *, is_left: bool) -> RunSeen | None:
         """What is told of a run; nothing of one that had ended before and was left nowhere."""

@@ -266,8 +266,14 @@ class World(Allocations, WantedStatuses, LeasedNodes, CloudProjects):
     def end_orphaned_runs(self, asked: node.EndOrphanedRuns) -> node.OrphanedRunsEnded:
         machine = self.machine(asked.node)
         here = [name for name in asked.among if name in machine.runs and name not in asked.live]
-        seen = [self._end_orphan(machine, name) for name in dict.fromkeys((*here, *asked.leaving))]
-        return node.OrphanedRunsEnded(runs=tuple(run for run in seen if run is not None))
+        foreign = [name for name in here if machine.runs[name].is_of_earlier_node]
+        own = dict.fromkeys(name for name in (*here, *asked.leaving) if name not in foreign)
+        seen = [self._end_orphan(machine, name) for name in own]
+        earlier = [machine.end_earlier(name) for name in foreign]
+        return node.OrphanedRunsEnded(
+            runs=tuple(run for run in seen if run is not None),
+            earlier_runs=tuple(run for run in earlier if run is not None),
+        )
 
     def _end_orphan(self, machine: Machine, name: str) -> RunSeen | None:
         return machine.end_orphan(name, is_left=name in self.leaving)

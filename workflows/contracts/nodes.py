@@ -150,6 +150,8 @@ class NodeProgress(Contract):
     resume_status: NodeStatus
     end_tries: dict[str, int] = Field(default_factory=dict)
     """The orphaned runs that could not be ended yet, each with the number of tries."""
+    unheld_runs: tuple[str, ...] = ()
+    """Those of them whose GPUs no allocation holds, so that the node takes no jobs."""
     host: str | None
     port: int
     user: str
@@ -294,6 +296,18 @@ class RunSeen(Contract):
     started_at: datetime | None = None
     alive: str = ""
     """What of the run could not be ended; empty: the run has ended."""
+
+
+class EarlierRun(Contract):
+    """A run that an earlier node of the machine has left there, and that could not be ended.
+
+    Its name is not one of the node's, so nobody is charged for what the machine says of it.
+    """
+
+    name: str
+    """The name of the run on the machine."""
+    alive: str
+    """What of the run is still alive."""
 
 
 class LeavingRun(Contract):

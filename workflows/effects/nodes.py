@@ -12,6 +12,7 @@ from workflows.contracts.errors import (
 )
 from workflows.contracts.nodes import (
     Announcement,
+    EarlierRun,
     Hardware,
     LeavingRun,
     NodeAddress,
@@ -136,6 +137,8 @@ class OrphanedRunsEnded(Contract):
     """The orphaned runs: those that have ended, and those that are still alive."""
 
     runs: tuple[RunSeen, ...] = ()
+    earlier_runs: tuple[EarlierRun, ...] = ()
+    """Those of earlier nodes of the machine that are still alive."""
 
 
 class BillOrphanedRuns(Contract):

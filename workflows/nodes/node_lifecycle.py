@@ -75,7 +75,7 @@ class NodeLifecycle:
         self._machine = LeasedMachine(request, self._location, self._journal, steps, region)
         self._removal = NodeRemoval(request, steps, self._running_jobs, self._inbox)
         self._urgent = UrgentMessages(self._inbox, self._removal, self._machine, self._location)
-        self._wanted = WantedStatus(self._journal, self._inbox, steps)
+        self._wanted = WantedStatus(self._journal, self._inbox, steps, self._running_jobs)
         self._watch = NodeWatch(self._location)
         self._drain = Drain(request, self._machine, self._running_jobs, self._watch, self._inbox)
         self._machine_change = MachineChange(
@@ -433,6 +433,7 @@ class NodeLifecycle:
             **self._machine.progress(),
             tidy_at=self._upkeep.tidy_at,
             end_tries=self._running_jobs.end_tries,
+            unheld_runs=self._running_jobs.unheld_runs,
             reason=self._journal.reason,
             **self._removal.progress(),
         )

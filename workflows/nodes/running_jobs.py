@@ -1,6 +1,6 @@
 """The running jobs of a node: list them, notify them, drain them, and end orphaned runs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from temporalio import workflow
@@ -35,6 +35,8 @@ END_TRIES = 3
 it tries whenever it looks for orphaned runs."""
 NOTIFY_AGAIN_LIMIT = timedelta(minutes=10)
 """The first and the longest time between two notices to the jobs that a node waits for."""
+HOLDS_BACK = "holds-back-while-a-run-has-no-allocation"
+"""The patch since which a node takes no jobs while a run is alive that no allocation holds."""
 
 
 class RunningJobs:
@@ -56,6 +58,8 @@ class RunningJobs:
         self._record_event = record_event
         self.end_tries = dict(request.resumed_from.end_tries) if request.resumed_from else {}
         """The orphaned runs that could not be ended, each with the number of tries."""
+        self.unheld_runs = request.resumed_from.unheld_runs if request.resumed_from else ()
+        """Those of them whose GPUs no allocation holds."""
 
     async def held(self) -> NodeRunsFound:
         """The runs and ids of the live jobs on the node, and the leaving runs.
@@ -106,7 +110,8 @@ class RunningJobs:
     async def end_orphans(self) -> str | None:
         """End and bill the orphaned runs on the node; the end of a run frees what it holds.
 
-        Returns why the node should take no more jobs, once a run could not be ended so many times.
+        Returns why the node should take no more jobs: at once while a run is alive that no
+        allocation holds, otherwise once a run could not be ended so many times.
         """
         there = (await list_runs(ListRuns(node=self._location.address()))).run_ids
         held = await self.held()
@@ -116,7 +121,8 @@ class RunningJobs:
             live=held.run_ids,
             leaving=tuple(run.run_id for run in held.leaving),
         )
-        seen = (await end_orphaned_runs(command)).runs
+        answer = await end_orphaned_runs(command)
+        seen = answer.runs
         if seen:
             billed = BillOrphanedRuns(node_id=self._request.node_id, runs=seen)
             await bill_orphaned_runs(billed)
@@ -124,10 +130,31 @@ class RunningJobs:
             message = f"no live job claimed {', '.join(ended)}"
             await self._record_event(Event(type=NodeEvent.ORPHANED_RUNS_ENDED, message=message))
         alive = {run.run_id: run.alive for run in seen if run.alive}
+        alive |= {run.name: run.alive for run in answer.earlier_runs}
+        self._note_unheld(alive, held.leaving)
         self.end_tries = {run_id: self.end_tries.get(run_id, 0) + 1 for run_id in alive}
         await self._show_held(alive, held.leaving)
         given_up = [run_id for run_id, tries in self.end_tries.items() if tries == END_TRIES]
-        return f"{', '.join(given_up)} cannot be ended: reboot it" if given_up else None
+        if self.obstacle is None and given_up:
+            return f"{', '.join(given_up)} cannot be ended: reboot it"
+        return self.obstacle
+
+    def _note_unheld(self, alive: Collection[str], leaving: Sequence[LeavingRun]) -> None:
+        """Note which living runs nobody holds GPUs for: an earlier node of the machine has left
+        them, or their jobs had lost the machine."""
+        held = {run.run_id for run in leaving}
+        unheld = tuple(sorted(run_id for run_id in alive if run_id not in held))
+        self.unheld_runs = unheld if unheld and workflow.patched(HOLDS_BACK) else ()
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why the node must not take jobs, whoever wants that: their GPUs may be in use."""
+        if not self.unheld_runs:
+            return None
+        return (
+            f"{', '.join(self.unheld_runs)} cannot be ended and may use its GPUs, so that the node "
+            "takes no jobs until it has ended: reboot it"
+        )
 
     async def _show_held(self, alive: Mapping[str, str], leaving: Sequence[LeavingRun]) -> None:
         """Record once of each run that it could not be ended, and what it holds."""
@@ -135,8 +162,10 @@ class RunningJobs:
         for run_id in [run_id for run_id in alive if self.end_tries[run_id] == 1]:
             held = gpus.get(run_id, [])
             what = f"GPUs {', '.join(map(str, held))}" if held else "CPUs and memory"
-            why = f"{run_id} could not be ended ({alive[run_id]})"
-            message = f"{why}: {what} stay allocated until it has ended"
+            effect = f"{what} stay allocated until it has ended"
+            if run_id in self.unheld_runs:
+                effect = "the node takes no jobs until it has ended"
+            message = f"{run_id} could not be ended ({alive[run_id]}): {effect}"
             details = {"run_id": run_id, "gpu_indices": held}
             await self._record_event(
                 Event(type=NodeEvent.GPU_HELD, message=message, details=details)

@@ -57,6 +57,12 @@ class NodeSteps:
                 self.status = NodeStatus.MAINTENANCE
             await self.write(Event(type=NodeEvent.MAINTENANCE, message=reason), reason=reason)
 
+    async def put_off(self, reason: str) -> None:
+        """Show why the node takes no jobs yet although a person wants that."""
+        if self.reason != reason:
+            self.withheld = reason
+            await self.write(Event(type=NodeEvent.MAINTENANCE, message=reason), reason=reason)
+
     async def follow(self, wanted: NodeStatus, changes: NodeChanges) -> None:
         """Switch to the status that a person wants."""
         self.status = self.resume_status = wanted

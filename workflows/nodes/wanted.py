@@ -6,6 +6,7 @@ from functools import partial
 from workflows.contracts.lifecycles import NodeChanges, Wake
 from workflows.contracts.statuses import NodeStatus
 from workflows.effects.nodes import FindWantedStatus, WantedStatusFound, find_wanted_status
+from workflows.nodes.running_jobs import RunningJobs
 from workflows.nodes.steps import NodeSteps
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import Journal
@@ -17,13 +18,17 @@ IDLE_INTERVAL = timedelta(days=30)
 class WantedStatus:
     """The wanted status of one node.
 
-    inbox: where the wake arrives that says that the row has a new one.
+    inbox: where the wake arrives that says that the row has a new one;
+    running_jobs: of the node, among which there may be an obstacle to its activation.
     """
 
-    def __init__(self, journal: Journal, inbox: Inbox, steps: NodeSteps) -> None:
+    def __init__(
+        self, journal: Journal, inbox: Inbox, steps: NodeSteps, running_jobs: RunningJobs
+    ) -> None:
         self._journal = journal
         self._inbox = inbox
         self._steps = steps
+        self._running_jobs = running_jobs
 
     async def find(self) -> WantedStatusFound:
         """The wanted status, unless the lifecycle has seen it before."""
@@ -31,9 +36,16 @@ class WantedStatus:
         return await find_wanted_status.run_locally(question)
 
     async def follow(self) -> None:
-        """Switch to the status that a person wants, if one was requested since the last look."""
+        """Switch to the status that a person wants, if one was requested since the last look.
+
+        A wanted activation waits while there is an obstacle, and is found again at the next wake.
+        """
         wanted = await self.find()
         if wanted.status is None:
+            return
+        obstacle = self._running_jobs.obstacle
+        if wanted.status is NodeStatus.ACTIVE and obstacle is not None:
+            await self._steps.put_off(obstacle)
             return
         seen = NodeChanges(seen_revision=wanted.revision)
         if wanted.status is self._steps.status:

@@ -15,7 +15,7 @@ from tests.simulation.outside.runs import Run
 from tests.simulation.outside.store import Store
 from workflows.contracts import errors
 from workflows.contracts.base import Contract, Done
-from workflows.contracts.nodes import Preparation, RunSeen
+from workflows.contracts.nodes import EarlierRun, Preparation, RunSeen
 from workflows.contracts.statuses import RunState
 from workflows.effects import nodes
 from workflows.effects.regions import CheckSite, SiteChecked
@@ -123,14 +123,17 @@ class NodeEffects:
         with machine.connect(command.node.node_id) as connection:
             alive = yield from end_runs(connection, chosen, ORPHAN_GRACE_S)
         seen: list[RunSeen] = []
+        earlier: list[EarlierRun] = []
         for run in chosen:
-            if run in alive:
+            if run in alive and read_name(run.name, command.node.node_id) is None:
+                earlier.append(EarlierRun(name=run.name, alive=alive[run]))
+            elif run in alive:
                 seen += _seen(run, command.node.node_id, alive[run])
             else:
                 seen += _seen(run, command.node.node_id)
                 self._keep_log(run)
                 self._clean_when_old(machine, run)
-        return nodes.OrphanedRunsEnded(runs=(*seen, *removed))
+        return nodes.OrphanedRunsEnded(runs=(*seen, *removed), earlier_runs=tuple(earlier))
 
     def _removed(self, machine: Machine, command: nodes.EndOrphanedRuns) -> list[RunSeen]:
         """Runs that were left to the node, and removed from it meanwhile: they have ended."""

@@ -5,6 +5,7 @@ from temporalio.exceptions import ApplicationError
 
 from tests.simulation.behaviour import Behaviour
 from tests.simulation.outside.own_site import NEXT, RUN, Site
+from tests.simulation.outside.run_names import name_of
 from workflows.contracts.statuses import RunState
 from workflows.effects import jobs, nodes
 
@@ -92,6 +93,22 @@ def test_runs_of_an_earlier_node_are_ended_and_not_billed() -> None:
 
     assert not site.do("end_orphaned_runs", command).runs
     assert site.status().state is RunState.EXITED
+
+
+def test_runs_of_an_earlier_node_that_cannot_be_ended_are_told_apart() -> None:
+    site = Site(Behaviour(float("inf"), unkillable_s=300))
+    site.run()
+    other = site.node.model_copy(update={"node_id": "nod-2"})
+    among = site.do("list_runs", nodes.ListRuns(node=other)).run_ids
+    command = nodes.EndOrphanedRuns(node=other, among=among, live=())
+
+    answer = site.do("end_orphaned_runs", command)
+    assert not answer.runs
+    assert [run.name for run in answer.earlier_runs] == [name_of(RUN, "nod-1")]
+    assert "still alive" in answer.earlier_runs[0].alive
+
+    site.temporal.play(300)
+    assert site.do("end_orphaned_runs", command) == nodes.OrphanedRunsEnded()
 
 
 def test_nothing_is_staged_without_a_run_spec_or_room_on_the_disk() -> None:

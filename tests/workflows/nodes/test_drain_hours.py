@@ -16,7 +16,14 @@ from tests.workflows.primitives.played import ID, Played, played
 from workflows.contracts.base import Contract, Done
 from workflows.contracts.errors import REFUSED
 from workflows.contracts.events import Event
-from workflows.contracts.nodes import LeavingRun, NodeNotice, NodeProgress, NodeRequest, RunSeen
+from workflows.contracts.nodes import (
+    EarlierRun,
+    LeavingRun,
+    NodeNotice,
+    NodeProgress,
+    NodeRequest,
+    RunSeen,
+)
 from workflows.contracts.statuses import NodeStatus
 from workflows.effects.nodes import (
     BillOrphanedRuns,
@@ -46,6 +53,7 @@ class World:
     def __init__(self, *, leave_s: float = 0, leaving: tuple[LeavingRun, ...] = ()) -> None:
         self.leave_s, self.leaving = leave_s, leaving
         self.seen: tuple[RunSeen, ...] = ()
+        self.earlier: tuple[EarlierRun, ...] = ()
         self.sequence = 0
         self.fails = False
         self.sent: list[tuple[int, NotifyJobs]] = []
@@ -102,7 +110,7 @@ class World:
 
     def _end(self, _: Attempt, asked: EndOrphanedRuns) -> OrphanedRunsEnded:
         self.asked.append(asked)
-        return OrphanedRunsEnded(runs=self.seen)
+        return OrphanedRunsEnded(runs=self.seen, earlier_runs=self.earlier)
 
     def _notify(self, _: Attempt, asked: NotifyJobs) -> JobsNotified:
         self.sent.append((round(self.now_s()), asked))
@@ -265,7 +273,7 @@ def test_a_node_without_orphaned_runs_bills_and_tells_nothing() -> None:
 
 
 def test_a_run_that_cannot_be_ended_is_told_once_and_given_up_at_the_third_try() -> None:
-    world = World(leaving=(LEAVING,))
+    world = World(leaving=(LEAVING, LeavingRun(run_id="job-3-0-1")))
     world.seen = (run(2, alive="pid 7"), run(3, alive="pid 8"))
     held = "CPUs and memory stay allocated until it has ended"
     found: list[object] = []
@@ -290,12 +298,55 @@ def test_a_run_that_cannot_be_ended_is_told_once_and_given_up_at_the_third_try()
     ]
 
 
+def test_runs_that_no_allocation_holds_keep_jobs_away_at_once_and_until_they_have_ended() -> None:
+    """One of an earlier node, and one whose job had lost the machine."""
+    world = World(leaving=(LEAVING,))
+    world.seen = (run(2, alive="pid 7"), run(3, alive="pid 8"))
+    world.earlier = (EarlierRun(name="job-0-0-1-tag", alive="pid 9"),)
+    obstacle = (
+        "job-0-0-1-tag, job-3-0-1 cannot be ended and may use its GPUs, so that the node takes no "
+        "jobs until it has ended: reboot it"
+    )
+    found: list[object] = []
+
+    async def end(jobs: RunningJobs) -> None:
+        found.extend([await jobs.end_orphans(), jobs.obstacle, jobs.unheld_runs])
+        world.seen, world.earlier = (run(2, alive="pid 7"), run(3)), ()
+        found.extend([await jobs.end_orphans(), jobs.obstacle, jobs.unheld_runs])
+
+    assert world.play(end) == "completed"
+    names = ("job-0-0-1-tag", "job-3-0-1")
+    assert found == [obstacle, obstacle, names, None, None, ()]
+    told = [one.message for one in world.events if one.type == "node.gpu-held"]
+    assert told == [
+        "job-2-0-1 could not be ended (pid 7): GPUs 1, 3 stay allocated until it has ended",
+        "job-3-0-1 could not be ended (pid 8): the node takes no jobs until it has ended",
+        "job-0-0-1-tag could not be ended (pid 9): the node takes no jobs until it has ended",
+    ]
+    billed = [one for one in world.asked if isinstance(one, BillOrphanedRuns)]
+    assert "job-0-0-1-tag" not in str(billed), "its name proves nothing of a job"
+
+
+def test_a_later_workflow_run_knows_the_runs_that_no_allocation_holds() -> None:
+    progress = NodeProgress(
+        sequence=4, status=NodeStatus.MAINTENANCE, resume_status=NodeStatus.MAINTENANCE,
+        host="10.0.0.1", port=22, user="root", root=None, unheld_runs=("job-3-0-1",),
+    )  # fmt: skip
+    world, found = World(), []
+
+    async def look(jobs: RunningJobs) -> None:
+        found.append(jobs.obstacle)
+
+    assert world.play(look, resumed_from=progress) == "completed"
+    assert "job-3-0-1 cannot be ended" in str(found[0])
+
+
 def test_a_later_run_goes_on_with_the_tries() -> None:
     progress = NodeProgress(
         sequence=4, status=NodeStatus.ACTIVE, resume_status=NodeStatus.ACTIVE, host="10.0.0.1",
         port=22, user="root", root=None, end_tries={"job-2-0-1": 2},
     )  # fmt: skip
-    world, found = World(), []
+    world, found = World(leaving=(LEAVING,)), []
     world.seen = (run(2, alive="pid 7"),)
 
     async def end(jobs: RunningJobs) -> None:

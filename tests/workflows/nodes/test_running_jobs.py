@@ -100,6 +100,53 @@ async def test_a_node_that_holds_a_run_is_removed_by_force_only_which_frees_it(
     assert "job-gone-0-1" in stage.world.told["nod-1"]["node.runs-left"]
 
 
+async def test_a_node_takes_jobs_only_when_the_runs_of_an_earlier_node_have_ended(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workflows.nodes.running_jobs.END_INTERVAL", timedelta(seconds=1))
+    monkeypatch.setattr("workflows.nodes.upkeep.TIDY_INTERVAL", timedelta(seconds=2))
+    left, gone = "job-left-0-1-tag", "job-gone-0-1-tag"
+    stuck = Run(RunState.RUNNING, is_stuck=True, is_of_earlier_node=True)
+    runs = stage.world.machines["nod-1"].runs
+    runs[left], runs[gone] = stuck, Run(RunState.RUNNING, is_of_earlier_node=True)
+    handle = await stage.node()
+    await reaches(stage, "maintenance")
+    await stage.want(handle, "active")
+
+    async def is_put_off() -> bool:
+        reason = (await handle.query(NodeLifecycle.status)).status_reason
+        return f"{left} cannot be ended" in str(reason)
+
+    await eventually(is_put_off, "it says what keeps it from taking jobs")
+    told = stage.world.told["nod-1"]["node.gpu-held"]
+    assert "the node takes no jobs until it has ended" in told
+    assert left in told
+    assert "active" not in stage.world.statuses["nod-1"]
+    assert runs[gone].state is RunState.EXITED
+    stuck.is_stuck = False
+    await reaches(stage, "active")
+    assert stuck.state is RunState.EXITED
+    assert stage.world.events["nod-1"].count("node.gpu-held") == 1
+    assert (await handle.query(NodeLifecycle.status)).status_reason is None
+
+
+async def test_a_node_in_use_takes_no_more_jobs_while_a_run_that_nobody_holds_is_alive(
+    stage: Stage,
+) -> None:
+    handle = await onboarded(stage)
+    stuck = Run(RunState.RUNNING, is_stuck=True)  # Its job had lost the machine.
+    stage.world.machines["nod-1"].runs["job-left-0-1"] = stuck
+    await handle.signal(NodeLifecycle.refresh, Refresh())
+    await reaches(stage, "maintenance")
+    await stage.want(handle, "active")
+    await handle.signal(NodeLifecycle.refresh, Refresh())
+    await eventually(lambda: stage.world.events["nod-1"].count("node.gpu-held") == 1, "it is told")
+    assert last(stage) == "maintenance"
+    stuck.is_stuck = False
+    await handle.signal(NodeLifecycle.refresh, Refresh())
+    await reaches(stage, "active")
+
+
 async def test_what_a_run_holds_is_freed_when_its_node_knows_nothing_of_it(stage: Stage) -> None:
     stage.world.leaving["job-gone-0-1"] = "nod-1"
     await onboarded(stage)
