@@ -419,7 +419,7 @@ class CloudMachine:
     """When its provider had no such machine any more."""
     stopped_at: datetime | None = None
     """When it was preempted, or its host had failed; it is gone only later."""
-    preempted_at: datetime | None = None  # When its notice began, of which the provider tells.
+    ending_at: datetime | None = None  # When its provider began to end it, and told so.
     came_late: bool = False
     """Its provider has made it after it had said that it does not, or had not answered, so that
     nobody knows of it before the next reconciliation; or nobody has asked for it."""

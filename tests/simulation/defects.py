@@ -203,6 +203,18 @@ PLANTED: tuple[Defect, ...] = (
         "        await self._end(workers)\n",
         "        if not self._termination.is_rescheduled:\n            await self._end(workers)\n",
     ),
+    _one(
+        "a-job-of-several-workers-that-succeeded-has-failed",
+        TERMINATION,
+        "        elif failures:\n",
+        "        elif failures or len(workers) > 1:\n",
+    ),
+    _one(
+        "a-waiting-job-has-no-limit",
+        JOB,
+        'lambda: self._attempt.placement is not None, WAIT_INTERVAL, "lost signal"',
+        'lambda: self._attempt.placement is not None, None, "lost signal"',
+    ),
 )
 DEFECTS: tuple[Defect, ...] = TAKEN_BACK + PLANTED
 

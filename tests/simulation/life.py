@@ -141,14 +141,13 @@ def machines_given_up(life: Life) -> frozenset[str]:
     )
 
 
-def preempted_machines(life: Life) -> frozenset[str]:
-    """Rented machines that have been preempted.
+def ending_machines(life: Life) -> dict[str, datetime]:
+    """Rented machines by minion id, each with the instant at which its provider began to end it.
 
-    Their provider tells of it when their notice of half a minute begins. The product takes that for
-    the end, so that a command may run on until the notice is over.
+    The provider tells of it then: half a minute before a preempted machine ends, up to a minute
+    before a deleted one does. The product takes that for the end: a command may run on meanwhile.
     """
-    names = {one.name for one in life.world.cloud_machines() if one.preempted_at is not None}
-    leases = {one.lease_id for one in life.rows.leases() if one.name in names} if names else set()
-    return frozenset(
-        node.minion_id for node in life.rows.nodes() if node.minion_id and node.lease_id in leases
-    )
+    names = {one.name: one.ending_at for one in life.world.cloud_machines() if one.ending_at}
+    leases = {one.lease_id: one.name for one in life.rows.leases() if one.name in names}
+    ending = {node.minion_id: leases.get(node.lease_id or "") for node in life.rows.nodes()}
+    return {minion: names[name] for minion, name in ending.items() if minion and name}

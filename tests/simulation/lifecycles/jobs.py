@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 
 from tests.simulation.contracts import JobView, NotFound, Process
-from tests.simulation.life import Life, machines_given_up, preempted_machines
+from tests.simulation.life import Life, ending_machines, machines_given_up
 from tests.simulation.lifecycles.part import (
     Part,
     asks,
@@ -45,14 +45,14 @@ def _always(life: Life) -> Iterable[str]:
             alive[job_id, worker].append(process)
             if process.run_id not in held:
                 free.append(process)
-    excused = machines_given_up(life) | preempted_machines(life) if free else frozenset()
+    excused = machines_given_up(life) | set(ending_machines(life)) if free else frozenset()
     for process in free:
         if process.machine not in excused:
             yield f"{process.run_id} runs, and nothing is allocated to it any more"
     for (job_id, _), runs in alive.items():
         if len(runs) < 2:
             continue
-        excused = machines_given_up(life) | preempted_machines(life)
+        excused = machines_given_up(life) | set(ending_machines(life))
         if not any(one.machine in excused for one in runs):
             yield f"{job_id} has two attempts alive: {[run.run_id for run in runs]}"
     if life.calm_at is not None:
@@ -79,15 +79,16 @@ def _folders_are_removed(life: Life, calm_at: datetime) -> Iterable[str]:
 
 def _at_rest(life: Life) -> Iterable[str]:
     processes = life.processes()
-    given_up, preempted = machines_given_up(life), preempted_machines(life)
+    given_up, ending = machines_given_up(life), ending_machines(life)
     waiting = {one.job_id for one in life.rows.allocations() if one.status in UNCONFIRMED}
     stored = life.world.stored()
     for job in life.rows.jobs():
         yield from _not_stuck(life, job)
         yield from _as_asked(life, job)
         yield from _no_process_left(job, processes[job.job_id], given_up)
-        yield from _one_attempt_at_a_time(job, processes[job.job_id], given_up | preempted)
+        yield from _one_attempt_at_a_time(job, processes[job.job_id], given_up, ending)
         yield from _runs_as_its_policy_says(life, job, processes[job.job_id], given_up)
+        yield from _succeeds_as_its_workers(life, job, processes[job.job_id])
         yield from _nothing_stored_too_long(job, stored.get(job.job_id, ()))
         if job.status == "failed" and any(
             words in (job.status_reason or "") for words in IMPOSSIBLE
@@ -108,17 +109,33 @@ def _nothing_stored_too_long(job: JobView, stored: Sequence[str]) -> Iterable[st
         yield f"{job.job_id} is removed, and {', '.join(stored)} of it are stored"
 
 
+def _succeeds_as_its_workers(life: Life, job: JobView, processes: list[Process]) -> Iterable[str]:
+    """A job that nobody has asked to end is finished when all its commands have succeeded."""
+    plan = life.jobs[job.job_id]
+    last = [one for one in processes if parse_run_id(one.run_id)[2] == job.attempt]
+    all_succeeded = len(last) == plan.worker_count and all(one.succeeded for one in last)
+    was_asked = life.requests_of(job.job_id) or plan.max_duration_s is not None
+    may_be_cut = life.has_forgotten or any(one.was_cut for one in processes)
+    if all_succeeded and job.status == "failed" and not was_asked and not may_be_cut:
+        yield f"{job.job_id} failed, and all its commands succeeded: {job.status_reason}"
+
+
 def _one_attempt_at_a_time(
-    job: JobView, processes: list[Process], excused: frozenset[str]
+    job: JobView,
+    processes: list[Process],
+    given_up: frozenset[str],
+    ending: dict[str, datetime],
 ) -> Iterable[str]:
     """No worker has begun again before its command of an earlier attempt had ended."""
     begun: dict[int, list[tuple[datetime, Process]]] = defaultdict(list)
     for one in processes:
-        if one.began_at is not None and one.machine not in excused:
+        if one.began_at is not None and one.machine not in given_up:
             begun[parse_run_id(one.run_id)[1]].append((one.began_at, one))
     for runs in begun.values():
         runs.sort(key=lambda each: each[0])
         for (_, before), (began_at, after) in pairwise(runs):
+            if (ending_at := ending.get(before.machine)) is not None and ending_at <= began_at:
+                continue
             if before.ended_at is None or before.ended_at > began_at:
                 yield f"{job.job_id}: {after.run_id} began while {before.run_id} was alive"
 

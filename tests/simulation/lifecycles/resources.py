@@ -38,6 +38,15 @@ def _at_rest(life: Life) -> Iterable[str]:
         )
     yield from _allocations_are_free(life)
     yield from _orphans_are_ended(life)
+    yield from _none_is_rented_in_vain(life)
+
+
+def _none_is_rented_in_vain(life: Life) -> Iterable[str]:
+    """A machine that was rented for a job is given back when no job has it."""
+    used = {one.node_id for one in life.rows.allocations()}
+    for node in life.rows.nodes():
+        if node.ephemeral and node.status == "active" and node.node_id not in used:
+            yield f"{node.node_id} was rented for a job, and is kept without one"
 
 
 def _was_removed(life: Life, resource_id: str) -> bool:

@@ -97,7 +97,7 @@ class Compute:
                         made_at=one.started_at,
                         ended_at=one.gone_at,
                         stopped_at=one.stopped_at,
-                        preempted_at=one.preempted_at,
+                        ending_at=one.ending_at,
                         came_late=one.came_late,
                     )
 

@@ -122,7 +122,7 @@ class Instance:
     status: Status = "PROVISIONING"
     started_at: datetime | None = None
     stopped_at: datetime | None = None
-    preempted_at: datetime | None = None
+    ending_at: datetime | None = None
     gone_at: datetime | None = None
     host: str | None = None
     """The address that it got when it booted."""

@@ -121,7 +121,6 @@ class Lives:
     def _take(self, instance: Instance) -> None:
         project = self._project(instance)
         operation = project.operation(instance, PREEMPTION)
-        instance.preempted_at = self._temporal.now()
         self._begin_end(instance)
         project.log(instance, PREEMPTION)
 
@@ -180,6 +179,7 @@ class Lives:
         if instance.inserted is not None:
             instance.inserted.end(self._temporal.now(), error, 400)
         instance.status = "STOPPING"
+        instance.ending_at = instance.ending_at or self._temporal.now()
         instance.cancel_deadline()
 
     def _end_machine(self, instance: Instance) -> None:
