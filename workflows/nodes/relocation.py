@@ -45,7 +45,8 @@ class Relocation:
         announce themselves once."""
         if self._refused is not None and workflow.patched(MOVES_AGAIN):
             self._refused = None
-            inbox.put(Wake())
+            if not inbox.holds(Wake):
+                inbox.put(Wake())
 
     async def follow(self, inbox: Inbox) -> None:
         """Move the node to its announced address, if it answers there with its own host key.

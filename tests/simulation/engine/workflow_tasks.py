@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.simulation.engine.clock import Due, micros
-from tests.simulation.engine.commands import ACTIVITY, LOCAL, SIGNAL, TIMER, Commands, LocalEnd
+from tests.simulation.engine.commands import LOCAL, Commands, LocalEnd
 from tests.simulation.engine.commit import commit
 from tests.simulation.engine.execution import (
     TASK_LIMIT_S,
@@ -22,7 +22,7 @@ from tests.simulation.engine.execution import (
 from tests.simulation.engine.instances import Activation, Instance
 from tests.simulation.engine.local_activities import Local, LocalActivities
 from tests.simulation.engine.processes import WORKFLOWS
-from tests.simulation.engine.replay import NondeterminismError, replay
+from tests.simulation.engine.replay import NondeterminismError, concerns, replay
 
 if TYPE_CHECKING:
     from tests.simulation.engine.engine import Engine
@@ -201,7 +201,7 @@ class WorkflowTasks:
 
     def _tell(self, work: Work, jobs: Sequence[Job]) -> None:
         """Tell the workflow what it has not been told the end of."""
-        told = [job for job in jobs if _concerns(work.instance, job)]
+        told = [job for job in jobs if concerns(work.instance, job)]
         if told:
             self._activate(work, told)
         else:
@@ -233,7 +233,7 @@ class WorkflowTasks:
                     work.run.flags.append(flag)
             self._run_locals(work)
             told, commands.told = commands.told, []
-            jobs = [job for job in told if _concerns(work.instance, job)]
+            jobs = [job for job in told if concerns(work.instance, job)]
         if work.is_open:
             self._rest(work)
 
@@ -251,7 +251,7 @@ class WorkflowTasks:
     def local_ended(self, local: Local, job: Job, replayed: Job) -> None:
         """A local activity has ended: tell its workflow within the same task."""
         work = local.work
-        if _concerns(work.instance, job):
+        if concerns(work.instance, job):
             now, told = self._engine.clock.now, work.commands.activations
             end = LocalEnd(local.asked, replayed, told, local.attempt, local.began_at, now)
             work.commands.send("local_marker", end)
@@ -339,17 +339,3 @@ class WorkflowTasks:
     def _evict(self, work: Work) -> None:
         work.process.cache.pop(work.run.run_id, None)
         work.instance.evict()
-
-
-def _concerns(instance: Instance, job: Job) -> bool:
-    """Whether the workflow still waits for it; what has ended for it ends only once."""
-    if job.HasField("resolve_activity"):
-        resolved = job.resolve_activity
-        key = (LOCAL if resolved.is_local else ACTIVITY, resolved.seq)
-    elif job.HasField("fire_timer"):
-        key = (TIMER, job.fire_timer.seq)
-    elif job.HasField("resolve_signal_external_workflow"):
-        key = (SIGNAL, job.resolve_signal_external_workflow.seq)
-    else:
-        return True
-    return instance.open.pop(key, None) is not None
