@@ -57,9 +57,15 @@ class Commands:
     _count: int = 0
 
     def read(self, answer: Success, instance: Instance) -> tuple[Signature, ...]:
-        """Take the commands of one activation. Returns what a replay compares."""
+        """Take the commands of one activation. Returns what a replay compares.
+
+        The command that ends the workflow is sent last, whatever comes after it, as by Core.
+        """
         self.activations += 1
-        return tuple(self._one(command, instance) for command in answer.commands)
+        taken = tuple(self._one(command, instance) for command in answer.commands)
+        if self.has_ended:
+            self.sent[(END, 0)] = self.sent.pop((END, 0))
+        return taken
 
     def send(self, kind: str, what: Any = None) -> None:
         """Send something that nothing takes back."""
@@ -157,7 +163,7 @@ class Commands:
         return (kind,)
 
     def _end(self, kind: str, what: Any, _instance: Instance) -> Signature:
-        """The first command that ends the workflow counts, and nothing after it."""
+        """Of the commands that end the workflow the first counts."""
         if not self.has_ended:
             self.has_ended = True
             self.sent[(END, 0)] = (kind, what)

@@ -18,6 +18,7 @@ from tests.simulation.contracts import Attempt, CutOff, Sleep, Steps
 from tests.simulation.engine.attempts import CallFault, NoFaults
 from tests.simulation.engine.engine import Engine
 from tests.simulation.engine.probes import PROBES, Act, Asked, Probe, Said
+from tests.simulation.engine.probes.workflows import forget_failures
 from workflows.contracts.base import Contract
 
 Story = tuple[str, list[str]]
@@ -129,6 +130,7 @@ def _do(engine: Engine, workflow_id: str, act: Act) -> None:
 
 
 def played(probe: Probe, engine: Engine) -> Story:
+    forget_failures(probe.name)
     engine.serve({"act": _simulated}, {"act": Asked})
     if probe.fault:
         engine.faults = _Silence()
