@@ -27,8 +27,8 @@ IMPOSSIBLE = ("has no allocation", "there is no such", "is not in the store", "w
 """What rows and nodes say to those who ask for what they cannot have."""
 SETTLES = timedelta(minutes=30)
 """After that long without faults, nothing is late any more that one of them had held up."""
-UNREACHABLE = "not reachable for"
-"""In the reason of a job that has failed because its node was away for too long."""
+NODE_IS_LEFT = ("not reachable for", "is being removed")
+"""In the reason of a job that has failed because its node was away for too long, or was removed."""
 WAITS_FOR_A_PERSON = ("stopped", "waiting_for_resources")
 
 
@@ -113,12 +113,12 @@ def _nothing_stored_too_long(job: JobView, stored: Sequence[str]) -> Iterable[st
 
 def _succeeds_as_its_workers(life: Life, job: JobView, processes: list[Process]) -> Iterable[str]:
     """A job that nobody has asked to end is finished when all its commands have succeeded, unless
-    its node could not be asked for an hour."""
+    its node could not be asked for an hour, or a person has removed it."""
     plan = life.jobs[job.job_id]
     last = [one for one in processes if parse_run_id(one.run_id)[2] == job.attempt]
     all_succeeded = len(last) == plan.worker_count and all(one.succeeded for one in last)
     was_asked = life.requests_of(job.job_id) or plan.max_duration_s is not None
-    was_away = UNREACHABLE in (job.status_reason or "")
+    was_away = any(words in (job.status_reason or "") for words in NODE_IS_LEFT)
     may_be_cut = life.has_forgotten or was_away or any(one.was_cut for one in processes)
     if all_succeeded and job.status == "failed" and not was_asked and not may_be_cut:
         yield f"{job.job_id} failed, and all its commands succeeded: {job.status_reason}"
