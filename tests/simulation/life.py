@@ -139,15 +139,3 @@ def machines_given_up(life: Life) -> frozenset[str]:
         for node in life.rows.nodes()
         if node.minion_id and (is_whole or node.node_id in forced or node.region_id in forced)
     )
-
-
-def ending_machines(life: Life) -> dict[str, datetime]:
-    """Rented machines by minion id, each with the instant at which its provider began to end it.
-
-    The provider tells of it then: half a minute before a preempted machine ends, up to a minute
-    before a deleted one does. The product takes that for the end: a command may run on meanwhile.
-    """
-    names = {one.name: one.ending_at for one in life.world.cloud_machines() if one.ending_at}
-    leases = {one.lease_id: one.name for one in life.rows.leases() if one.name in names}
-    ending = {node.minion_id: leases.get(node.lease_id or "") for node in life.rows.nodes()}
-    return {minion: names[name] for minion, name in ending.items() if minion and name}

@@ -1,10 +1,13 @@
 """Stories that seeds have told, each of a defect that was mended."""
 
 from dataclasses import replace
+from datetime import timedelta
 
-from tests.simulation.plan import Act, At
+from tests.simulation.behaviour import Behaviour
+from tests.simulation.plan import Act, At, JobPlan
 from tests.simulation.simulation import play
 from tests.simulation.test_coverage import PLAN
+from workflows.contracts.statuses import JobType
 
 
 def test_a_node_that_moved_while_its_site_was_away_takes_jobs_again() -> None:
@@ -18,3 +21,24 @@ def test_a_node_that_moved_while_its_site_was_away_takes_jobs_again() -> None:
     assert (node.status, node.status_reason) == ("active", None)
     assert node.host != "10.0.0.1"
     assert life.violations == []
+
+
+def test_a_job_begins_elsewhere_only_when_its_machine_has_ended_that_google_preempts() -> None:
+    """Google tells of a preemption 30 s before the end, and a free machine waits for the job."""
+    jobs = (
+        JobPlan(at_s=10, type=JobType.TRAINING, behaviour=Behaviour(seconds=400)),
+        JobPlan(at_s=40, type=JobType.TRAINING, behaviour=Behaviour(seconds=2000)),
+    )
+    acts = (Act(At(900), "world", "preempted", "cloud-machine/1"),)
+    life = play(replace(PLAN, jobs=jobs, acts=acts, hours=1, has_cloud=True))
+    assert life.violations == []
+    _, taken = life.world.cloud_machines()  # The other is the storage node's.
+    job_id = list(life.jobs)[1]
+    runs = {one.run_id: one for one in life.world.processes()}
+    first, second = runs[f"{job_id}-0-1"], runs[f"{job_id}-0-2"]
+    assert taken.ending_at is not None
+    assert first.ended_at is not None
+    assert second.began_at is not None
+    assert taken.ending_at < first.ended_at < second.began_at
+    assert second.began_at - taken.ending_at < timedelta(seconds=120)
+    assert {job.status for job in life.rows.jobs()} == {"finished"}

@@ -59,7 +59,8 @@ class LeaseEnding(Contract):
 class MachineLost(Contract):
     """Signal to the holder: the lease has got no machine, or its machine has ended.
 
-    An end is signalled only after the provider has shown it or has sent a notification of it.
+    An end is signalled only after the provider has shown it, or some time after the provider has
+    shown that it has begun.
     """
 
     lease_id: str
@@ -92,6 +93,8 @@ class LeaseProgress(Contract):
     lost: MachineLost | None = None
     is_lost_at_provider: bool = False
     """Whether the provider has shown that the machine has ended."""
+    runs_until: datetime | None = None
+    """Until when at most the machine runs, because its provider has begun to end it."""
     is_ending: bool = False
     """Whether the event of the planned end is recorded."""
     earlier_microcredits: int = 0

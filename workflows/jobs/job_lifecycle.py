@@ -57,14 +57,15 @@ from workflows.primitives.waiting import (
     while_handling,
 )
 from workflows.rules.billing.billing_request import billing_of
-from workflows.rules.catalogue.providers import preemption_notices_s
+from workflows.rules.catalogue.providers import longest_ending_s
 
 WAIT_INTERVAL = timedelta(minutes=10)
 REST_INTERVAL = timedelta(days=1)
 POLLS_AT_ONCE = 16
 """Nodes of one job that are polled concurrently; all polls of one job share the site's workers."""
-PREEMPTION_LIMIT = timedelta(seconds=preemption_notices_s()[1] + 60)
-"""A preempted machine ends after the notice; its notification gets 60 s more."""
+PREEMPTION_LIMIT = timedelta(seconds=longest_ending_s() + 2 * 60)
+"""A killed command may be the first sign of its machine's end, of which the job is notified when
+that is over; its provider's notification and the observation of the end get a minute each."""
 
 _PLACED = (JobStatus.PROVISIONING, JobStatus.WAITING_FOR_DATA)
 """In these the job has a placement; all steps up to the start of its commands can be repeated."""

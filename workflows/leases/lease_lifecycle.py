@@ -32,12 +32,13 @@ from workflows.contracts.machines import (
     MachineOffer,
 )
 from workflows.contracts.removals import Removal
-from workflows.contracts.statuses import LeaseStatus
+from workflows.contracts.statuses import LeaseStatus, MachineState
 from workflows.effects.machines import (
     CreateMachine,
     DescribeMachine,
     create_machine,
     describe_machine,
+    describe_machine_briefly,
     wait_for_machine,
 )
 from workflows.effects.nodes import ReachNode, await_ssh
@@ -55,7 +56,10 @@ POLL_INTERVAL = timedelta(minutes=10)
 START_POLL_INTERVAL = timedelta(minutes=1)
 """While a machine starts that does not answer over SSH yet."""
 NOTIFIED_POLL_INTERVAL = timedelta(seconds=30)
-"""After a notification; a provider sends that before its own answers show the machine's end."""
+"""After a notification, which a provider sends before its own answers show the machine's end, and
+while it ends the machine."""
+RUNS_WHILE_ENDING = "an-ending-machine-still-runs"
+"""The patch since which a machine that its provider is ending is not lost before it has ended."""
 RELEASE_INTERVAL = timedelta(minutes=1)
 """Between two notifications of a holder that could not be notified of the loss."""
 CANCELED_OUTSIDE = LeaseRelease(reason="canceled in Temporal")
@@ -74,7 +78,8 @@ class LeaseLifecycle:
 
     A ready lease ends in one of two ways. Its deadline is a planned end: the holder is notified
     before, and leaves. A loss is notified only when the provider has shown that the machine has
-    ended, by itself or because the lease has terminated it.
+    ended, by itself or because the lease has terminated it. A provider tells of a preemption or a
+    deletion when it begins: commands run on meanwhile, and must not begin elsewhere.
 
     The lease tries one offer at a time, and its row names the offer before a machine is created.
     Whatever happens then, the machine of that name is terminated in that zone, and the provider
@@ -213,11 +218,14 @@ class LeaseLifecycle:
             message = await self._interruptible(self._inbox.wait(self._poll_interval()))
             if not self._must_notify():
                 await self._poll()
-            if message is None:
+            if message is None and self._machine.runs_until is None:
                 self._machine.notification = None
 
     def _poll_interval(self) -> timedelta:
         interval = NOTIFIED_POLL_INTERVAL if self._machine.notification else POLL_INTERVAL
+        if (until := self._machine.runs_until) is not None:
+            left = max(until - workflow.now(), timedelta(seconds=1))
+            interval = min(NOTIFIED_POLL_INTERVAL, left)
         return min(interval, self._deadline.until_next_notice())
 
     async def _notify_ending(self) -> None:
@@ -244,8 +252,10 @@ class LeaseLifecycle:
 
         Raises: ApplicationError, when the machine is gone or another machine has its name.
         """
+        is_ending = self._machine.runs_until is not None
+        describe = describe_machine_briefly if is_ending else describe_machine
         try:
-            answer = describe_machine(DescribeMachine(**self._machine.name))
+            answer = describe(DescribeMachine(**self._machine.name))
             seen = await interruptible(self._interruptible(answer), when=self._must_notify)
         except Interrupted:
             if self._release_request is not None:
@@ -258,10 +268,22 @@ class LeaseLifecycle:
             if error != self._poll_error:
                 await self._write(Event(type=LeaseEvent.NOT_SEEN, message=error))
             self._poll_error = error
+            if reason := self._machine.unseen_end():
+                raise ApplicationError(reason) from failure
             return
         self._poll_error = ""
+        if self._still_runs(seen):
+            if (event := self._machine.begin_end(seen)) is not None:
+                await self._record_event(event)
+            return
         if reason := self._machine.loss(seen):
             raise ApplicationError(reason)
+
+    def _still_runs(self, seen: MachineObservation) -> bool:
+        """Whether the holder's commands may still run on a machine that its provider is ending."""
+        is_ending = self._was_ready and seen.state is MachineState.ENDING
+        is_in_time = is_ending and not self._machine.has_run_out
+        return is_in_time and workflow.patched(RUNS_WHILE_ENDING)
 
     async def _release(self) -> None:
         """Terminate the machine until its provider says that it is gone, and notify the holder.
@@ -395,6 +417,7 @@ class LeaseLifecycle:
             released=self._release_request,
             lost=self._lost,
             is_lost_at_provider=self._machine.is_lost_at_provider,
+            runs_until=self._machine.runs_until,
             is_ending=self._deadline.is_announced,
             earlier_microcredits=self._machine.earlier_microcredits,
             reason=self._journal.reason,

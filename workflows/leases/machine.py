@@ -1,6 +1,6 @@
 """The machine of a lease: its offer, what the provider says of it, and its cost."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from temporalio import workflow
@@ -11,6 +11,7 @@ from workflows.contracts.machines import MachineNotification, MachineObservation
 from workflows.contracts.nodes import NodeAddress
 from workflows.contracts.statuses import MachineState
 from workflows.rules.billing.metering import cumulative_microcredits
+from workflows.rules.catalogue.providers import traits_of
 
 _ALIVE = (MachineState.RUNNING, MachineState.MAKING)
 
@@ -26,6 +27,8 @@ class Machine:
         self.is_lost_at_provider = bool(resumed_from and resumed_from.is_lost_at_provider)
         self.notification: MachineNotification | None = None
         """The provider's last notification, until a later poll finds the machine running."""
+        self.runs_until = resumed_from.runs_until if resumed_from else None
+        """Until when at most the machine runs, because its provider has begun to end it."""
         self.earlier_microcredits = resumed_from.earlier_microcredits if resumed_from else 0
         """The cost of the terminated machines of earlier offers."""
         self._earlier_ended_at: datetime | None = None
@@ -91,8 +94,28 @@ class Machine:
         before = self.seen.began_at if self.seen else None
         assumed = None if seen.state is MachineState.MAKING else workflow.now()
         self.seen = seen.model_copy(update={"began_at": seen.began_at or before or assumed})
-        message = f"the provider says: {seen.state} {seen.provider_machine_id or ''}".rstrip()
-        return Event(type=LeaseEvent.SEEN, message=message)
+        return _event_of(seen)
+
+    def begin_end(self, seen: MachineObservation) -> Event | None:
+        """Take an observation of a machine that its provider is ending, on which commands run on
+        meanwhile; its event, for the first of them."""
+        if self.runs_until is not None:
+            return None
+        limit_s = traits_of(self._request.provider_kind).ending_limit_s
+        self.runs_until = workflow.now() + timedelta(seconds=limit_s)
+        return _event_of(seen)
+
+    @property
+    def has_run_out(self) -> bool:
+        """Whether the machine has ended, although its provider may not have shown that yet."""
+        return self.runs_until is not None and workflow.now() >= self.runs_until
+
+    def unseen_end(self) -> str | None:
+        """Why the machine is lost that cannot be observed; None: it is not."""
+        if not self.has_run_out:
+            return None
+        self.is_lost_at_provider = True
+        return self._reason_of_end(MachineObservation(state=MachineState.ENDING))
 
     def loss(self, seen: MachineObservation) -> str | None:
         """Why the machine that was observed is lost; None: it is not."""
@@ -101,6 +124,7 @@ class Machine:
                 self.seen = self.seen.model_copy(update={"ended_at": seen.ended_at})
             self.is_lost_at_provider = True
             return self._reason_of_end(seen)
+        self.runs_until = None
         if self.known_id and seen.provider_machine_id not in (None, self.known_id):
             self.is_lost_at_provider = True
             return f"{self.known_id} is gone, and another machine has its name"
@@ -136,3 +160,8 @@ class Machine:
         if self.notification is not None:
             return f"{self.notification.what} at {self.notification.at:%F %T} UTC"
         return seen.reason or f"the provider says that the machine is {seen.state}"
+
+
+def _event_of(seen: MachineObservation) -> Event:
+    message = f"the provider says: {seen.state} {seen.provider_machine_id or ''}".rstrip()
+    return Event(type=LeaseEvent.SEEN, message=message)

@@ -5,6 +5,7 @@ from workflows.rules.catalogue.providers import (
     NO_TRAITS,
     TRAITS,
     cloud_kinds,
+    longest_ending_s,
     preemption_notices_s,
     traits_of,
 )
@@ -28,6 +29,11 @@ def test_google_tells_30_s_before_it_preempts_and_ends_machines_after_120_days()
     assert traits.is_cloud
     assert (traits.preemption_notice_s, traits.image_disk_gb) == (30, 50)
     assert traits.lifetime_limit_s == 120 * DAY_S
+
+
+def test_a_machine_at_google_has_ended_after_its_shutdown_period() -> None:
+    assert traits_of(ProviderKind.GCP).ending_limit_s == longest_ending_s() == 90
+    assert NO_TRAITS.ending_limit_s == 0, "an owner's machine is not ended by anybody"
 
 
 def test_only_clouds_that_preempt_count_for_the_notices() -> None:

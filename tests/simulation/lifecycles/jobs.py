@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 
 from tests.simulation.contracts import JobView, NotFound, Process
-from tests.simulation.life import Life, ending_machines, machines_given_up
+from tests.simulation.life import Life, machines_given_up
 from tests.simulation.lifecycles.part import (
     Part,
     asks,
@@ -47,14 +47,14 @@ def _always(life: Life) -> Iterable[str]:
             alive[job_id, worker].append(process)
             if process.run_id not in held:
                 free.append(process)
-    excused = machines_given_up(life) | set(ending_machines(life)) if free else frozenset()
+    excused = machines_given_up(life) if free else frozenset()
     for process in free:
         if process.machine not in excused:
             yield f"{process.run_id} runs, and nothing is allocated to it any more"
     for (job_id, _), runs in alive.items():
         if len(runs) < 2:
             continue
-        excused = machines_given_up(life) | set(ending_machines(life))
+        excused = machines_given_up(life)
         if not any(one.machine in excused for one in runs):
             yield f"{job_id} has two attempts alive: {[run.run_id for run in runs]}"
     if life.calm_at is not None:
@@ -81,14 +81,14 @@ def _folders_are_removed(life: Life, calm_at: datetime) -> Iterable[str]:
 
 def _at_rest(life: Life) -> Iterable[str]:
     processes = life.processes()
-    given_up, ending = machines_given_up(life), ending_machines(life)
+    given_up = machines_given_up(life)
     waiting = {one.job_id for one in life.rows.allocations() if one.status in UNCONFIRMED}
     stored = life.world.stored()
     for job in life.rows.jobs():
         yield from _not_stuck(life, job)
         yield from _as_asked(life, job)
         yield from _no_process_left(job, processes[job.job_id], given_up)
-        yield from _one_attempt_at_a_time(job, processes[job.job_id], given_up, ending)
+        yield from _one_attempt_at_a_time(job, processes[job.job_id], given_up)
         yield from _runs_as_its_policy_says(life, job, processes[job.job_id], given_up)
         yield from _succeeds_as_its_workers(life, job, processes[job.job_id])
         yield from _nothing_stored_too_long(job, stored.get(job.job_id, ()))
@@ -125,10 +125,7 @@ def _succeeds_as_its_workers(life: Life, job: JobView, processes: list[Process])
 
 
 def _one_attempt_at_a_time(
-    job: JobView,
-    processes: list[Process],
-    given_up: frozenset[str],
-    ending: dict[str, datetime],
+    job: JobView, processes: list[Process], given_up: frozenset[str]
 ) -> Iterable[str]:
     """No worker has begun again before its command of an earlier attempt had ended."""
     begun: dict[int, list[tuple[datetime, Process]]] = defaultdict(list)
@@ -138,8 +135,6 @@ def _one_attempt_at_a_time(
     for runs in begun.values():
         runs.sort(key=lambda each: each[0])
         for (_, before), (began_at, after) in pairwise(runs):
-            if (ending_at := ending.get(before.machine)) is not None and ending_at <= began_at:
-                continue
             if before.ended_at is None or before.ended_at > began_at:
                 yield f"{job.job_id}: {after.run_id} began while {before.run_id} was alive"
 

@@ -17,11 +17,12 @@ from workflows.contracts.base import Contract, Done
 from workflows.contracts.leases import LeaseProgress, LeaseRelease
 from workflows.contracts.lifecycles import Record, Recorded
 from workflows.contracts.machines import MachineNotification, MachineObservation, MachineSpec
-from workflows.contracts.statuses import LeaseStatus, MachineState
+from workflows.contracts.statuses import LeaseStatus, MachineState, ProviderKind
 from workflows.effects.leases import HolderNotified, NotifyHolder
 from workflows.effects.machines import CreateMachine, ShortagesFound
 from workflows.effects.nodes import NodeReached
 from workflows.leases.lease_lifecycle import LeaseLifecycle
+from workflows.rules.catalogue.providers import traits_of
 
 ID = "lease/lea-1"
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 24 * 3600
@@ -136,6 +137,65 @@ def test_a_notification_has_the_machine_looked_at_every_half_minute_until_it_is_
     first, second, third, *_ = world.asked_s["describe_machine"]
     assert pauses([0, first, second]) == {5 * MINUTE_S, MINUTE_S / 2}
     assert pauses([second, third]) == {10 * MINUTE_S}
+
+
+def ending_at(world: World, at_s: float, then: MachineObservation, after_s: float) -> None:
+    """The provider tells that it ends the machine, and shows its end so many seconds later."""
+    preempted = MachineNotification(
+        what="it was preempted", at=world.engine.now() + timedelta(seconds=at_s)
+    )
+
+    def begin() -> None:
+        world.found = UP.model_copy(update={"state": MachineState.ENDING})
+        world.engine.signal(ID, "notified", preempted)
+
+    def end() -> None:
+        world.found = then
+
+    world.engine.later(at_s, begin)
+    world.engine.later(at_s + after_s, end)
+
+
+@pytest.mark.parametrize("state", [MachineState.STOPPED, MachineState.GONE])
+def test_a_machine_that_its_provider_ends_is_lost_when_the_provider_shows_its_end(
+    world: World, state: MachineState
+) -> None:
+    world.begin()
+    ending_at(world, HOUR_S, UP.model_copy(update={"state": state}), after_s=45)
+    world.engine.play(until=HOUR_S + 55)
+    assert world.steps[-1].status == "ready"
+    assert [told.lost for told in world.told] == [None]
+    world.engine.play(until=HOUR_S + 65)
+    lost = [told.lost for told in world.told if told.lost is not None]
+    assert [one.reason.partition(" at ")[0] for one in lost] == ["it was preempted"]
+    messages = [event.message for step in world.steps for event in step.events]
+    assert messages.count("the provider says: ending vm-1") == 1
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+def test_a_machine_whose_end_its_provider_does_not_show_is_lost_after_a_limit(
+    world: World, is_away: bool
+) -> None:
+    limit_s = traits_of(ProviderKind.GCP).ending_limit_s
+    world.fails["describe_machine"] = lambda at: is_away and at > HOUR_S + 10
+    world.begin()
+    ending_at(world, HOUR_S, GONE, after_s=HOUR_S)
+    world.engine.play(until=HOUR_S + limit_s - 5)
+    assert [told.lost for told in world.told] == [None]
+    world.engine.play(until=HOUR_S + limit_s + 5)
+    assert [told.lost is not None for told in world.told] == [False, True]
+    assert len(world.asked_s["describe_machine"]) < 12, "it is not asked every second"
+    world.engine.play(until=2 * HOUR_S)
+    assert world.steps[-1].status == "released"
+
+
+def test_a_machine_that_its_provider_has_restarted_is_not_lost(world: World) -> None:
+    world.begin()
+    ending_at(world, HOUR_S, UP, after_s=50)
+    ending_at(world, HOUR_S + 80, UP, after_s=50)
+    world.engine.play(until=3 * HOUR_S)
+    assert world.steps[-1].status == "ready"
+    assert pauses(world.asked_s["describe_machine"][-3:]) == {10 * MINUTE_S}
 
 
 def test_the_holder_is_told_of_the_deadline_every_minute_until_it_has_left(world: World) -> None:

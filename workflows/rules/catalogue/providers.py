@@ -23,6 +23,8 @@ class Traits:
     """The cloud resources of each cloud region, in the same order."""
     preemption_notice_s: int | None = None
     """Seconds between the notice of a preemption and the machine's end; None: no preemptions."""
+    ending_limit_s: int = 0
+    """For how long at most a machine runs on after its provider has begun to end it."""
     image_disk_gb: int = 0
     """The part of a boot disk that the system takes, without the job's own disk."""
     lifetime_limit_s: int = 365 * DAY_S
@@ -47,6 +49,9 @@ TRAITS: dict[str, Traits] = {
         region_resources=("subnetwork",),
         # https://cloud.google.com/compute/docs/instances/preemptible
         preemption_notice_s=30,
+        # The shutdown period of a machine that is stopped or deleted; a preempted one has less.
+        # https://cloud.google.com/compute/docs/instances/stop-start-instance
+        ending_limit_s=90,
         # The Deep Learning images are of this size, and Google refuses a smaller disk.
         image_disk_gb=50,
         # https://cloud.google.com/compute/docs/instances/limit-vm-runtime
@@ -65,6 +70,11 @@ def traits_of(kind: str) -> Traits:
 
 def cloud_kinds() -> tuple[str, ...]:
     return tuple(str(kind) for kind, traits in TRAITS.items() if traits.is_cloud)
+
+
+def longest_ending_s() -> int:
+    """The longest time in which a machine of any kind is ended."""
+    return max(traits.ending_limit_s for traits in TRAITS.values())
 
 
 def preemption_notices_s() -> tuple[int, int]:
