@@ -34,8 +34,17 @@ Found = TypeVar("Found")
 
 @activity.defn
 async def create_machine(command: CreateMachine) -> MachineObservation:
-    """Find the machine by its name, or else create it; a retry finds what was created before."""
-    return await asked_of(command, lambda driver: _find_or_create(driver, command))
+    """Find the machine by its name, or else create it; a retry finds what was created before.
+
+    Raises: NotYet, while a machine that was created for an earlier offer has the name; Stale, when
+    the lease's row is ahead of the command.
+    """
+
+    def create(driver: Driver) -> MachineObservation:
+        _raise_if_stale(command, "create")
+        return _find_or_create(driver, command)
+
+    return await asked_of(command, create)
 
 
 @activity.defn
@@ -77,7 +86,7 @@ async def terminate_machine(command: TerminateMachine) -> MachineObservation:
     remarks = [str(each) for each in activity.info().heartbeat_details]
 
     def terminate(driver: Driver) -> MachineObservation:
-        _raise_if_stale(command)
+        _raise_if_stale(command, "terminate")
         if remark := driver.terminate(command.machine_name, command.zone):
             remarks[:] = [remark]
         if (left := _find(driver, command)) is not None:
@@ -109,17 +118,20 @@ async def list_owned_machines(command: ListOwnedMachines) -> OwnedMachinesListed
     return OwnedMachinesListed(names=tuple(sorted(machine.machine_name for machine in owned)))
 
 
-def _raise_if_stale(command: TerminateMachine) -> None:
+def _raise_if_stale(command: CreateMachine | TerminateMachine, verb: str) -> None:
     """Raises: Stale, when the lease's row is ahead of the command: then a newer workflow run owns
-    the machine of this name, which may be of a later offer."""
+    the machine of this name, which may be of a later offer.
+
+    verb: what the command asks, for the message.
+    """
     if not command.sequence:
         return
     with database().read() as session:
         row = session.get(Lease, command.lease_id)
     if row is not None and row.sequence > command.sequence:
         raise ApplicationError(
-            f"{command.lease_id}: asked to terminate its machine in step {command.sequence}, its "
-            f"row has step {row.sequence}",
+            f"{command.lease_id}: asked to {verb} its machine in step {command.sequence}, its row "
+            f"has step {row.sequence}",
             type=STALE,
             non_retryable=True,
         )

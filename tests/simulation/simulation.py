@@ -31,8 +31,6 @@ REST_LIMIT_S = 9 * 3600.0
 hourly, a node is given up after an hour, an output may be stored for some."""
 DISPATCH_S = 0.02
 """After a commit of the API, its dispatcher delivers the outbox rows."""
-ASKED_TWICE = ": asked for in "
-"""A machine of two offers at once: a restored engine repeats the call that had made the first."""
 AFTER_S = 0.005
 """Right after a call."""
 ACTIVATION_INTERVAL_S = 60.0
@@ -364,8 +362,7 @@ class Player:
         """What always holds."""
         life = self.life
         for what in (*life.world.violations(), *life.rows.violations()):
-            if not (life.has_forgotten and ASKED_TWICE in what):
-                self._violated(what)
+            self._violated(what)
         for part in PARTS:
             if part.always is not None:
                 for what in part.always(life):

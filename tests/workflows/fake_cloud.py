@@ -97,6 +97,8 @@ class RentedMachines:
 
     def create_machine(self, asked: machine.CreateMachine) -> MachineObservation:
         key = (asked.machine_name, asked.offer.zone)
+        if self.is_ahead(asked.lease_id, asked.sequence):
+            raise ApplicationError("its row is ahead", type=errors.STALE, non_retryable=True)
         if key in self.cloud.machines:
             return self.cloud.machines[key]
         if asked.offer.zone in self.cloud.short:

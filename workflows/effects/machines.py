@@ -23,6 +23,8 @@ class CreateMachine(NamedMachine):
 
     offer: MachineOffer
     spec: MachineSpec
+    sequence: int = 0
+    """As that of `TerminateMachine`; the lease may have a machine of a later offer already."""
 
 
 class DescribeMachine(NamedMachine):

@@ -14,6 +14,7 @@ from workflows.contracts.errors import (
     OUT_OF_TIME,
     PRICE_CAP,
     REQUEST_REFUSED,
+    STALE,
     UNAVAILABLE,
 )
 from workflows.contracts.events import Event, LeaseEvent
@@ -178,8 +179,7 @@ class LeaseLifecycle:
 
         Raises: ApplicationError, when the machine is gone or above the price cap; ActivityError.
         """
-        made = CreateMachine(**self._machine.name, offer=offer, spec=self._request.spec)
-        await self._observe(await create_machine(made))
+        await self._observe(await self._create(offer))
         seen = await wait_for_machine(DescribeMachine(**self._machine.name))
         if not seen.is_reachable:
             reason = seen.reason or f"the machine is {seen.state} and could not be reached"
@@ -191,6 +191,21 @@ class LeaseLifecycle:
         await self._observe(seen)
         answers = await_ssh(ReachNode(node=self._machine.address(seen)))
         await with_watch(answers, self._watch_start())
+
+    async def _create(self, offer: MachineOffer) -> MachineObservation:
+        command = CreateMachine(
+            **self._machine.name,
+            offer=offer,
+            spec=self._request.spec,
+            sequence=self._journal.sequence,
+        )
+        try:
+            return await create_machine(command)
+        except ActivityError as failure:
+            if cause_of(failure)[0] == STALE:
+                # Unless the lease has taken a step meanwhile, the row has a step of another.
+                await self._journal.stop_if_behind(command.sequence + 1)
+            raise
 
     async def _watch_start(self) -> None:
         """Poll the provider while the machine starts, which may end before it answers.

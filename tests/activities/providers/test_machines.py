@@ -165,6 +165,23 @@ async def test_a_command_that_the_row_of_its_lease_has_left_behind_terminates_no
     assert driver.machines == {}
 
 
+async def test_a_command_that_the_row_of_its_lease_has_left_behind_creates_no_machine(
+    migrated: Database, driver: RentedDriver
+) -> None:
+    row = Books(migrated).lease(LeaseStatus.READY)
+    late = {"lease_id": row.id, "sequence": row.sequence - 1}
+    failure = await refusal(create_machine, CREATE.model_copy(update=late))
+    assert (failure.type, failure.non_retryable) == (errors.STALE, True)
+    assert "asked to create its machine" in failure.message
+    assert driver.machines == {}
+    present = {"lease_id": row.id, "sequence": row.sequence}
+    await do(create_machine, CREATE.model_copy(update=present))
+    other = CREATE.offer.model_copy(update={"machine_type": "of an earlier offer"})
+    failure = await refusal(create_machine, CREATE.model_copy(update={**late, "offer": other}))
+    assert failure.type == errors.STALE
+    assert len(driver.machines) == 1, "the machine of the present offer is left alone"
+
+
 async def test_machines_of_a_kind_without_driver_are_refused_by_name() -> None:
     command = LOOK.model_copy(update={"provider_kind": ProviderKind.PHYSICAL})
     failure = await refusal(describe_machine, command)

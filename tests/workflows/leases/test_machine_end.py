@@ -58,6 +58,38 @@ async def test_a_workflow_that_is_restored_in_an_earlier_offer_leaves_the_machin
     assert list(stage.world.cloud.machines) == [(NAME, "zone-a")]
 
 
+async def test_a_workflow_that_is_restored_in_an_earlier_offer_creates_no_other_machine(
+    stage: Stage,
+) -> None:
+    gate = Gate(stage, "create_machine")
+    handle = await lease(stage, offer("zone-a"), offer("zone-b"))
+    await gate.entered()
+    row = stage.world.rows[LEASE]  # The lease has gone on, with a machine of its second offer.
+    ahead = {"sequence": row.sequence + 7, "status": "ready"}
+    stage.world.rows[LEASE] = row.model_copy(update=ahead)
+    gate.open()
+
+    async def is_stale() -> bool:
+        found = await handle.describe()
+        return found.typed_search_attributes.get(RESOURCE_STATUS) == STALE
+
+    await eventually(is_stale, "the reconciliation can tell that its row is ahead")
+    assert stage.world.cloud.made == {}
+
+
+async def test_a_release_while_a_machine_is_created_does_not_keep_it(stage: Stage) -> None:
+    """The release is a step of the same workflow, before which the creation was asked for."""
+    gate = Gate(stage, "create_machine")
+    handle = await lease(stage, offer("zone-a"), offer("zone-b"))
+    await gate.entered()
+    await handle.signal(LeaseLifecycle.release, LeaseRelease(reason="its job has ended"))
+    await reaches(stage, LeaseStatus.RELEASING)
+    gate.open()
+    report = await handle.result()
+    assert (report.status, report.status_reason) == ("released", "its job has ended")
+    assert stage.world.cloud.machines == {}
+
+
 async def test_a_release_while_a_machine_is_terminated_does_not_keep_it(stage: Stage) -> None:
     """The release is a step of the same workflow, after which the termination is told of it."""
     stage.world.faults["reach_node"].append(refuse)

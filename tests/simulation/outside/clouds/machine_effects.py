@@ -51,9 +51,11 @@ class MachineEffects:
         }
 
     def create_machine(self, attempt: Attempt, command: CreateMachine) -> Steps:
-        """Raises: NotYet, while a machine that was created for an earlier offer has the name."""
+        """Raises: NotYet, while a machine that was created for an earlier offer has the name;
+        Stale."""
         with translated_errors(command):
             driver, name = self.driver_of(command.provider_id), command.machine_name
+            self._raise_if_stale(command)
             found = yield from driver.find(name, command.zone)
             if found is None:
                 found = yield from driver.create(name, command.offer, command.spec)
@@ -120,10 +122,10 @@ class MachineEffects:
         """Raises: RequestRefused, when the provider has no key."""
         return Driver(self._temporal, self._requests, self._compute, provider_id)
 
-    def _raise_if_stale(self, command: TerminateMachine) -> None:
+    def _raise_if_stale(self, command: CreateMachine | TerminateMachine) -> None:
         """Raises: Stale, when the lease's row is ahead of the command."""
         if command.sequence and self.rows.sequence_of(command.lease_id) > command.sequence:
-            message = f"{command.lease_id}: asked to terminate its machine by an earlier step"
+            message = f"{command.lease_id}: asked for its machine by an earlier step"
             raise ApplicationError(message, type=STALE, non_retryable=True)
 
 

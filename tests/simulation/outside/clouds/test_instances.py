@@ -91,6 +91,14 @@ def test_a_stale_termination_ends_nothing() -> None:
     assert stage.call(describe_machine, machine()).state is MachineState.RUNNING
 
 
+def test_a_stale_creation_makes_nothing() -> None:
+    stage = Stage()
+    stage.rows.sequences[LEASE] = 5
+    stale = creation().model_copy(update={"sequence": 4})
+    assert stage.failure(create_machine, stale) == STALE
+    assert stage.call(describe_machine, machine()).state is MachineState.GONE
+
+
 def test_a_deletion_by_name_leaves_a_remark_to_the_last_attempt() -> None:
     remarks = []
     for seed in range(1, 150):
