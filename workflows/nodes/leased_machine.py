@@ -23,7 +23,7 @@ from workflows.nodes.region import NodeRegion
 from workflows.nodes.steps import NodeSteps
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import LEASE_ID, Journal
-from workflows.primitives.waiting import wait_until
+from workflows.primitives.waiting import wait_until, with_watch
 from workflows.rules.ids import timed_id
 from workflows.rules.nodes.onboarding import TRIES, lacking_of
 
@@ -32,6 +32,8 @@ READY_LIMIT = timedelta(hours=6)
 POLL_INTERVAL_MIN = timedelta(seconds=30)
 POLL_INTERVAL_MAX = timedelta(minutes=10)
 """The first and the longest time between two polls of a lease's row, beside the lease's signals."""
+POLLS_LEASE = "an-offline-node-polls-its-lease"
+"""The patch since which a node that cannot be reached asks whether its lease has ended."""
 RELEASE_POLL_MIN = timedelta(seconds=1)
 """The first time between two polls during a release; short, because some clouds terminate a machine
 at once."""
@@ -180,6 +182,30 @@ class LeasedMachine:
         if self.offer is None or self._claim is None:
             return ""
         return lacking_of(self.offer, self._claim.spec, hardware)
+
+    async def hold_while(self, work: Coroutine[Any, Any, None]) -> None:
+        """Await `work` on the unreachable machine while the node's lease holds that machine.
+
+        The row of the lease is polled, because nobody notifies the node of a release that an
+        earlier workflow run of the node has asked for.
+
+        Raises: MachineGoneError, when the lease has ended; the failure of the work.
+        """
+        if self._claim is None or not self.lease_id or not workflow.patched(POLLS_LEASE):
+            await work
+            return
+        await with_watch(work, self._watch_lease(self._claim))
+
+    async def _watch_lease(self, claim: MachineClaim) -> None:
+        """Poll the lease until its machine is gone. Raises: MachineGoneError."""
+        pause = POLL_INTERVAL_MIN
+        while True:
+            await workflow.sleep(pause, summary="does the lease hold the machine?")
+            leased = await self._acquire(claim)
+            if leased.lease_id == self.lease_id and leased.status.is_final:
+                self.lost = f"{self.lease_id} is {leased.status}: {leased.reason}"
+                raise self.loss()
+            pause = min(2 * pause, POLL_INTERVAL_MAX)
 
     # ── lose and release ────────────────────────────────────────────────────────────────────
 

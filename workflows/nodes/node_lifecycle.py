@@ -213,7 +213,8 @@ class NodeLifecycle:
         self._outage.begin_tries(self._inbox)
         while not self._removal.is_accepted:
             try:
-                if await self._urgent.interrupt(self._outage.reconnect(self._inbox)):
+                tries = self._machine.hold_while(self._outage.reconnect(self._inbox))
+                if await self._urgent.interrupt(tries):
                     return
             except EFFECT_FAILED as again:
                 await self._outage.wait_after(again, partial(self._urgent.wait_beside, Wake))

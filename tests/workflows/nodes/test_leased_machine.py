@@ -128,6 +128,29 @@ async def test_what_was_made_for_one_job_is_over_when_its_machine_is_taken(stage
     assert stage.world.cloud.machines == {}
 
 
+async def test_a_node_hears_of_a_release_that_an_earlier_run_of_it_has_asked_for_late(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The earlier run was canceled in Temporal, and the lease does not notify who releases it."""
+    interval = "workflows.nodes.leased_machine.POLL_INTERVAL_MIN"
+    monkeypatch.setattr(interval, timedelta(milliseconds=100))
+    await leased(stage)
+    await reaches(stage, NodeStatus.ACTIVE)
+    (lease_id,) = stage.world.leases
+    late = LeaseRelease(reason="its node is being removed", by_holder=True)
+    await stage.client.get_workflow_handle(f"lease/{lease_id}").signal("release", late)
+    await eventually(lambda: not stage.world.cloud.machines, "the machine is terminated")
+    machine = stage.world.machines["nod-1"]
+    machine.reachable = False
+    machine.changed.set()
+    await reaches(stage, NodeStatus.OFFLINE)
+    await eventually(lambda: len(stage.world.leases) == 2, "another is leased")
+    machine.reachable = True
+    await reaches(stage, NodeStatus.ACTIVE)
+    told = stage.world.told["nod-1"]["node.machine-lost"]
+    assert told == f"{lease_id} is released: its node is being removed"
+
+
 async def test_a_permanent_node_whose_machine_is_taken_gets_another(stage: Stage) -> None:
     handle = await leased(stage)
     await reaches(stage, NodeStatus.ACTIVE)
