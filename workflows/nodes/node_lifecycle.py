@@ -218,7 +218,7 @@ class NodeLifecycle:
                     return
             except EFFECT_FAILED as again:
                 await self._outage.wait_after(again, partial(self._urgent.wait_beside, Wake))
-                self._outage.repeat_tries(self._inbox)
+                await self._outage.repeat_tries(self._inbox)
             await self._journal.continue_when_long()
 
     async def _online(self) -> bool:

@@ -89,9 +89,9 @@ class Outage:
         await wait_until(is_news, self._pause, "before the next try")
         self._pause = min(2 * self._pause, LAST_REFUSED_KEY_INTERVAL)
 
-    def repeat_tries(self, inbox: Inbox) -> None:
+    async def repeat_tries(self, inbox: Inbox) -> None:
         """Prepare for the next try to reconnect, also at an announced address."""
-        self._relocation.try_again(inbox)
+        await self._relocation.try_again(inbox)
 
     async def end(self) -> None:
         """Record that the node can be reached again, and notify its jobs."""

@@ -1,5 +1,7 @@
 """The relocation of an offline node to the address at which its machine announced itself."""
 
+from datetime import timedelta
+
 from temporalio import workflow
 from temporalio.exceptions import is_cancelled_exception
 
@@ -17,6 +19,10 @@ from workflows.primitives.waiting import Interrupted
 
 MOVES_AGAIN = "refused-moves-are-tried-again"
 """The patch mark of what histories of before do not have."""
+ANNOUNCEMENT_LIFETIME = timedelta(days=7)
+"""For how long a machine's refused address is tried again after the machine has announced it."""
+GIVES_UP = "refused-moves-are-given-up"
+"""The patch since which a refused address is not tried for ever."""
 
 
 class Relocation:
@@ -34,19 +40,25 @@ class Relocation:
         self._refused: Announcement | None = None
         """The last announcement from which the node did not answer."""
         self._is_refusal_recorded = False
+        self._given_up: Announcement | None = None
+        """The last announcement that is not tried any more."""
 
     def start(self, inbox: Inbox) -> None:
         """Prepare for an outage: its first refused move is recorded."""
         self._is_refusal_recorded = False
         inbox.put(Wake())  # The machine may have announced itself before it was missed.
 
-    def try_again(self, inbox: Inbox) -> None:
+    async def try_again(self, inbox: Inbox) -> None:
         """Try a refused address again: the site may have been away, and machines that have moved
-        announce themselves once."""
-        if self._refused is not None and workflow.patched(MOVES_AGAIN):
-            self._refused = None
-            if not inbox.holds(Wake):
-                inbox.put(Wake())
+        announce themselves once. After some days a person has to see to it."""
+        if self._refused is None or not workflow.patched(MOVES_AGAIN):
+            return
+        if _is_over(self._refused) and workflow.patched(GIVES_UP):
+            await self._give_up(self._refused)
+            return
+        self._refused = None
+        if not inbox.holds(Wake):
+            inbox.put(Wake())
 
     async def follow(self, inbox: Inbox) -> None:
         """Move the node to its announced address, if it answers there with its own host key.
@@ -77,8 +89,28 @@ class Relocation:
         await self._record(NodeChanges(**announced), (moved,))
         raise Interrupted
 
+    async def _give_up(self, announcement: Announcement) -> None:
+        """Record once that the announced address is not tried any more."""
+        if self._given_up == announcement:
+            return
+        self._given_up = announcement
+        message = (
+            f"{announcement.host}:{announcement.port} is not tried any more, "
+            f"{ANNOUNCEMENT_LIFETIME.days} days after it was announced; to have it tried, announce "
+            "the machine again"
+        )
+        event = Event(type=NodeEvent.MOVE_REFUSED, message=message)
+        await self._record(NodeChanges(), (event,))
+
     async def _refuse(self, announcement: Announcement, why: str) -> None:
         self._refused = announcement
         if not self._is_refusal_recorded:
             self._is_refusal_recorded = True
             await self._record(NodeChanges(), (Event(type=NodeEvent.MOVE_REFUSED, message=why),))
+
+
+def _is_over(announcement: Announcement) -> bool:
+    """Whether the announcement is too old to be tried again."""
+    if announcement.at is None:  # An earlier release has not said it.
+        return False
+    return workflow.now() >= announcement.at + ANNOUNCEMENT_LIFETIME

@@ -1,7 +1,7 @@
 """The outages of a node in virtual time: what is told, how often it is tried, and how it moves."""
 
 from collections.abc import Callable, Coroutine
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -46,7 +46,7 @@ class World:
         self.inbox = Inbox()
         self.engine = Engine(7, workflows=[Played])
 
-    def play(self, act: Act) -> "World":
+    def play(self, act: Act, most_s: float = 24 * 3600) -> "World":
         async def story() -> None:
             progress = NodeProgress(
                 sequence=4, status=NodeStatus.ACTIVE, resume_status=NodeStatus.ACTIVE,
@@ -72,7 +72,7 @@ class World:
             "reach_node": self._reach,
             "find_announcement": lambda _, __: AnnouncementFound(announcement=self.announced),
         }
-        played(story, effects, engine=self.engine, most_s=24 * 3600)
+        played(story, effects, engine=self.engine, most_s=most_s)
         assert self.engine.describe(ID).status == "completed"
         return self
 
@@ -225,13 +225,47 @@ def test_a_move_that_was_refused_while_the_site_was_away_is_made_with_the_next_t
         world.answers = {"10.0.0.9"}
         await moves(world)  # Nobody has announced anything since.
         assert world.location.address().host == "10.0.0.1"
-        world.it.repeat_tries(world.inbox)
+        await world.it.repeat_tries(world.inbox)
         with pytest.raises(Interrupted):
             await moves(world)
         assert world.location.address().host == "10.0.0.9"
 
     world = World().play(moves_later)
     assert [kind for _, kind, _, _ in world.told] == ["node.move-refused", "node.moved"]
+
+
+def test_a_refused_move_is_given_up_a_week_after_its_announcement_and_made_when_asked_again() -> (
+    None
+):
+    async def moves_at_last(world: World) -> None:
+        began_at = workflow.now()
+        world.answers = set()
+        world.announced = announcement().model_copy(update={"at": began_at})
+        world.it.begin_tries(world.inbox)
+        for day in range(10):
+            await moves(world)
+            tries.append(len(world.reached))
+            await world.it.repeat_tries(world.inbox)
+            left = began_at + timedelta(days=day + 1, minutes=1) - workflow.now()
+            await workflow.sleep(left)
+        assert world.location.address().host == "10.0.0.1"
+        world.answers = {"10.0.0.9"}
+        world.announced = announcement().model_copy(update={"at": workflow.now()})
+        with pytest.raises(Interrupted):
+            await moves(world)
+
+    tries: list[int] = []
+    world = World().play(moves_at_last, most_s=11 * 24 * 3600)
+    assert tries == [1, 2, 3, 4, 5, 6, 7, 8, 8, 8]
+    over = (
+        "10.0.0.9:2222 is not tried any more, 7 days after it was announced; to have it tried, "
+        "announce the machine again"
+    )
+    assert [(kind, message) for _, kind, message, _ in world.told] == [
+        ("node.move-refused", "no route"),
+        ("node.move-refused", over),
+        ("node.moved", "now at 10.0.0.9:2222"),
+    ]
 
 
 def test_an_announcement_of_where_the_node_is_changes_nothing() -> None:
