@@ -8,14 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.transcripts.jobs import endings, losses, runs
+from tests.transcripts.whole import stories_of, write
 
 TOLD = Path(__file__).parent / "jobs" / "told"
-STORIES = {
-    name: tells
-    for module in (endings, losses, runs)
-    for name, tells in vars(module).items()
-    if getattr(tells, "__module__", "") == module.__name__
-}
+STORIES = stories_of(endings, losses, runs)
 
 
 @pytest.mark.parametrize("name", STORIES)
@@ -27,12 +23,5 @@ def test_no_story_is_told_of_which_there_is_none() -> None:
     assert {path.stem for path in TOLD.iterdir()} == STORIES.keys()
 
 
-def write() -> None:
-    """Write what each story tells now."""
-    TOLD.mkdir(exist_ok=True)
-    for name, tells in STORIES.items():
-        (TOLD / f"{name}.txt").write_text("\n".join([*tells(), ""]))
-
-
 if __name__ == "__main__":
-    write()
+    write(TOLD, STORIES)

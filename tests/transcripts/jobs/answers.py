@@ -1,11 +1,9 @@
 """What the world answers to the effects of a job in the stories."""
 
-from collections.abc import Callable
 from typing import Any
 
-from tests.simulation.contracts import Sleep, Steps
-from tests.transcripts.jobs.given import NO_ROUTE
-from workflows.contracts.base import Contract, Done
+from tests.transcripts.whole import Answer, one_after_the_other, slowly
+from workflows.contracts.base import Done
 from workflows.contracts.billing import BalanceForecast
 from workflows.contracts.jobs import Exit, RunReport
 from workflows.contracts.lifecycles import Recorded
@@ -21,8 +19,6 @@ from workflows.effects.jobs import (
     WorkerStaged,
 )
 
-Answer = Callable[[Any], Contract | Steps]
-
 
 def runs(asked: Any) -> RunReport:
     return RunReport(run_id=asked.run_id, state=RunState.RUNNING, elapsed_s=5)
@@ -34,44 +30,14 @@ def ended_by(asked: Any, ended: Exit) -> RunReport:
     )
 
 
-def fails(failure: Exception = NO_ROUTE) -> Answer:
-    """An answer that fails like this."""
-
-    def answer(_: Any) -> Contract:
-        raise failure
-
-    return answer
-
-
-def broken(failure: Exception, *names: str) -> dict[str, Answer]:
-    """Effects that fail like this."""
-    return dict.fromkeys(names, fails(failure))
-
-
 def slow(name: str, seconds: float) -> dict[str, Answer]:
     """An effect that takes so long."""
-
-    def answer(asked: Any) -> Steps:
-        yield Sleep(seconds)
-        return ANSWERS[name](asked)  # type: ignore[return-value]
-
-    return {name: answer}
-
-
-def always(name: str, answered: Contract) -> dict[str, Answer]:
-    """An effect that answers this."""
-    return {name: lambda _: answered}
+    return {name: slowly(ANSWERS[name], seconds)}
 
 
 def in_turn(name: str, *answers: Answer | None) -> dict[str, Answer]:
     """An effect that answers its calls so, one after the other; None, and afterwards: as ever."""
-    left = list(answers)
-
-    def answer(asked: Any) -> Contract | Steps:
-        given = left.pop(0) if left else None
-        return (given or ANSWERS[name])(asked)
-
-    return {name: answer}
+    return {name: one_after_the_other(ANSWERS[name], *answers)}
 
 
 def _sealed(asked: SealRunSpecs) -> RunSpecsSealed:

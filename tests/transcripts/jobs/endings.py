@@ -1,6 +1,6 @@
 """Jobs that end by themselves, or are asked to."""
 
-from tests.transcripts.jobs.answers import always, broken, fails, in_turn, slow
+from tests.transcripts.jobs.answers import in_turn, slow
 from tests.transcripts.jobs.given import (
     AGAIN,
     ASKED,
@@ -8,6 +8,7 @@ from tests.transcripts.jobs.given import (
     DISCARDS,
     ENDED,
     NIGHT,
+    NO_ROUTE,
     NOTEBOOK,
     ON_ONE,
     ON_TWO,
@@ -15,6 +16,7 @@ from tests.transcripts.jobs.given import (
     placed,
 )
 from tests.transcripts.jobs.whole_job import WholeJob
+from tests.transcripts.whole import always, broken, fails
 from workflows.contracts.jobs import Exit, RunReport, WorkerIdle
 from workflows.contracts.statuses import RunState
 from workflows.effects.jobs import LogCollected
@@ -185,7 +187,9 @@ def hears_of_exits_that_are_not_its_own() -> list[str]:
 
 def cannot_save_its_state() -> list[str]:
     late = slow("save_snapshot", 800)["save_snapshot"]
-    failing = in_turn("save_snapshot", fails(), fails(), None, fails(), late)
+    failing = in_turn(
+        "save_snapshot", fails(NO_ROUTE), fails(NO_ROUTE), None, fails(NO_ROUTE), late
+    )
     job = WholeJob(failing, always("collect_log", LogCollected(stored_bytes=12)), **NOTEBOOK)
     on_a_lease = placed("nod-1", lease_id="lea-1")
     return job.play((5, "placed", on_a_lease), (2500, "stop", NIGHT))

@@ -5,8 +5,8 @@ from typing import Any
 
 from temporalio.exceptions import ApplicationError
 
+from tests.transcripts.whole import Signal
 from tests.workflows.fake_machines import node_address
-from workflows.contracts.base import Contract
 from workflows.contracts.errors import NODE_UNREACHABLE, REFUSED
 from workflows.contracts.jobs import (
     EndRequest,
@@ -23,9 +23,6 @@ from workflows.contracts.jobs import (
 )
 from workflows.contracts.nodes import NodeAddress
 from workflows.contracts.statuses import JobType, WorkerStatus
-
-Signal = tuple[float, str, Contract | None]
-"""The second at which it is sent, its name, and its argument."""
 
 
 def assignment(worker: int, node_id: str, **given: Any) -> WorkerAssignment:

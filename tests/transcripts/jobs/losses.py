@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from temporalio.exceptions import ApplicationError
 
-from tests.transcripts.jobs.answers import always, broken, fails, in_turn, slow
+from tests.transcripts.jobs.answers import in_turn, slow
 from tests.transcripts.jobs.given import (
     AGAIN,
     ASKED,
@@ -22,6 +22,7 @@ from tests.transcripts.jobs.given import (
     placed,
 )
 from tests.transcripts.jobs.whole_job import WholeJob
+from tests.transcripts.whole import always, broken, fails
 from workflows.contracts.errors import HOST_KEY_MISMATCH, PROTOCOL_VIOLATION
 from workflows.contracts.jobs import EndRequest, NodeReachable, RunReport
 from workflows.contracts.statuses import RunState

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from tests.simulation.engine.engine import Limits
-from tests.transcripts.jobs.answers import always, in_turn
+from tests.transcripts.jobs.answers import in_turn
 from tests.transcripts.jobs.given import (
     AGAIN,
     ASKED,
@@ -17,6 +17,7 @@ from tests.transcripts.jobs.given import (
     running,
 )
 from tests.transcripts.jobs.whole_job import WholeJob
+from tests.transcripts.whole import always
 from workflows.contracts.jobs import MACHINE_LOST, EndRequest, JobEnding
 from workflows.contracts.lifecycles import Recorded
 from workflows.contracts.statuses import JobStatus, WorkerStatus
