@@ -112,6 +112,11 @@ def is_killed_before_a_preemption() -> list[str]:
     )
 
 
+def saves_its_state_slowly() -> list[str]:
+    job = WholeJob(slow("save_snapshot", 100), state_interval_s=600)
+    return job.play((5, "placed", placed("nod-1", lease_id="lea-1")), most_s=6000)
+
+
 def is_killed_and_saves_its_state_too_slowly() -> list[str]:
     job = WholeJob(slow("save_snapshot", 25), state_interval_s=600)
     killed = exited(0, "nod-1", code=143)
