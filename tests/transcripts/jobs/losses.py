@@ -23,7 +23,7 @@ from tests.transcripts.jobs.given import (
 )
 from tests.transcripts.jobs.whole_job import WholeJob
 from tests.transcripts.whole import always, broken, fails
-from workflows.contracts.errors import HOST_KEY_MISMATCH, PROTOCOL_VIOLATION
+from workflows.contracts.errors import HOST_KEY_MISMATCH, OUTCOME_UNKNOWN, PROTOCOL_VIOLATION
 from workflows.contracts.jobs import EndRequest, NodeReachable, RunReport
 from workflows.contracts.statuses import RunState
 from workflows.effects.jobs import SnapshotOutcome, SnapshotSaved, WorkerStaged
@@ -93,11 +93,12 @@ def fails_after_an_outage_too_long() -> list[str]:
 
 
 def forgets_an_outage_of_its_staging() -> list[str]:
-    job = WholeJob(slow("stage_worker", 60))
+    unknown = ApplicationError("the connection was lost", type=OUTCOME_UNKNOWN)
+    names = broken(unknown, "start_worker")
+    job = WholeJob(slow("stage_worker", 60), names, unreachable_limit_s=300)
+    job.engine.later(500, job.mend)
     return job.play(
-        ON_ONE,
-        (20, "node_unreachable", OUTAGE),
-        (4000, "worker_exited", exited(0, "nod-1")),
+        ON_ONE, (20, "node_unreachable", OUTAGE), (6000, "worker_exited", exited(0, "nod-1"))
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
+from tests.simulation.contracts import Sleep, Steps
 from tests.simulation.engine.engine import Limits
 from tests.transcripts.whole import Answer, Signal, Whole, one_after_the_other, slowly
 from tests.workflows.leases.test_machine import OFFER, seen
@@ -91,7 +92,7 @@ class WholeNode(Whole):
         self.request = NodeRequest(
             node_id="nod-1", account_id="acc-1", region_id="reg-1", name="n1", **given
         )
-        served = dict(ANSWERS)
+        served: dict[str, Answer] = {**ANSWERS, "watch_node": self._watches}
         for each in answers:
             served.update(each)
         super().__init__((NodeLifecycle, Listener), NodeChanges(), served, limits)
@@ -117,6 +118,14 @@ class WholeNode(Whole):
     def changes(self, after_s: float, answers: Mapping[str, Answer]) -> None:
         """Let effects answer so from then on."""
         self.engine.later(after_s, partial(self.answers.update, answers))
+
+    def _watches(self, _: Any) -> Steps:
+        """The watch, and when it ends."""
+        try:
+            yield Sleep(300 * DAY_S)
+        finally:
+            self.told.append(f"{self.seconds(self.engine.now())} watch_node has ended")
+        return WatchEnded()
 
     def short(self, value: object) -> str:
         if value == WISH:
