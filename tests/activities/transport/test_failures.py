@@ -1,7 +1,8 @@
 """How failures of SSH are read: what was surely not done, and of what nobody knows."""
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import AsyncIterator, Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -229,6 +230,27 @@ async def test_a_connection_without_a_first_contact_is_aborted(
     with pytest.raises(kind, match="first contact"):
         await NodeConnections(KEY)._open_link(NODE)
     assert made.aborts == 1
+
+
+@pytest.mark.parametrize(
+    ("failure", "kind", "says"),
+    [
+        (asyncssh.SFTPFailure("disk full"), AgentBroke, "first contact: /a.pyz: disk full"),
+        (asyncssh.ConnectionLost("gone"), OutcomeUnknown, "first contact: gone"),
+        (ConnectionResetError("reset"), OutcomeUnknown, "first contact: reset"),
+    ],
+)
+async def test_an_agent_that_cannot_be_put_is_told_by_its_kind(
+    failure: Exception, kind: type[Exception], says: str
+) -> None:
+    @contextlib.asynccontextmanager
+    async def start_sftp_client() -> AsyncIterator[None]:
+        raise failure
+        yield
+
+    connection: Any = SimpleNamespace(start_sftp_client=start_sftp_client)
+    with pytest.raises(kind, match=says):
+        await ssh._put_agent(Link(connection, "/", "/a.pyz", "python3"), "node n: first contact")
 
 
 class Machine:

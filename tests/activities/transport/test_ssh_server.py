@@ -182,6 +182,29 @@ async def test_who_cancels_the_server_ends_every_channel(host: Heard) -> None:
     await wait_until(lambda: host.ended == 1, "the end of the command")
 
 
+async def test_the_server_offers_nothing_of_this_machine(
+    host: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, object] = {}
+
+    async def run_server(stream: socket.socket, **given: object) -> None:
+        asked.update(given)
+        raise asyncssh.ConnectionLost("gone")
+
+    monkeypatch.setattr(asyncssh, "run_server", run_server)
+    ours, theirs = stream_pair()
+    with ours, theirs:
+        key = asyncssh.generate_private_key("ssh-ed25519")
+        await serve_on(theirs, host, key.export_private_key())
+    assert asked.pop("server_factory")
+    assert asked.pop("server_host_keys") == [key]
+    assert asked == {
+        "encoding": None, "server_version": "baseload", "login_timeout": 30.0,
+        "agent_forwarding": False, "x11_forwarding": False, "compression_algs": None,
+        "line_editor": False, "window": 1 << 20, "config": [],
+    }  # fmt: skip
+
+
 def test_a_stream_has_two_ends_and_no_other_program_comes_between(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
