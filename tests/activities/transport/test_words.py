@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from activities.transport import shell, stream
+from activities.transport import shell, ssh, stream
 from activities.transport.agent_archive import INSIDE, AgentArchive, agent_archive
 from activities.transport.endpoint import PYTHONS, NodeEndpoint
 from activities.transport.errors import (
@@ -153,6 +153,39 @@ async def test_what_is_kept_of_stderr_is_its_end() -> None:
 
     reader: Any = SimpleNamespace(read=read)
     assert await stream._tail(reader) == b"a" * 1000 + b"b" * 3000
+
+
+async def test_progress_is_told_by_lines_of_which_the_latest_count() -> None:
+    many = b"".join(b"%d\n" % number for number in range(20))
+    chunks = [b"half", b" a \xff\n", many, b"x" * 70_000 + b"end\nrest", b""]
+
+    async def read(size: int) -> bytes:
+        assert size == ssh.MOST_LINE_BYTES
+        return chunks.pop(0)
+
+    heard: list[str] = []
+    reader: Any = SimpleNamespace(read=read)
+    kept = await ssh._follow(reader, heard.append)
+    assert heard[:11] == ["half a �", *map(str, range(10, 20))]
+    assert heard[11:] == [f"{'x' * 997}end"]
+    assert kept == (b"x" * 4000 + b"end\nrest")[-stream.STDERR_BYTES :]
+    chunks.extend([b"nobody\n", b""])
+    assert await ssh._follow(reader, None) == b"nobody\n"
+
+
+async def test_an_answer_is_read_whole_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ssh, "MOST_BANNER_BYTES", 4)
+    monkeypatch.setattr(ssh, "MOST_ANSWER_BYTES", 6)
+    chunks = [b"12345", b"67890", b"", b"12345", b"67890", b"1"]
+
+    async def read(size: int) -> bytes:
+        assert size == stream.READ_BYTES
+        return chunks.pop(0)
+
+    reader: Any = SimpleNamespace(read=read)
+    assert await ssh._read_all(reader) == b"1234567890"
+    with pytest.raises(ProtocolViolation, match="answer: has at most 6 bytes, found more"):
+        await ssh._read_all(reader)
 
 
 def test_the_agent_is_packed_with_the_same_bytes_again(tmp_path: Path) -> None:
