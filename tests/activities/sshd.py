@@ -6,7 +6,6 @@ import hashlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 from base64 import b64decode, b64encode
 from pathlib import Path
@@ -111,10 +110,14 @@ class Sshd:
         return [int(pid) for pid in children.read_text().split()]
 
     def _is_listening(self) -> bool:
+        """Whether the process itself says so, which writes its id once it listens.
+
+        Who connects may be heard by a session of the server before, which ends and resets it.
+        """
         assert self._process is not None
         assert self._process.poll() is None, f"sshd on port {self.port} ended at once"
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+        written = self.folder / "sshd.pid"
+        return written.exists() and written.read_text().strip() == str(self._process.pid)
 
     def _make_key(self, name: str, kind: str) -> Path:
         path = self.folder / name

@@ -69,7 +69,8 @@ def _billing(*names: str) -> Folder:
 
 
 def _lifecycle(name: str) -> Folder:
-    tests = ("tests/workflows/test_next_runs.py", f"tests/workflows/{name}", _LIVES)
+    whole = ("tests/workflows/test_next_runs.py", "tests/transcripts")
+    tests = (*whole, f"tests/workflows/{name}", _LIVES)
     return Folder((f"workflows/{name}",), tests, most_s=30)
 
 

@@ -94,7 +94,7 @@ class StateSnapshots:
     def start(self, workers: Sequence[Worker]) -> None:
         """Start taking snapshots at the interval; a second call does nothing."""
         if self._saving is None and self.applies_to(workers):
-            saved = [one for one in workers if self._is_service or one.assigned.can_be_lost]
+            saved = [one for one in workers if self._is_repeated(one)]
             self._saving = asyncio.create_task(
                 gather_all(self._save_repeatedly(worker) for worker in saved)
             )
@@ -120,6 +120,10 @@ class StateSnapshots:
                 await self._save(worker)
                 pause = max(self._pause(worker), (workflow.now() - began) * TIME_SHARE)
 
+    def _is_repeated(self, worker: Worker) -> bool:
+        """Whether snapshots of the worker are taken while it runs, and not at its end alone."""
+        return self._is_service or worker.assigned.can_be_lost
+
     def _pause(self, worker: Worker) -> timedelta:
         """Between two snapshots of a worker."""
         return self._interval if worker.assigned.can_be_lost else OWN_INTERVAL
@@ -140,8 +144,10 @@ class StateSnapshots:
         self._failing.discard(worker.index)
         if saved.outcome is SnapshotOutcome.SAVED and not self._is_recorded:
             self._is_recorded = True
-            every = f"every {self._pause(worker).total_seconds():g} s"
-            message = f"{self._what} is saved {every} when it has changed"
+            when = f"every {self._pause(worker).total_seconds():g} s when it has changed"
+            if not self._is_repeated(worker):
+                when = "for the next attempt"
+            message = f"{self._what} is saved {when}"
             await self._record_event(Event(type=JobEvent.STATE_SAVED, message=message))
 
     async def _taken(self, worker: Worker, *, is_last: bool) -> SnapshotSaved:

@@ -47,7 +47,7 @@ def test_only_an_owners_compute_node_waits_for_a_person(
 
 
 def test_a_machine_is_summed_up_by_its_gpus_cpus_and_memory() -> None:
-    assert summary_of(machine(2)) == "2×A100, 8 CPUs, 12.0 GiB of memory"
+    assert summary_of(machine(4)) == "1×A100, 3×T4, 8 CPUs, 12.0 GiB of memory"
     assert summary_of(machine(1)) == "1×A100, 8 CPUs, 12.0 GiB of memory"
     assert summary_of(machine(cpu_count=1)) == "no GPU, 1 CPU, 12.0 GiB of memory"
 

@@ -1,5 +1,6 @@
 """The statuses and messages of onboarding."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable
 
 from workflows.contracts.errors import HOST_KEY_MISMATCH, NODE_UNREACHABLE
@@ -25,7 +26,8 @@ def first_status_of(services: Collection[str], *, is_leased: bool) -> NodeStatus
 
 def summary_of(hardware: Hardware) -> str:
     """The hardware of a machine in one line."""
-    gpus = f"{len(hardware.gpus)}×{hardware.gpus[0].name}" if hardware.gpus else "no GPU"
+    models = Counter(gpu.name for gpu in hardware.gpus)
+    gpus = ", ".join(f"{count}×{name}" for name, count in models.items()) or "no GPU"
     gib = hardware.memory_bytes / 2**30
     return f"{gpus}, {counted(hardware.cpu_count, 'CPU')}, {gib:.1f} GiB of memory"
 
