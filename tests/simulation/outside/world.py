@@ -39,7 +39,7 @@ def _clouds() -> Callable[[Temporal, Machines], CloudSide]:
 
 
 class World:
-    """Machines, clouds and the object store, as `Outside` of contracts.py.
+    """Machines, clouds and the object store, as `Outside` of contracts/.
 
     clouds: makes the clouds, which boot their machines in `machines`; None: those of `clouds/`.
     """
