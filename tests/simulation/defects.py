@@ -39,6 +39,7 @@ TERMINATION = "workflows.jobs.termination"
 LEASE = "workflows.leases.lease_lifecycle"
 RUNNING = "workflows.nodes.running_jobs"
 DRAIN = "workflows.nodes.drain"
+PLANNER = "workflows.rules.placement.planner"
 
 TAKEN_BACK: tuple[Defect, ...] = (
     Defect(
@@ -214,6 +215,25 @@ PLANTED: tuple[Defect, ...] = (
         JOB,
         'lambda: self._attempt.placement is not None, WAIT_INTERVAL, "lost signal"',
         'lambda: self._attempt.placement is not None, None, "lost signal"',
+    ),
+    _one(
+        "jobs-of-several-workers-are-never-placed",
+        PLANNER,
+        "        if best is not None or demand.worker_count == 1:\n",
+        "        if demand.worker_count > 1:\n            return None\n"
+        "        if best is not None or demand.worker_count == 1:\n",
+    ),
+    _one(
+        "a-cloud-is-asked-only-where-nodes-would-do",
+        PLANNER,
+        "    if nodes is None or (made is not None and made.preferred):\n",
+        "    if made is not None and made.preferred:\n",
+    ),
+    _one(
+        "a-job-that-waits-names-a-node-that-is-not-active",
+        "workflows.rules.placement.node_refusals",
+        "    if not machine.active:\n        return _INACTIVE\n",
+        "    if machine.active:\n        return _INACTIVE\n",
     ),
 )
 DEFECTS: tuple[Defect, ...] = TAKEN_BACK + PLANTED

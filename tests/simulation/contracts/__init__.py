@@ -20,7 +20,9 @@ from tests.simulation.contracts.outside import (
     Process,
 )
 from tests.simulation.contracts.rows import (
+    AccountView,
     AllocationView,
+    CapacityView,
     JobView,
     LeaseView,
     NodeView,
@@ -41,10 +43,12 @@ from tests.simulation.contracts.temporal import (
 )
 
 __all__ = [
+    "AccountView",
     "AllocationView",
     "AlreadyStarted",
     "Attempt",
     "Cancellable",
+    "CapacityView",
     "CloudMachine",
     "CutOff",
     "Event",

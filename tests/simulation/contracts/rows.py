@@ -55,6 +55,10 @@ class JobView:
     created_at: datetime
     auto_restarts: bool
     """Whether the job goes on after the loss of its machine (`max_restarts` > 0)."""
+    refusal: str | None = None
+    """Why it has no place: the first refusal of a job that waits."""
+    restarts: int = 0
+    """How often it has begun again after a loss, since a person has started it."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +107,32 @@ class ResourceView:
     resource_id: str
     status: str
     status_reason: str | None
+    provider_id: str = ""
+    """Of a region."""
+
+
+@dataclass(frozen=True)
+class AccountView:
+    account_id: str
+    microcredits: int
+    """Its balance; below zero, its debt."""
+    burn_microcredits_per_hour: int
+    """What its running usage meters cost."""
+
+
+@dataclass(frozen=True)
+class CapacityView:
+    """What a node has for jobs, whatever is allocated there."""
+
+    node_id: str
+    name: str
+    account_id: str
+    region_id: str
+    is_active: bool
+    """Whether the node takes jobs; its region may not be healthy."""
+    gpu_count: int
+    cpu_count: int
+    free_disk_bytes: int
 
 
 @dataclass(frozen=True)
@@ -165,6 +195,10 @@ class Rows(Protocol):
 
     def providers(self) -> Iterable[ResourceView]: ...
     def regions(self) -> Iterable[ResourceView]: ...
+    def accounts(self) -> Iterable[AccountView]: ...
+    def capacities(self) -> Iterable[CapacityView]:
+        """Of the nodes that any job may use: neither archived nor rented for one job."""
+
     def usage(self) -> Iterable[Usage]: ...
     def usage_of(self, job_id: str) -> Iterable[Usage]: ...
     def unsettled_of(self, job_id: str) -> int:

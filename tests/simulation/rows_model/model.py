@@ -5,7 +5,9 @@ from datetime import datetime
 from typing import Any
 
 from tests.simulation.contracts import (
+    AccountView,
     AllocationView,
+    CapacityView,
     Handler,
     JobView,
     LeaseView,
@@ -42,7 +44,9 @@ from tests.simulation.rows_model.run_specs import RunSpecs
 from tests.simulation.rows_model.steps import Steps
 from tests.simulation.rows_model.tables import Tables
 from tests.simulation.rows_model.views import (
+    account_view,
     allocation_view,
+    capacity_views,
     job_view,
     lease_view,
     node_view,
@@ -254,6 +258,12 @@ class ModelRows:
 
     def regions(self) -> Iterable[ResourceView]:
         return [resource_view(row) for row in self.tables.regions.values()]
+
+    def accounts(self) -> Iterable[AccountView]:
+        return [account_view(self.tables, self.ledger, each) for each in self.tables.accounts]
+
+    def capacities(self) -> Iterable[CapacityView]:
+        return capacity_views(self.tables)
 
     def usage(self) -> Iterable[Usage]:
         return [
