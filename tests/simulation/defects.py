@@ -217,6 +217,12 @@ PLANTED: tuple[Defect, ...] = (
         'lambda: self._attempt.placement is not None, None, "lost signal"',
     ),
     _one(
+        "a-job-runs-on-without-credits",
+        "workflows.billing.job_billing",
+        "            if self._asked_to_end:\n                await",
+        "            if False:\n                await",
+    ),
+    _one(
         "jobs-of-several-workers-are-never-placed",
         PLANNER,
         "        if best is not None or demand.worker_count == 1:\n",

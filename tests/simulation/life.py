@@ -62,6 +62,8 @@ class Life:
     """Lifecycles that faults have met: the workflow type, its state, and the fault."""
     is_at_rest: bool = False
     """Whether it is asked now what holds at rest."""
+    most_burn: Counter[str] = field(default_factory=Counter)
+    """The highest burn rate of each account that was seen, in microcredits per hour."""
     has_forgotten: bool = False
     """Whether the engine has lost or restored its workflows."""
 

@@ -67,7 +67,7 @@ class ModelRows:
     def __init__(self, temporal: Temporal, outside: Outside) -> None:
         self.tables = tables = Tables()
         self.connection = connection = Connection(temporal)
-        self.ledger = Ledger(tables)
+        self.ledger = Ledger(tables, connection.now)
         self._outbox = outbox = Outbox(tables, connection)
         allocations = Allocations(tables, connection, outbox)
         inventory = PlacementInventory(tables, self.ledger)
