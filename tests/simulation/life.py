@@ -17,6 +17,10 @@ class Request:
     at: datetime
     resource_id: str
     verb: str
+    by_rest: bool = False
+    """Asked so that the life comes to rest, and of no person's wish."""
+    attempt: int = 0
+    """Of a stopped job that is started: the last one before."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,11 @@ class Life:
 
     def requests_of(self, resource_id: str) -> list[str]:
         return [request.verb for request in self.requests if request.resource_id == resource_id]
+
+    def wishes_of(self, resource_id: str) -> list[Request]:
+        """What people have asked of a resource, without what its rest has."""
+        found = (request for request in self.requests if request.resource_id == resource_id)
+        return [request for request in found if not request.by_rest]
 
     def behaviour(self, job_id: str) -> Behaviour:
         return self.jobs[job_id].behaviour

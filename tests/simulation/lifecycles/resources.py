@@ -11,6 +11,7 @@ NODE, REGION, PROVIDER = "NodeLifecycle", "RegionLifecycle", "ProviderLifecycle"
 AT_REST = ("maintenance", "active", "failed", "archived", "ready", "healthy")
 SERVES = ("active", "maintenance")
 GIVEN_UP = ("offline", "failed")
+REMOVALS = {"remove", "force_remove"}
 
 
 def _machines(draft: Draft) -> int:
@@ -32,10 +33,14 @@ def _at_rest(life: Life) -> Iterable[str]:
             yield f"{node.node_id} was removed, is {node.status}, and does not say why"
     for region in life.rows.regions():
         yield from _settled(life, "region", region.resource_id, region.status, region.status_reason)
+        if REMOVALS & set(life.requests_of(region.resource_id)) and region.status != "archived":
+            yield f"{region.resource_id} was removed, and is {region.status}"
     for provider in life.rows.providers():
         yield from _settled(
             life, "provider", provider.resource_id, provider.status, provider.status_reason
         )
+        if REMOVALS & set(life.requests_of(provider.resource_id)) and provider.status != "archived":
+            yield f"{provider.resource_id} was removed, and is {provider.status}"
     yield from _allocations_are_free(life)
     yield from _orphans_are_ended(life)
     yield from _none_is_rented_in_vain(life)
