@@ -217,6 +217,24 @@ PLANTED: tuple[Defect, ...] = (
         'lambda: self._attempt.placement is not None, None, "lost signal"',
     ),
     _one(
+        "a-start-of-a-stopped-job-is-forgotten",
+        JOB,
+        "self._start_again = self._start_again or stops or self._status is JobStatus.STOPPED",
+        "self._start_again = self._start_again or stops",
+    ),
+    _one(
+        "a-removal-of-a-region-is-forgotten",
+        "workflows.regions.region_lifecycle",
+        "            await self._remove(message)\n",
+        "            pass\n",
+    ),
+    _one(
+        "a-removal-of-a-provider-is-forgotten",
+        "workflows.providers.provider_lifecycle",
+        "            await self._remove(message)\n",
+        "            pass\n",
+    ),
+    _one(
         "a-job-runs-on-without-credits",
         "workflows.billing.job_billing",
         "            if self._asked_to_end:\n                await",

@@ -109,6 +109,8 @@ class ResourceView:
     status_reason: str | None
     provider_id: str = ""
     """Of a region."""
+    refused_removals: int = 0
+    """How often an event has said that it stays, although it was to be removed."""
 
 
 @dataclass(frozen=True)

@@ -254,10 +254,10 @@ class ModelRows:
         return [allocation_view(row) for rows in live for row in rows.values()]
 
     def providers(self) -> Iterable[ResourceView]:
-        return [resource_view(row) for row in self.tables.providers.values()]
+        return [resource_view(self.tables, row) for row in self.tables.providers.values()]
 
     def regions(self) -> Iterable[ResourceView]:
-        return [resource_view(row) for row in self.tables.regions.values()]
+        return [resource_view(self.tables, row) for row in self.tables.regions.values()]
 
     def accounts(self) -> Iterable[AccountView]:
         return [account_view(self.tables, self.ledger, each) for each in self.tables.accounts]

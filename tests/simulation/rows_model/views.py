@@ -16,6 +16,8 @@ from tests.simulation.rows_model.tables import Tables
 from workflows.contracts.jobs import run_id
 from workflows.contracts.statuses import LeaseStatus, NodeStatus, NodeType
 
+REFUSED = ".removal-refused"
+
 
 def job_view(tables: Tables, row: Job) -> JobView:
     """A job that waits says why: as activities/placement/refusals.py:refusals_of_jobs."""
@@ -81,12 +83,14 @@ def allocation_view(row: Allocation) -> AllocationView:
     )
 
 
-def resource_view(row: LifecycleRow) -> ResourceView:
+def resource_view(tables: Tables, row: LifecycleRow) -> ResourceView:
+    refused = (event for event in tables.events.get(row.id, ()) if event.type.endswith(REFUSED))
     return ResourceView(
         resource_id=row.id,
         status=row.status,
         status_reason=row.status_reason,
         provider_id=row.provider_id if isinstance(row, Region) else "",
+        refused_removals=sum(1 for _ in refused),
     )
 
 

@@ -123,10 +123,12 @@ class Views:
         ]
 
     def resources(self, table: str) -> Iterable[ResourceView]:
-        query = {
-            "providers": "SELECT id, status, status_reason, '' FROM providers ORDER BY id",
-            "regions": "SELECT id, status, status_reason, provider_id FROM regions ORDER BY id",
-        }[table]
+        provider = {"providers": "''", "regions": "provider_id"}[table]
+        refused = (
+            f"(SELECT count(*) FROM events WHERE resource_id = {table}.id"
+            " AND type LIKE '%.removal-refused')"
+        )
+        query = f"SELECT id, status, status_reason, {provider}, {refused} FROM {table} ORDER BY id"
         return [ResourceView(*row) for row in self.all(query)]
 
     def accounts(self) -> Iterable[AccountView]:
