@@ -217,6 +217,30 @@ PLANTED: tuple[Defect, ...] = (
         'lambda: self._attempt.placement is not None, None, "lost signal"',
     ),
     _one(
+        "a-loss-always-fails-the-job",
+        TERMINATION,
+        "        if self.restarts < limit:\n",
+        "        if False:\n",
+    ),
+    _one(
+        "restarts-have-no-limit",
+        TERMINATION,
+        "        if self.restarts < limit:\n",
+        "        if limit:\n",
+    ),
+    _one(
+        "stored-state-is-not-given-back",
+        JOB,
+        "        restores = self._snapshots.has_copies\n",
+        "        restores = False\n",
+    ),
+    _one(
+        "outputs-are-not-stored",
+        TEARDOWN,
+        "        with_output = self._stores_output()\n",
+        "        with_output = False\n",
+    ),
+    _one(
         "a-start-of-a-stopped-job-is-forgotten",
         JOB,
         "self._start_again = self._start_again or stops or self._status is JobStatus.STOPPED",

@@ -20,6 +20,8 @@ class Process:
     state: Literal["staged", "running", "exited"]
     starts: int = 0
     """How often its command was started."""
+    written_bytes: int = 0
+    """The size of its output, packed."""
     measured_s: float = 0.0
     """What its supervisor has measured, by the clock of the machine, without suspended time."""
     was_cut: bool = False
@@ -120,6 +122,9 @@ class Outside(Protocol):
 
     def stored(self) -> Mapping[str, Sequence[str]]:
         """What is stored of each job: `orders` (run specs), `states`, `outputs`, `logs`."""
+
+    def stored_output_bytes(self, run_id: str) -> int | None:
+        """The size of the stored output of a run; None: none is stored."""
 
     def cloud_machines(self) -> Iterable[CloudMachine]: ...
     def calm(self) -> None:

@@ -7,5 +7,9 @@ from tests.simulation.lifecycles.part import Part
 from tests.simulation.lifecycles.placement import PLACEMENT
 from tests.simulation.lifecycles.platform import PLATFORM
 from tests.simulation.lifecycles.resources import NODES, PROVIDERS, REGIONS
+from tests.simulation.lifecycles.restarts import RESTARTS
 
-PARTS: tuple[Part, ...] = (JOBS, BILLING, NODES, LEASES, REGIONS, PROVIDERS, PLACEMENT, PLATFORM)
+PARTS: tuple[Part, ...] = (
+    *(JOBS, BILLING, NODES, LEASES, REGIONS, PROVIDERS),
+    *(PLACEMENT, RESTARTS, PLATFORM),
+)

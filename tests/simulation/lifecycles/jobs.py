@@ -91,6 +91,7 @@ def _at_rest(life: Life) -> Iterable[str]:
         yield from _one_attempt_at_a_time(job, processes[job.job_id], given_up, ending)
         yield from _runs_as_its_policy_says(life, job, processes[job.job_id], given_up)
         yield from _succeeds_as_its_workers(life, job, processes[job.job_id])
+        yield from _output_is_stored(life, job, processes[job.job_id])
         yield from _nothing_stored_too_long(job, stored.get(job.job_id, ()))
         if job.status == "failed" and any(
             words in (job.status_reason or "") for words in IMPOSSIBLE
@@ -109,6 +110,18 @@ def _nothing_stored_too_long(job: JobView, stored: Sequence[str]) -> Iterable[st
         yield f"{job.job_id} is {job.status}, and its snapshots are stored"
     if stored and job.status == "archived":
         yield f"{job.job_id} is removed, and {', '.join(stored)} of it are stored"
+
+
+def _output_is_stored(life: Life, job: JobView, processes: list[Process]) -> Iterable[str]:
+    """What the commands of a finished job have written in its last attempt is stored."""
+    if job.status != "finished":
+        return
+    for one in processes:
+        if parse_run_id(one.run_id)[2] != job.attempt:
+            continue
+        found = life.world.stored_output_bytes(one.run_id)
+        if found != one.written_bytes:
+            yield f"{one.run_id} has written {one.written_bytes} bytes, and {found} are stored"
 
 
 def _succeeds_as_its_workers(life: Life, job: JobView, processes: list[Process]) -> Iterable[str]:
