@@ -70,6 +70,11 @@ class Life:
     """The highest burn rate of each account that was seen, in microcredits per hour."""
     has_forgotten: bool = False
     """Whether the engine has lost or restored its workflows."""
+    forgotten: set[str] = field(default_factory=set)
+    """The jobs that were open when it did, or when it was as it is again."""
+    older_code_at: float | None = None
+    """Since when workers of the older release may meet runs that the next one has marked, in
+    virtual seconds; None: never."""
 
     @property
     def is_calm(self) -> bool:
@@ -144,11 +149,15 @@ def machines_given_up(life: Life) -> frozenset[str]:
     }
     if not forced:
         return frozenset()
-    is_whole = any(provider in forced for provider in life.providers)
+    regions = {
+        region.resource_id
+        for region in life.rows.regions()
+        if region.resource_id in forced or region.provider_id in forced
+    }
     return frozenset(
         node.minion_id
         for node in life.rows.nodes()
-        if node.minion_id and (is_whole or node.node_id in forced or node.region_id in forced)
+        if node.minion_id and (node.node_id in forced or node.region_id in regions)
     )
 
 

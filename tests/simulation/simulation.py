@@ -341,6 +341,8 @@ class Player:
         if act.what == "kill" and act.target not in (*engine.processes.names(), "api"):
             return
         self.life.struck_states.update(states_met(self.life, act))
+        if act.what in ("roll", "rollback") and self.life.older_code_at is None:
+            self.life.older_code_at = self.life.seconds()
         if act.target == "api":
             self.api_is_up = False
             engine.later(act.seconds, self._api_is_back)
@@ -369,15 +371,20 @@ class Player:
             engine.go_away(act.seconds)
         elif act.what == "forget":
             self.life.has_forgotten = True
+            self.life.forgotten |= self._open_jobs()
             engine.forget()
         else:
-            kept = engine.snapshot()
-            engine.later(act.seconds, lambda: self._restore(kept))
+            kept, open_then = engine.snapshot(), self._open_jobs()
+            engine.later(act.seconds, lambda: self._restore(kept, open_then))
 
-    def _restore(self, kept: Snapshot) -> None:
+    def _restore(self, kept: Snapshot, open_then: set[str]) -> None:
         if not self.life.is_calm:
             self.life.has_forgotten = True
+            self.life.forgotten |= open_then | self._open_jobs()
             self.life.engine.restore(kept)
+
+    def _open_jobs(self) -> set[str]:
+        return {job.job_id for job in self.life.rows.jobs() if job.is_open}
 
     # ── the checks ──────────────────────────────────────────────────────────────────────────
 

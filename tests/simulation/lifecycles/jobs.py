@@ -132,7 +132,7 @@ def _succeeds_as_its_workers(life: Life, job: JobView, processes: list[Process])
     all_succeeded = len(last) == plan.worker_count and all(one.succeeded for one in last)
     was_asked = life.requests_of(job.job_id) or plan.max_duration_s is not None
     was_away = any(words in (job.status_reason or "") for words in NODE_IS_LEFT)
-    may_be_cut = life.has_forgotten or was_away or any(one.was_cut for one in processes)
+    may_be_cut = job.job_id in life.forgotten or was_away or any(one.was_cut for one in processes)
     if all_succeeded and job.status == "failed" and not was_asked and not may_be_cut:
         yield f"{job.job_id} failed, and all its commands succeeded: {job.status_reason}"
 
@@ -214,8 +214,8 @@ def _runs_as_its_policy_says(
     for process in processes:
         if process.starts:
             attempts[parse_run_id(process.run_id)[2]].append(process)
-    requests = life.requests_of(job.job_id)
     plan = life.jobs[job.job_id]
+    is_excused = "start" in life.requests_of(job.job_id) or job.job_id in life.forgotten
     # A rented machine may have ended before its output was stored.
     kept = {*life.machines} - given_up
     failed = [
@@ -225,9 +225,9 @@ def _runs_as_its_policy_says(
             run.machine not in given_up and _has_failed_by_itself(run, number, plan) for run in runs
         )
     ]
-    if len(failed) > 1 + plan.max_retries and "start" not in requests and not life.has_forgotten:
+    if len(failed) > 1 + plan.max_retries and not is_excused:
         yield f"{job.job_id} has failed in attempts {failed}, with {plan.max_retries} retries"
-    if "start" in requests or plan.type.is_service or life.has_forgotten:
+    if plan.type.is_service or is_excused:
         return
     for number, runs in sorted(attempts.items()):
         whole = len(runs) == plan.worker_count

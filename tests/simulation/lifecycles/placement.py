@@ -175,9 +175,6 @@ def _is_true(life: Life, job: JobView, places: Places, *, is_kept_free: bool) ->
 def _true_words(plan: JobPlan, room: Room) -> Iterable[str]:
     """What a node may say of itself to such a job, as it is."""
     of, gpus = room.of, f"asked {plan.gpu_count}×{GPU}"
-    if not room.is_healthy:
-        yield "is not active"
-        return
     if plan.only_cloud:
         yield "asked provider gcp, is of physical"
         return
@@ -186,6 +183,9 @@ def _true_words(plan: JobPlan, room: Room) -> Iterable[str]:
         return
     if of.gpu_count < plan.gpu_count:
         yield f"{gpus}, has {of.gpu_count}"
+        return
+    if not room.is_healthy:
+        yield "is not active"
         return
     if room.free_gpus < plan.gpu_count:
         yield f"{gpus}, {room.free_gpus} free of {of.gpu_count}"
