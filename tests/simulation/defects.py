@@ -39,6 +39,7 @@ TERMINATION = "workflows.jobs.termination"
 LEASE = "workflows.leases.lease_lifecycle"
 RUNNING = "workflows.nodes.running_jobs"
 DRAIN = "workflows.nodes.drain"
+PLANNER = "workflows.rules.placement.planner"
 
 TAKEN_BACK: tuple[Defect, ...] = (
     Defect(
@@ -214,6 +215,73 @@ PLANTED: tuple[Defect, ...] = (
         JOB,
         'lambda: self._attempt.placement is not None, WAIT_INTERVAL, "lost signal"',
         'lambda: self._attempt.placement is not None, None, "lost signal"',
+    ),
+    _one(
+        "a-loss-always-fails-the-job",
+        TERMINATION,
+        "        if self.restarts < limit:\n",
+        "        if False:\n",
+    ),
+    _one(
+        "restarts-have-no-limit",
+        TERMINATION,
+        "        if self.restarts < limit:\n",
+        "        if limit:\n",
+    ),
+    _one(
+        "stored-state-is-not-given-back",
+        JOB,
+        "        restores = self._snapshots.has_copies\n",
+        "        restores = False\n",
+    ),
+    _one(
+        "outputs-are-not-stored",
+        TEARDOWN,
+        "        with_output = self._stores_output()\n",
+        "        with_output = False\n",
+    ),
+    _one(
+        "a-start-of-a-stopped-job-is-forgotten",
+        JOB,
+        "self._start_again = self._start_again or stops or self._status is JobStatus.STOPPED",
+        "self._start_again = self._start_again or stops",
+    ),
+    _one(
+        "a-removal-of-a-region-is-forgotten",
+        "workflows.regions.region_lifecycle",
+        "            await self._remove(message)\n",
+        "            pass\n",
+    ),
+    _one(
+        "a-removal-of-a-provider-is-forgotten",
+        "workflows.providers.provider_lifecycle",
+        "            await self._remove(message)\n",
+        "            pass\n",
+    ),
+    _one(
+        "a-job-runs-on-without-credits",
+        "workflows.billing.job_billing",
+        "            if self._asked_to_end:\n                await",
+        "            if False:\n                await",
+    ),
+    _one(
+        "jobs-of-several-workers-are-never-placed",
+        PLANNER,
+        "        if best is not None or demand.worker_count == 1:\n",
+        "        if demand.worker_count > 1:\n            return None\n"
+        "        if best is not None or demand.worker_count == 1:\n",
+    ),
+    _one(
+        "a-cloud-is-asked-only-where-nodes-would-do",
+        PLANNER,
+        "    if nodes is None or (made is not None and made.preferred):\n",
+        "    if made is not None and made.preferred:\n",
+    ),
+    _one(
+        "a-job-that-waits-names-a-node-that-is-not-active",
+        "workflows.rules.placement.node_refusals",
+        "    if not machine.active:\n        return _INACTIVE\n",
+        "    if machine.active:\n        return _INACTIVE\n",
     ),
 )
 DEFECTS: tuple[Defect, ...] = TAKEN_BACK + PLANTED

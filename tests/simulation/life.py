@@ -17,6 +17,10 @@ class Request:
     at: datetime
     resource_id: str
     verb: str
+    by_rest: bool = False
+    """Asked so that the life comes to rest, and of no person's wish."""
+    attempt: int = 0
+    """Of a stopped job that is started: the last one before."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +66,15 @@ class Life:
     """Lifecycles that faults have met: the workflow type, its state, and the fault."""
     is_at_rest: bool = False
     """Whether it is asked now what holds at rest."""
+    most_burn: Counter[str] = field(default_factory=Counter)
+    """The highest burn rate of each account that was seen, in microcredits per hour."""
     has_forgotten: bool = False
     """Whether the engine has lost or restored its workflows."""
+    forgotten: set[str] = field(default_factory=set)
+    """The jobs that were open when it did, or when it was as it is again."""
+    older_code_at: float | None = None
+    """Since when workers of the older release may meet runs that the next one has marked, in
+    virtual seconds; None: never."""
 
     @property
     def is_calm(self) -> bool:
@@ -75,6 +86,11 @@ class Life:
 
     def requests_of(self, resource_id: str) -> list[str]:
         return [request.verb for request in self.requests if request.resource_id == resource_id]
+
+    def wishes_of(self, resource_id: str) -> list[Request]:
+        """What people have asked of a resource, without what its rest has."""
+        found = (request for request in self.requests if request.resource_id == resource_id)
+        return [request for request in found if not request.by_rest]
 
     def behaviour(self, job_id: str) -> Behaviour:
         return self.jobs[job_id].behaviour
@@ -133,9 +149,13 @@ def machines_given_up(life: Life) -> frozenset[str]:
     }
     if not forced:
         return frozenset()
-    is_whole = any(provider in forced for provider in life.providers)
+    regions = {
+        region.resource_id
+        for region in life.rows.regions()
+        if region.resource_id in forced or region.provider_id in forced
+    }
     return frozenset(
         node.minion_id
         for node in life.rows.nodes()
-        if node.minion_id and (is_whole or node.node_id in forced or node.region_id in forced)
+        if node.minion_id and (node.node_id in forced or node.region_id in regions)
     )

@@ -33,6 +33,7 @@ DISPATCH_S = 0.02
 """After a commit of the API, its dispatcher delivers the outbox rows."""
 AFTER_S = 0.005
 """Right after a call."""
+ENDS = ("stop", "cancel", "discard", "remove")
 ACTIVATION_INTERVAL_S = 60.0
 """Between two looks of a person whether a node that was added is ready."""
 
@@ -190,6 +191,7 @@ class Player:
 
     def _ask_verb(self, resource_id: str, verb: Verb) -> None:
         life = self.life
+        attempt = self._attempt_before(resource_id) if verb is Verb.START else 0
         try:
             made = life.rows.ask(resource_id, verb)
         except Refused as refusal:
@@ -197,10 +199,29 @@ class Player:
             life.engine.note("the API", f"refuses {verb} of {resource_id}: {refusal}")
             return
         life.engine.note("a person", f"asks {verb} of {resource_id}")
-        life.requests.append(Request(life.engine.now(), resource_id, verb.value))
+        asked = Request(life.engine.now(), resource_id, verb.value, life.is_calm, attempt)
+        life.requests.append(asked)
         if verb is Verb.RESUBMIT and made:
             life.jobs[made] = life.jobs[resource_id]
             life.world.behave(made, life.jobs[resource_id].behaviour)
+        self._dispatch()
+
+    def _attempt_before(self, job_id: str) -> int:
+        """The last attempt of a job that is stopped; 0: it is not."""
+        job = self.life.views().get(job_id)
+        return job.attempt if job is not None and job.status == "stopped" else 0
+
+    def _end_services(self) -> None:
+        """Stop what would never end, unless a person has asked for an end, or for a start that has
+        still to come true: else what was asked could not be told from what the rest asks."""
+        life = self.life
+        asked = {each.resource_id for each in life.requests if each.by_rest}
+        for job in life.rows.jobs():
+            is_service = job.is_open and life.jobs[job.job_id].type.is_service
+            if is_service and job.status != "stopped" and job.job_id not in asked:
+                wishes = life.wishes_of(job.job_id)
+                if not wishes or wishes[-1].verb not in ENDS:
+                    self._ask_verb(job.job_id, Verb.STOP)
         self._dispatch()
 
     def _add(self, noun: str) -> None:
@@ -318,6 +339,8 @@ class Player:
         if act.what == "kill" and act.target not in (*engine.processes.names(), "api"):
             return
         self.life.struck_states.update(states_met(self.life, act))
+        if act.what in ("roll", "rollback") and self.life.older_code_at is None:
+            self.life.older_code_at = self.life.seconds()
         if act.target == "api":
             self.api_is_up = False
             engine.later(act.seconds, self._api_is_back)
@@ -346,15 +369,20 @@ class Player:
             engine.go_away(act.seconds)
         elif act.what == "forget":
             self.life.has_forgotten = True
+            self.life.forgotten |= self._open_jobs()
             engine.forget()
         else:
-            kept = engine.snapshot()
-            engine.later(act.seconds, lambda: self._restore(kept))
+            kept, open_then = engine.snapshot(), self._open_jobs()
+            engine.later(act.seconds, lambda: self._restore(kept, open_then))
 
-    def _restore(self, kept: Snapshot) -> None:
+    def _restore(self, kept: Snapshot, open_then: set[str]) -> None:
         if not self.life.is_calm:
             self.life.has_forgotten = True
+            self.life.forgotten |= open_then | self._open_jobs()
             self.life.engine.restore(kept)
+
+    def _open_jobs(self) -> set[str]:
+        return {job.job_id for job in self.life.rows.jobs() if job.is_open}
 
     # ── the checks ──────────────────────────────────────────────────────────────────────────
 
@@ -381,13 +409,10 @@ class Player:
             engine.processes.upgrade(self.next_release)
         life.world.calm()
         life.rows.lifetime_s = None  # Else what takes longer than a machine lives never ends.
-        for job in life.rows.jobs():
-            if job.is_open and life.jobs[job.job_id].type.is_service and job.status != "stopped":
-                self._ask_verb(job.job_id, Verb.STOP)
-        self._dispatch()
         limit = life.seconds() + REST_LIMIT_S
         found: list[str] = []
         while life.seconds() < limit and not life.violations:
+            self._end_services()
             engine.play(life.seconds() + REST_INTERVAL_S)
             self._look()
             life.is_at_rest = True

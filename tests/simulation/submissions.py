@@ -4,12 +4,13 @@ from tests.simulation.plan import JobPlan
 from workflows.contracts.job_submission import JobSubmission
 
 GPU = "A100"
+PORT = 8888
 
 
 def submission_of(plan: JobPlan, index: int) -> JobSubmission:
     """The submission of a job of a plan, with a name of its own."""
     gpus = {"gpus": f"{GPU}:{plan.gpu_count}"} if plan.gpu_count else {"cpu_count": 1}
-    service = {"port": 8888} if plan.type.is_service else {}
+    service = {"port": PORT} if plan.type.is_service else {}
     return JobSubmission.model_validate(
         {
             "name": f"job-{index}",

@@ -1,12 +1,15 @@
-"""Billing: money equals the seconds that supervisors have measured, and the ledger balances."""
+"""Billing: money equals the seconds that supervisors have measured, the ledger balances, and who
+has no credits runs into no debt."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from tests.simulation.contracts import Process
+from activities.settings import settings
+from tests.simulation.contracts import AccountView, Process
 from tests.simulation.life import Life, machines_given_up
 from tests.simulation.lifecycles.part import Part, calls_fail
+from workflows.billing.job_billing import ENDING_WAIT
 from workflows.contracts.jobs import parse_run_id
 from workflows.rules.catalogue.providers import preemption_notices_s
 
@@ -14,6 +17,10 @@ SHUTDOWN_S = 120.0
 """What a lost machine may cost after its commands were cut off, until it has ended."""
 PREEMPTION_NOTICE = timedelta(seconds=preemption_notices_s()[1])
 """How long before its end a machine is preempted, which is when its jobs stop being charged."""
+ENDS_S = 2 * ENDING_WAIT.total_seconds()
+"""What it may take until a job has ended that was asked to, as its credits are used up."""
+HOLDS_UP = (": engine ", "machine_", "site_away", "process_hangs", "late", "slow")
+"""In acts after which a node may not be metered for a billing period."""
 TOLERANCE_S = 1.0
 """A started second counts, or does not."""
 
@@ -21,6 +28,38 @@ TOLERANCE_S = 1.0
 def _always(life: Life) -> Iterable[str]:
     if (sum_of_all := life.rows.imbalance()) != 0:
         yield f"the ledger does not balance: {sum_of_all} microcredits"
+    for account in life.rows.accounts():
+        burn = account.burn_microcredits_per_hour
+        life.most_burn[account.account_id] = max(life.most_burn[account.account_id], burn)
+        if account.microcredits <= 0:
+            yield from _stops_without_credits(life, account)
+
+
+def _stops_without_credits(life: Life, account: AccountView) -> Iterable[str]:
+    """The debt is what was running can have cost until it was metered and ended, and no more."""
+    own = {job.job_id for job in life.rows.jobs() if job.account_id == account.account_id}
+    most_s = ENDS_S + (settings().billing_period_s if _is_held_up(life) else 0)
+    if not _costs_longer(life, account, most_s):
+        return
+    resisted_s = sum(  # What nobody can end costs on.
+        process.measured_s
+        for process in life.world.processes()
+        if process.has_resisted and parse_run_id(process.run_id)[0] in own
+    )
+    if _costs_longer(life, account, most_s + resisted_s):
+        burn = life.most_burn[account.account_id]
+        debt = f"{-account.microcredits} microcredits, {burn} an hour at most"
+        yield f"{account.account_id} has run into debt: {debt}"
+
+
+def _costs_longer(life: Life, account: AccountView, seconds: float) -> bool:
+    """Whether the debt is more than all that the account had at once costs in so many seconds."""
+    return -account.microcredits * 3600 > life.most_burn[account.account_id] * seconds
+
+
+def _is_held_up(life: Life) -> bool:
+    """Whether anything has gone wrong that keeps nodes from being metered."""
+    return any(words in act for act in life.struck for words in HOLDS_UP)
 
 
 def _at_rest(life: Life) -> Iterable[str]:

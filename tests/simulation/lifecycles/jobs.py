@@ -91,6 +91,7 @@ def _at_rest(life: Life) -> Iterable[str]:
         yield from _one_attempt_at_a_time(job, processes[job.job_id], given_up)
         yield from _runs_as_its_policy_says(life, job, processes[job.job_id], given_up)
         yield from _succeeds_as_its_workers(life, job, processes[job.job_id])
+        yield from _output_is_stored(life, job, processes[job.job_id])
         yield from _nothing_stored_too_long(job, stored.get(job.job_id, ()))
         if job.status == "failed" and any(
             words in (job.status_reason or "") for words in IMPOSSIBLE
@@ -111,6 +112,18 @@ def _nothing_stored_too_long(job: JobView, stored: Sequence[str]) -> Iterable[st
         yield f"{job.job_id} is removed, and {', '.join(stored)} of it are stored"
 
 
+def _output_is_stored(life: Life, job: JobView, processes: list[Process]) -> Iterable[str]:
+    """What the commands of a finished job have written in its last attempt is stored."""
+    if job.status != "finished":
+        return
+    for one in processes:
+        if parse_run_id(one.run_id)[2] != job.attempt:
+            continue
+        found = life.world.stored_output_bytes(one.run_id)
+        if found != one.written_bytes:
+            yield f"{one.run_id} has written {one.written_bytes} bytes, and {found} are stored"
+
+
 def _succeeds_as_its_workers(life: Life, job: JobView, processes: list[Process]) -> Iterable[str]:
     """A job that nobody has asked to end is finished when all its commands have succeeded, unless
     its node could not be asked for an hour, or a person has removed it."""
@@ -119,7 +132,7 @@ def _succeeds_as_its_workers(life: Life, job: JobView, processes: list[Process])
     all_succeeded = len(last) == plan.worker_count and all(one.succeeded for one in last)
     was_asked = life.requests_of(job.job_id) or plan.max_duration_s is not None
     was_away = any(words in (job.status_reason or "") for words in NODE_IS_LEFT)
-    may_be_cut = life.has_forgotten or was_away or any(one.was_cut for one in processes)
+    may_be_cut = job.job_id in life.forgotten or was_away or any(one.was_cut for one in processes)
     if all_succeeded and job.status == "failed" and not was_asked and not may_be_cut:
         yield f"{job.job_id} failed, and all its commands succeeded: {job.status_reason}"
 
@@ -160,16 +173,19 @@ def _not_stuck(life: Life, job: JobView) -> Iterable[str]:
 
 def _as_asked(life: Life, job: JobView) -> Iterable[str]:
     """The last request of a person came true, or something else had ended the job before."""
-    requests = life.requests_of(job.job_id)
-    if not requests:
+    wishes = life.wishes_of(job.job_id)
+    if not wishes:
         return
-    last = requests[-1]
-    if {"cancel", "discard"} & set(requests) and job.status not in FINAL:
+    requests, last = {wish.verb for wish in wishes}, wishes[-1].verb
+    if {"cancel", "discard"} & requests and job.status not in FINAL:
         yield f"{job.job_id} was canceled, and is {job.status}"
     if last == "remove" and job.status != "archived":
         yield f"{job.job_id} was removed, and is {job.status}"
     if last == "stop" and job.status not in (*FINAL, "stopped"):
         yield f"{job.job_id} was stopped, and is {job.status}"
+    before = wishes[-1].attempt
+    if last == "start" and before and job.status == "stopped" and job.attempt == before:
+        yield f"{job.job_id} was started, and is stopped as before: {job.status_reason}"
 
 
 def _no_process_left(
@@ -193,8 +209,8 @@ def _runs_as_its_policy_says(
     for process in processes:
         if process.starts:
             attempts[parse_run_id(process.run_id)[2]].append(process)
-    requests = life.requests_of(job.job_id)
     plan = life.jobs[job.job_id]
+    is_excused = "start" in life.requests_of(job.job_id) or job.job_id in life.forgotten
     # A rented machine may have ended before its output was stored.
     kept = {*life.machines} - given_up
     failed = [
@@ -204,9 +220,9 @@ def _runs_as_its_policy_says(
             run.machine not in given_up and _has_failed_by_itself(run, number, plan) for run in runs
         )
     ]
-    if len(failed) > 1 + plan.max_retries and "start" not in requests and not life.has_forgotten:
+    if len(failed) > 1 + plan.max_retries and not is_excused:
         yield f"{job.job_id} has failed in attempts {failed}, with {plan.max_retries} retries"
-    if "start" in requests or plan.type.is_service or life.has_forgotten:
+    if plan.type.is_service or is_excused:
         return
     for number, runs in sorted(attempts.items()):
         whole = len(runs) == plan.worker_count

@@ -107,21 +107,16 @@ def _at_rest(life: Life) -> Iterable[str]:
     for loop in ("placement", "outbox"):
         if loop not in running:
             yield f"the loop {loop} does not run"
-    if not _has_met_older_code(life):
-        for _, who, what, why in life.engine.log.lines:
-            if what == "workflow task failed" and why != AFTER_A_RESTORE:
-                yield f"{who}: its workflow code has failed: {why}"
+    # Runs that the next release has marked fail their tasks with older code, and are tried again.
+    limit_s = float("inf") if life.older_code_at is None else life.older_code_at
+    for at, who, what, why in life.engine.log.lines:
+        if what == "workflow task failed" and why != AFTER_A_RESTORE and at < limit_s * 1e6:
+            yield f"{who}: its workflow code has failed: {why}"
     for one in life.engine.running():
         if (length := len(life.engine.history(one.workflow_id))) > LONGEST_HISTORY:
             yield f"{one.workflow_id} has a history of {length} events"
         if one.task_attempt >= 4:
             yield f"{one.workflow_id} is stuck: its workflow task fails again and again"
-
-
-def _has_met_older_code(life: Life) -> bool:
-    """Whether workers of the older release may have met runs that the next one has marked: their
-    tasks fail, and are tried again until a worker of the next release has them."""
-    return any(act.kind == "process" and act.what in ("roll", "rollback") for act in life.plan.acts)
 
 
 PLATFORM = Part(

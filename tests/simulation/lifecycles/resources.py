@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from tests.simulation.contracts import NotFound
+from tests.simulation.contracts import NotFound, ResourceView
 from tests.simulation.life import Life
 from tests.simulation.lifecycles.part import Part, asks, calls_fail, goes_wrong, together
 from tests.simulation.plan import At, Draft
@@ -11,6 +11,7 @@ NODE, REGION, PROVIDER = "NodeLifecycle", "RegionLifecycle", "ProviderLifecycle"
 AT_REST = ("maintenance", "active", "failed", "archived", "ready", "healthy")
 SERVES = ("active", "maintenance")
 GIVEN_UP = ("offline", "failed")
+REMOVALS = {"remove", "force_remove"}
 
 
 def _machines(draft: Draft) -> int:
@@ -32,10 +33,12 @@ def _at_rest(life: Life) -> Iterable[str]:
             yield f"{node.node_id} was removed, is {node.status}, and does not say why"
     for region in life.rows.regions():
         yield from _settled(life, "region", region.resource_id, region.status, region.status_reason)
+        yield from _removed_as_asked(life, region)
     for provider in life.rows.providers():
         yield from _settled(
             life, "provider", provider.resource_id, provider.status, provider.status_reason
         )
+        yield from _removed_as_asked(life, provider)
     yield from _allocations_are_free(life)
     yield from _orphans_are_ended(life)
     yield from _none_is_rented_in_vain(life)
@@ -55,6 +58,13 @@ def _was_removed(life: Life, resource_id: str) -> bool:
         ["force_remove"],
         ["reschedule_remove"],
     )
+
+
+def _removed_as_asked(life: Life, resource: ResourceView) -> Iterable[str]:
+    """A region or a provider that was to be removed is, or an event says why it stays."""
+    was_removed = REMOVALS & set(life.requests_of(resource.resource_id))
+    if was_removed and resource.status != "archived" and not resource.refused_removals:
+        yield f"{resource.resource_id} was removed, is {resource.status}, and nothing says why"
 
 
 def _settled(

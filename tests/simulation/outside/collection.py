@@ -17,16 +17,13 @@ from tests.simulation.outside.machine import Machine
 from tests.simulation.outside.machines import Machines
 from tests.simulation.outside.reaching import reach
 from tests.simulation.outside.run_names import name_of
-from tests.simulation.outside.runs import Run
+from tests.simulation.outside.runs import EMPTY_BYTES, OUTPUT_BYTES, Run
 from tests.simulation.outside.store import Store
 from workflows.contracts.base import Contract
 from workflows.contracts.jobs import parse_run_id
 from workflows.contracts.nodes import NodeAddress
 from workflows.effects import jobs
 
-EMPTY_BYTES = 45
-"""The size of a tar.gz without files."""
-OUTPUT_BYTES = 4096
 STATE_BYTES = 1 << 20
 TRANSFERS_S = (0.2, 1.0, 5.0, 30.0, 200.0)
 TRANSFER_WEIGHTS = (8, 8, 4, 2, 1)

@@ -108,8 +108,19 @@ class RunEffects:
         if run is None or run.state is RunState.UNKNOWN:
             words = f"run {command.run_id}: it was not staged on this node"
             raise failures.refused(node_id, "not-staged", words)
+        self._check_state(run)
         run.start()
         return run.report()
+
+    def _check_state(self, run: Run) -> None:
+        """What an earlier attempt has kept is there when the command starts."""
+        if run.is_started or run.exit is not None or self._store.is_away:
+            return
+        copies = copies_of(self._store, run.job_id, run.worker)
+        kept = [one for one in copies if one.attempt < run.attempt]
+        if kept and run.restored_s < (saved_s := self._saved_s(run, kept[-1])):
+            words = f"starts at {run.restored_s:g} s, and its state of {saved_s:g} s is stored"
+            run.machine.violations.append(f"{run.run_id} {words}")
 
     def get_run_status(self, _: Attempt, command: jobs.GetRunStatus) -> Contract:
         return _report(reach(self._machines, command.node), command.node, command.run_id)

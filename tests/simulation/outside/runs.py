@@ -29,6 +29,9 @@ STATE_EVERY_S = 10.0
 ORDINARY = Behaviour(60.0)
 """What a command does of which nobody has said anything."""
 LINE_BYTES = 40
+OUTPUT_BYTES = 4096
+EMPTY_BYTES = 45
+"""The size of a tar.gz without files."""
 LINES_PER_S = 3
 
 
@@ -285,6 +288,7 @@ class Run:
         process.starts += 1
         process.state = "running"
         process.began_at, process.ended_at = machine.temporal.now(), None
+        process.written_bytes = OUTPUT_BYTES if self.behaviour.writes_output else EMPTY_BYTES
         machine.every_process.append(process)
         before = machine.commands.started.setdefault(self.run_id, machine.minion_id)
         if before != machine.minion_id or process.starts > 1:

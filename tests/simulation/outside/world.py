@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Protocol
 
+from activities.storage.names import output_name
 from tests.simulation.behaviour import Behaviour
 from tests.simulation.contracts import CloudMachine, Handler, Process, Rows, Temporal
 from tests.simulation.outside.collection import Collection
@@ -14,6 +15,7 @@ from tests.simulation.outside.node_effects import NodeEffects
 from tests.simulation.outside.run_effects import RunEffects
 from tests.simulation.outside.store import Discarded, RunSpecs, Store
 from tests.simulation.outside.watches import Watches
+from workflows.contracts.jobs import parse_run_id
 
 JOINS_AFTER_S = (30.0, 600.0)
 
@@ -39,7 +41,7 @@ def _clouds() -> Callable[[Temporal, Machines], CloudSide]:
 
 
 class World:
-    """Machines, clouds and the object store, as `Outside` of contracts.py.
+    """Machines, clouds and the object store, as `Outside` of contracts/.
 
     clouds: makes the clouds, which boot their machines in `machines`; None: those of `clouds/`.
     """
@@ -179,6 +181,10 @@ class World:
 
     def stored(self) -> Mapping[str, Sequence[str]]:
         return self.store.kept()
+
+    def stored_output_bytes(self, run_id: str) -> int | None:
+        size: int | None = self.store.get(output_name(*parse_run_id(run_id)))
+        return size
 
     def cloud_machines(self) -> Iterable[CloudMachine]:
         return self.clouds.cloud_machines()

@@ -1,5 +1,6 @@
 """The ledger, the only code of the model that moves money. As activities/billing/ledger.py."""
 
+from collections.abc import Callable
 from datetime import datetime
 
 from activities.billing.ledger import FUNDING, Entry, LedgerError, _check
@@ -10,11 +11,14 @@ from tests.simulation.rows_model.tables import Tables
 class Ledger:
     """Balanced transactions, each once under its business key."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: Tables, now: Callable[[], datetime]) -> None:
         self._tables = tables
+        self._now = now
         self.posted: dict[str, dict[str, int]] = {}
         """The legs of each transaction, by business key."""
         self.balances: dict[str, int] = {}
+        self.out_since: dict[str, datetime] = {}
+        """When a balance was last above zero that is not any more."""
 
     def post(self, entry: Entry) -> bool:
         """Post an entry in the caller's transaction; False: it was posted before.
@@ -34,6 +38,10 @@ class Ledger:
             self._tables.put(self.balances, name, balance + amount)
             if (balance > 0) != (balance + amount > 0):
                 self._tables.placement_changes()
+                if balance > 0:
+                    self._tables.put(self.out_since, name, self._now())
+                else:
+                    self._tables.drop(self.out_since, name)
         return True
 
     def add_credits(self, account_id: str, microcredits: int, key: str, at: datetime) -> None:

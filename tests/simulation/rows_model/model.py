@@ -5,7 +5,9 @@ from datetime import datetime
 from typing import Any
 
 from tests.simulation.contracts import (
+    AccountView,
     AllocationView,
+    CapacityView,
     Handler,
     JobView,
     LeaseView,
@@ -42,7 +44,9 @@ from tests.simulation.rows_model.run_specs import RunSpecs
 from tests.simulation.rows_model.steps import Steps
 from tests.simulation.rows_model.tables import Tables
 from tests.simulation.rows_model.views import (
+    account_view,
     allocation_view,
+    capacity_views,
     job_view,
     lease_view,
     node_view,
@@ -63,7 +67,7 @@ class ModelRows:
     def __init__(self, temporal: Temporal, outside: Outside) -> None:
         self.tables = tables = Tables()
         self.connection = connection = Connection(temporal)
-        self.ledger = Ledger(tables)
+        self.ledger = Ledger(tables, connection.now)
         self._outbox = outbox = Outbox(tables, connection)
         allocations = Allocations(tables, connection, outbox)
         inventory = PlacementInventory(tables, self.ledger)
@@ -250,10 +254,16 @@ class ModelRows:
         return [allocation_view(row) for rows in live for row in rows.values()]
 
     def providers(self) -> Iterable[ResourceView]:
-        return [resource_view(row) for row in self.tables.providers.values()]
+        return [resource_view(self.tables, row) for row in self.tables.providers.values()]
 
     def regions(self) -> Iterable[ResourceView]:
-        return [resource_view(row) for row in self.tables.regions.values()]
+        return [resource_view(self.tables, row) for row in self.tables.regions.values()]
+
+    def accounts(self) -> Iterable[AccountView]:
+        return [account_view(self.tables, self.ledger, each) for each in self.tables.accounts]
+
+    def capacities(self) -> Iterable[CapacityView]:
+        return capacity_views(self.tables)
 
     def usage(self) -> Iterable[Usage]:
         return [

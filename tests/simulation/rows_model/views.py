@@ -1,16 +1,22 @@
 """The rows as the views of `Rows` show them."""
 
+from activities.billing.payers import credits_name
 from tests.simulation.contracts import (
+    AccountView,
     AllocationView,
+    CapacityView,
     JobView,
     LeaseView,
     NodeView,
     ResourceView,
 )
-from tests.simulation.rows_model.records import Allocation, Job, Lease, LifecycleRow, Node
+from tests.simulation.rows_model.ledger import Ledger
+from tests.simulation.rows_model.records import Allocation, Job, Lease, LifecycleRow, Node, Region
 from tests.simulation.rows_model.tables import Tables
 from workflows.contracts.jobs import run_id
-from workflows.contracts.statuses import LeaseStatus, NodeType
+from workflows.contracts.statuses import LeaseStatus, NodeStatus, NodeType
+
+REFUSED = ".removal-refused"
 
 
 def job_view(tables: Tables, row: Job) -> JobView:
@@ -18,17 +24,20 @@ def job_view(tables: Tables, row: Job) -> JobView:
     refusals = row.placement_refusals
     if row.id in tables.waiting_jobs:
         refusals += tables.demand_refusals.get((row.project_id, row.demand_key), ())
+    why = refusals[0].detail if refusals else None
     return JobView(
         job_id=row.id,
         account_id=row.account_id,
         type=row.type,
         status=row.status,
-        status_reason=row.status_reason or (refusals[0].detail if refusals else None),
+        status_reason=row.status_reason or why,
         attempt=row.attempt,
         is_open=row.status not in row.noun.final_statuses,
         run_ids=tuple(each.run_id for each in row.workers if each.run_id is not None),
         created_at=row.created_at,
         auto_restarts=row.spec.safety.max_restarts > 0,
+        refusal=why,
+        restarts=row.restarts,
     )
 
 
@@ -74,5 +83,38 @@ def allocation_view(row: Allocation) -> AllocationView:
     )
 
 
-def resource_view(row: LifecycleRow) -> ResourceView:
-    return ResourceView(resource_id=row.id, status=row.status, status_reason=row.status_reason)
+def resource_view(tables: Tables, row: LifecycleRow) -> ResourceView:
+    refused = (event for event in tables.events.get(row.id, ()) if event.type.endswith(REFUSED))
+    return ResourceView(
+        resource_id=row.id,
+        status=row.status,
+        status_reason=row.status_reason,
+        provider_id=row.provider_id if isinstance(row, Region) else "",
+        refused_removals=sum(1 for _ in refused),
+    )
+
+
+def account_view(tables: Tables, ledger: Ledger, account_id: str) -> AccountView:
+    running = tables.running_meters.get(account_id, {}).values()
+    return AccountView(
+        account_id=account_id,
+        microcredits=ledger.balance(credits_name(account_id)),
+        burn_microcredits_per_hour=sum(meter.microcredits_per_hour for meter in running),
+    )
+
+
+def capacity_views(tables: Tables) -> list[CapacityView]:
+    return [
+        CapacityView(
+            node_id=row.id,
+            name=row.name,
+            account_id=row.account_id,
+            region_id=row.region_id,
+            is_active=row.status == NodeStatus.ACTIVE,
+            gpu_count=0 if row.hardware is None else len(row.hardware.gpus),
+            cpu_count=row.cpu_count,
+            free_disk_bytes=0 if row.hardware is None else row.hardware.free_disk_bytes,
+        )
+        for row in tables.open["node"].values()
+        if row.type != NodeType.EPHEMERAL and "compute" in row.services
+    ]

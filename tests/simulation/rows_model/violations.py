@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 
+from activities.billing.payers import credits_name
 from tests.simulation.rows_model.ledger import Ledger
 from tests.simulation.rows_model.tables import Tables
 from workflows.contracts.statuses import AllocationState, NodeStatus
@@ -16,6 +17,7 @@ def violations_of(tables: Tables, ledger: Ledger) -> Iterator[str]:
     yield from _events(tables)
     yield from _minions(tables)
     yield from _money(tables, ledger)
+    yield from _without_credits(tables, ledger)
 
 
 def _held_twice(tables: Tables) -> Iterator[str]:
@@ -98,3 +100,15 @@ def _money(tables: Tables, ledger: Ledger) -> Iterator[str]:
     for job in tables.jobs.values():
         if job.charged_microcredits != charged[job.id]:
             yield f"{job.id}: is charged {job.charged_microcredits}, posted {charged[job.id]}"
+
+
+def _without_credits(tables: Tables, ledger: Ledger) -> Iterator[str]:
+    """An allocation that costs, made for an account when it had no credits any more."""
+    since = {each: ledger.out_since.get(credits_name(each)) for each in tables.accounts}
+    if not any(since.values()):
+        return
+    for row in tables.allocations.values():
+        account_id = tables.jobs[row.job_id].account_id
+        out_since = since[account_id]
+        if out_since is not None and row.created_at > out_since and row.gpu_indices:
+            yield f"{row.job_id} gets a place at {row.node_id}, and {account_id} has no credits"

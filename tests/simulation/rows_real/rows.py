@@ -18,8 +18,10 @@ from activities.registry import Activity
 from activities.registry.main import MAIN
 from activities.registry.planning import PLANNING
 from tests.simulation.contracts import (
+    AccountView,
     AllocationView,
     Attempt,
+    CapacityView,
     Handler,
     JobView,
     LeaseView,
@@ -214,6 +216,12 @@ class RealRows:
 
     def regions(self) -> Iterable[ResourceView]:
         return self._views.resources("regions")
+
+    def accounts(self) -> Iterable[AccountView]:
+        return self._views.accounts()
+
+    def capacities(self) -> Iterable[CapacityView]:
+        return self._views.capacities()
 
     def usage(self) -> Iterable[Usage]:
         return self._views.usage()

@@ -6,8 +6,11 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from activities.billing.payers import credits_name
 from tests.simulation.contracts import (
+    AccountView,
     AllocationView,
+    CapacityView,
     JobView,
     LeaseView,
     NodeView,
@@ -19,7 +22,7 @@ from workflows.contracts.jobs import run_id
 from workflows.contracts.lifecycles import JOB, noun_of
 from workflows.rules.placement.planner import STARVATION_LIMIT
 
-_WHY = """coalesce(status_reason, placement_refusals ->> '$[0].detail', CASE
+_WHY = """coalesce(placement_refusals ->> '$[0].detail', CASE
     WHEN status = 'waiting_for_resources' THEN (SELECT refusals ->> '$[0].detail'
     FROM demand_refusals AS why WHERE why.project_id = jobs.project_id
     AND why.demand_key = jobs.demand_key) END)"""
@@ -46,7 +49,7 @@ class Views:
                 account_id=row["account_id"],
                 type=row["type"],
                 status=row["status"],
-                status_reason=row["status_reason"],
+                status_reason=row["status_reason"] or row["refusal"],
                 attempt=row["attempt"],
                 is_open=row["status"] not in JOB.final_statuses,
                 run_ids=tuple(
@@ -54,10 +57,13 @@ class Views:
                 ),
                 created_at=_instant(row["created_at"]),
                 auto_restarts=row["max_restarts"] > 0,
+                refusal=row["refusal"],
+                restarts=row["restarts"],
             )
             for row in self.all(
-                "SELECT id, account_id, type, status, attempt, workers, created_at,"
-                f" spec ->> '$.safety.max_restarts' AS max_restarts, {_WHY} AS status_reason"
+                "SELECT id, account_id, type, status, status_reason, attempt, restarts, workers,"
+                " created_at,"
+                f" spec ->> '$.safety.max_restarts' AS max_restarts, {_WHY} AS refusal"
                 " FROM jobs ORDER BY id"
             )
         ]
@@ -117,12 +123,46 @@ class Views:
         ]
 
     def resources(self, table: str) -> Iterable[ResourceView]:
-        query = {
-            "providers": "SELECT id, status, status_reason FROM providers ORDER BY id",
-            "regions": "SELECT id, status, status_reason FROM regions ORDER BY id",
-        }[table]
+        provider = {"providers": "''", "regions": "provider_id"}[table]
+        refused = (
+            f"(SELECT count(*) FROM events WHERE resource_id = {table}.id"
+            " AND type LIKE '%.removal-refused')"
+        )
+        query = f"SELECT id, status, status_reason, {provider}, {refused} FROM {table} ORDER BY id"
+        return [ResourceView(*row) for row in self.all(query)]
+
+    def accounts(self) -> Iterable[AccountView]:
+        balances = {
+            row["name"]: row["balance_microcredits"]
+            for row in self.all("SELECT name, balance_microcredits FROM ledger_accounts")
+        }
         return [
-            ResourceView(row["id"], row["status"], row["status_reason"]) for row in self.all(query)
+            AccountView(row["id"], balances.get(credits_name(row["id"]), 0), row["burn"])
+            for row in self.all(
+                "SELECT id, (SELECT coalesce(sum(microcredits_per_hour), 0) FROM usage_meters"
+                " WHERE payer_id = accounts.id AND running) AS burn FROM accounts ORDER BY id"
+            )
+        ]
+
+    def capacities(self) -> Iterable[CapacityView]:
+        rows = self.all(
+            "SELECT *, coalesce(json_array_length(hardware, '$.gpus'), 0) AS gpus,"
+            " coalesce(hardware ->> '$.free_disk_bytes', 0) AS free_disk_bytes FROM nodes"
+            " WHERE type <> 'ephemeral' AND status <> 'archived' AND services LIKE '%compute%'"
+            " ORDER BY id"
+        )
+        return [
+            CapacityView(
+                node_id=row["id"],
+                name=row["name"],
+                account_id=row["account_id"],
+                region_id=row["region_id"],
+                is_active=row["status"] == "active",
+                gpu_count=row["gpus"],
+                cpu_count=row["cpu_count"],
+                free_disk_bytes=row["free_disk_bytes"],
+            )
+            for row in rows
         ]
 
     def usage(self, job_id: str | None = None) -> Iterable[Usage]:
