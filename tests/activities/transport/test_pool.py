@@ -31,7 +31,7 @@ class Connection:
         self.closed.append("aborted")
 
     async def wait_closed(self) -> None:
-        assert self.closed
+        self.closed.append("awaited")
 
 
 class Machine:
@@ -97,6 +97,17 @@ async def test_who_waits_shares_one_attempt_and_its_failure() -> None:
     assert machine.opened == [HERE, HERE]
 
 
+async def test_a_link_for_which_nobody_waits_any_more_is_closed_when_idle() -> None:
+    machine = Machine(idle_s=0.05)
+    machine.lets.clear()
+    call = asyncio.create_task(held(machine, 1))
+    await wait_until(lambda: machine.opened, "the attempt")
+    call.cancel()
+    machine.lets.set()
+    await wait_until(lambda: machine.connections, "the link")
+    await wait_until(lambda: machine.connections[0].closed, "its end")
+
+
 @pytest.mark.parametrize("breaks", ["closed", "gone"])
 async def test_a_broken_link_is_replaced(breaks: str) -> None:
     machine = Machine()
@@ -119,6 +130,7 @@ async def test_an_idle_link_is_closed_and_one_in_use_is_not() -> None:
         assert machine.connections[0].closed == []
     await wait_until(lambda: machine.connections[0].closed, "the other one, too")
     assert [each.closed for each in machine.connections] == [["closed"], ["closed"]]
+    assert machine.pool._nodes == {}
     await let_go(await held(machine, 1))
     assert len(machine.opened) == 3
 
@@ -183,6 +195,6 @@ async def test_who_closes_the_pool_closes_every_link_and_ends_what_is_being_open
     await machine.pool.close()
     with pytest.raises(asyncio.CancelledError):
         await opening
-    assert machine.connections[0].closed == ["aborted"]
+    assert machine.connections[0].closed == ["aborted", "awaited"]
     assert link.idle is not None
     assert link.idle.cancelled()

@@ -188,6 +188,26 @@ async def test_an_answer_is_read_whole_up_to_a_limit(monkeypatch: pytest.MonkeyP
         await ssh._read_all(reader)
 
 
+async def test_a_stream_without_its_marker_is_no_answer() -> None:
+    said = [b"no marker", b""]
+
+    async def read(_: int) -> bytes:
+        return said.pop(0) if said else b""
+
+    async def nothing(_: int = 0) -> bytes:
+        return b""
+
+    process: Any = SimpleNamespace(
+        stdout=SimpleNamespace(read=read),
+        stderr=SimpleNamespace(read=nothing),
+        exit_status=0,
+        wait_closed=nothing,
+    )
+    answer = stream.NodeStream(process, "marker", lambda: None, "node n: watch")
+    with pytest.raises(AgentBroke, match="node n: watch: ended without an answer"):
+        assert [chunk async for chunk in answer] == []
+
+
 def test_the_agent_is_packed_with_the_same_bytes_again(tmp_path: Path) -> None:
     agent = agent_archive()
     agent_archive.cache_clear()
