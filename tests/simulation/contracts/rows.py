@@ -56,7 +56,7 @@ class JobView:
     auto_restarts: bool
     """Whether the job goes on after the loss of its machine (`max_restarts` > 0)."""
     refusal: str | None = None
-    """Why it has no place: the first refusal of a job that waits."""
+    """Why a job that waits has no place: the first refusal of its demand."""
     restarts: int = 0
     """How often it has begun again after a loss, since a person has started it."""
 

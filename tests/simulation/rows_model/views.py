@@ -14,6 +14,7 @@ from tests.simulation.rows_model.ledger import Ledger
 from tests.simulation.rows_model.records import Allocation, Job, Lease, LifecycleRow, Node, Region
 from tests.simulation.rows_model.tables import Tables
 from workflows.contracts.jobs import run_id
+from workflows.contracts.placement import Refusal
 from workflows.contracts.statuses import LeaseStatus, NodeStatus, NodeType
 
 REFUSED = ".removal-refused"
@@ -21,9 +22,10 @@ REFUSED = ".removal-refused"
 
 def job_view(tables: Tables, row: Job) -> JobView:
     """A job that waits says why: as activities/placement/refusals.py:refusals_of_jobs."""
-    refusals = row.placement_refusals
+    of_demand: tuple[Refusal, ...] = ()
     if row.id in tables.waiting_jobs:
-        refusals += tables.demand_refusals.get((row.project_id, row.demand_key), ())
+        of_demand = tables.demand_refusals.get((row.project_id, row.demand_key), ())
+    refusals = row.placement_refusals + of_demand
     why = refusals[0].detail if refusals else None
     return JobView(
         job_id=row.id,
@@ -36,7 +38,7 @@ def job_view(tables: Tables, row: Job) -> JobView:
         run_ids=tuple(each.run_id for each in row.workers if each.run_id is not None),
         created_at=row.created_at,
         auto_restarts=row.spec.safety.max_restarts > 0,
-        refusal=why,
+        refusal=of_demand[0].detail if of_demand else None,
         restarts=row.restarts,
     )
 

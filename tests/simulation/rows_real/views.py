@@ -22,10 +22,11 @@ from workflows.contracts.jobs import run_id
 from workflows.contracts.lifecycles import JOB, noun_of
 from workflows.rules.placement.planner import STARVATION_LIMIT
 
-_WHY = """coalesce(placement_refusals ->> '$[0].detail', CASE
+_REFUSAL = """CASE
     WHEN status = 'waiting_for_resources' THEN (SELECT refusals ->> '$[0].detail'
     FROM demand_refusals AS why WHERE why.project_id = jobs.project_id
-    AND why.demand_key = jobs.demand_key) END)"""
+    AND why.demand_key = jobs.demand_key) END"""
+_WHY = f"coalesce(status_reason, placement_refusals ->> '$[0].detail', {_REFUSAL})"
 """A job that waits says why, as activities/placement/refusals.py:refusals_of_jobs."""
 
 
@@ -49,7 +50,7 @@ class Views:
                 account_id=row["account_id"],
                 type=row["type"],
                 status=row["status"],
-                status_reason=row["status_reason"] or row["refusal"],
+                status_reason=row["why"],
                 attempt=row["attempt"],
                 is_open=row["status"] not in JOB.final_statuses,
                 run_ids=tuple(
@@ -61,9 +62,9 @@ class Views:
                 restarts=row["restarts"],
             )
             for row in self.all(
-                "SELECT id, account_id, type, status, status_reason, attempt, restarts, workers,"
-                " created_at,"
-                f" spec ->> '$.safety.max_restarts' AS max_restarts, {_WHY} AS refusal"
+                "SELECT id, account_id, type, status, attempt, restarts, workers,"
+                f" created_at, {_WHY} AS why,"
+                f" spec ->> '$.safety.max_restarts' AS max_restarts, {_REFUSAL} AS refusal"
                 " FROM jobs ORDER BY id"
             )
         ]
