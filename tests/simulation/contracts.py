@@ -303,8 +303,10 @@ class Rows(Protocol):
     def add_provider(self, account_id: str, kind: str) -> str:
         """`physical` or `gcp`. Writes the row and its start. Raises: Refused."""
 
-    def add_region(self, provider_id: str, *, zone: str = "", storage: bool = False) -> str:
-        """Raises: Refused."""
+    def add_region(
+        self, provider_id: str, *, zone: str = "", storage: bool = False, own_worker: bool = False
+    ) -> str:
+        """own_worker: a worker process in its own network serves its site. Raises: Refused."""
 
     def add_node(self, region_id: str, minion_id: str) -> str:
         """A node of the person's own machine, which has announced itself. Raises: Refused."""
@@ -478,10 +480,7 @@ class Outside(Protocol):
         """
 
     faults: Sequence[str]
-    """Such as `machine_unreachable`, `machine_reboots`, `machine_moves`, `machine_lost`,
-    `process_crashes`, `process_hangs`, `clock_jumps`, `store_away`, `site_away`, `cloud_hangs`,
-    `cloud_refuses`, `cloud_forgets`, `lists_lag`, `makes_late`, `makes_twice`, `no_capacity`,
-    `preempted`, `deadline`, `feed_silent`, `heal` (everything is well again)."""
+    """Those of `states.py`; `heal`: everything is well again."""
 
     def processes(self) -> Iterable[Process]:
         """Of all runs that were ever started, also on machines that have gone."""

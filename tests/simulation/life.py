@@ -60,6 +60,8 @@ class Life:
     """Since when nobody asks any more, and nothing goes wrong; None: not yet."""
     struck_states: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     """Lifecycles that faults have met: the workflow type, its state, and the fault."""
+    disbelieved: set[str] = field(default_factory=set)
+    """The minion ids of machines that have lied: what runs there is left as it is."""
     is_at_rest: bool = False
     """Whether it is asked now what holds at rest."""
     has_forgotten: bool = False
@@ -122,7 +124,8 @@ def resource_beside(rows: Rows, noun: str, own: str, resource_id: str) -> str | 
 
 
 def machines_given_up(life: Life) -> frozenset[str]:
-    """The machines that a person has removed by force, or with their region or provider.
+    """The machines that a person has removed by force, or with their region or provider, and those
+    that have lied.
 
     What runs there then is left as it is, where it cannot be reached.
     """
@@ -132,13 +135,13 @@ def machines_given_up(life: Life) -> frozenset[str]:
         if request.verb in ("force_remove", "reschedule_remove")
     }
     if not forced:
-        return frozenset()
+        return frozenset(life.disbelieved)
     is_whole = any(provider in forced for provider in life.providers)
     return frozenset(
         node.minion_id
         for node in life.rows.nodes()
         if node.minion_id and (is_whole or node.node_id in forced or node.region_id in forced)
-    )
+    ).union(life.disbelieved)
 
 
 def ending_machines(life: Life) -> dict[str, datetime]:

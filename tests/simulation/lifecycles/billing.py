@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from tests.simulation.contracts import Process
 from tests.simulation.life import Life, machines_given_up
-from tests.simulation.lifecycles.part import Part, calls_fail
+from tests.simulation.lifecycles.part import Part, calls_fail, calls_keep_failing
 from workflows.contracts.jobs import parse_run_id
 from workflows.rules.catalogue.providers import preemption_notices_s
 
@@ -95,7 +95,7 @@ def _charged_as_measured(
 BILLING = Part(
     name="billing",
     workflows=("JobBilling",),
-    drawers=((6, calls_fail("JobBilling")),),
+    drawers=((6, calls_fail("JobBilling")), (2, calls_keep_failing("JobBilling"))),
     always=_always,
     at_rest=_at_rest,
 )

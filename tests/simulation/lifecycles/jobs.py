@@ -12,6 +12,7 @@ from tests.simulation.lifecycles.part import (
     Part,
     asks,
     calls_fail,
+    calls_keep_failing,
     effects_of,
     goes_wrong,
     together,
@@ -27,7 +28,7 @@ IMPOSSIBLE = ("has no allocation", "there is no such", "is not in the store", "w
 """What rows and nodes say to those who ask for what they cannot have."""
 SETTLES = timedelta(minutes=30)
 """After that long without faults, nothing is late any more that one of them had held up."""
-NODE_IS_LEFT = ("not reachable for", "is being removed")
+NODE_IS_LEFT = ("not reachable for", "is being removed", "was removed while")
 """In the reason of a job that has failed because its node was away for too long, or was removed."""
 WAITS_FOR_A_PERSON = ("stopped", "waiting_for_resources")
 
@@ -272,6 +273,7 @@ JOBS = Part(
         (4, asks("job", _jobs, LIFECYCLE, "stop", "start", "stop")),
         (4, asks("job", _jobs, LIFECYCLE, "remove", "resubmit")),
         (14, calls_fail(LIFECYCLE)),
+        (5, calls_keep_failing(LIFECYCLE)),
         (2, _CANCELED),
         (5, _RUN_FAILS),
         (3, goes_wrong("store", lambda _: 1, LIFECYCLE, "store_away")),

@@ -5,6 +5,12 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from tests.failure.pairs import pairs, stubs
+from tests.simulation.lasting_failures import (
+    KEEPS_FAILING,
+    REFUSED_FOR_GOOD,
+    final_errors_of,
+    lasts_s,
+)
 from tests.simulation.life import Life
 from tests.simulation.plan import Draft, Drawer, Kind
 
@@ -35,7 +41,13 @@ def effects_of(*workflows: str) -> tuple[str, ...]:
     return tuple(sorted({stubs()[stub].name for stub in asked}))
 
 
-NOUNS = {"JobLifecycle": "job", "NodeLifecycle": "node"}
+NOUNS = {
+    "JobLifecycle": "job",
+    "NodeLifecycle": "node",
+    "LeaseLifecycle": "lease",
+    "RegionLifecycle": "region",
+    "ProviderLifecycle": "provider",
+}
 """The resources whose calls can be counted for each, by their workflow."""
 
 
@@ -77,6 +89,19 @@ def calls_fail(*workflows: str, modes: Sequence[str] = CALL_MODES) -> Drawer:
         when = draft.call(effects_of(*workflows), noun)
         lasts = draft.random.choice((0.5, 20.0, 200.0))
         draft.add(when, "call", draft.random.choice(modes), s=lasts)
+
+    return drawer
+
+
+def calls_keep_failing(*workflows: str) -> Drawer:
+    """An effect of one of these workflows fails until its retry policy gives up, or is refused."""
+
+    def drawer(draft: Draft) -> None:
+        noun = NOUNS.get(workflows[0], "") if len(workflows) == 1 else ""
+        when = draft.call(effects_of(*workflows), noun)
+        is_refused = draft.random.random() < 0.5 and final_errors_of(when.effect)
+        what = REFUSED_FOR_GOOD if is_refused else KEEPS_FAILING
+        draft.add(when, "call", what, s=lasts_s(when.effect, what, draft.random))
 
     return drawer
 
