@@ -28,8 +28,11 @@ IMPOSSIBLE = ("has no allocation", "there is no such", "is not in the store", "w
 """What rows and nodes say to those who ask for what they cannot have."""
 SETTLES = timedelta(minutes=30)
 """After that long without faults, nothing is late any more that one of them had held up."""
-NODE_IS_LEFT = ("not reachable for", "is being removed", "was removed while")
-"""In the reason of a job that has failed because its node was away for too long, or was removed."""
+NODE_IS_LEFT = (
+    *("not reachable for", "is being removed", "was removed while", "its machine is gone"),
+)
+"""In the reason of a job that has failed because its node was away for too long, or was removed, or
+whose machine ended before its output was stored."""
 WAITS_FOR_A_PERSON = ("stopped", "waiting_for_resources")
 
 
