@@ -18,6 +18,8 @@ MOST_CALLS_OF_ONE = 30
 """At the calls of one effect by one workflow after that, nothing is drawn to happen."""
 HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S
+MOST_TRIES = 5
+"""To find a drawer whose targets an installation has."""
 LEAST_WEIGHT = 0.1
 """Of an effect that few lives call, beside one that each calls."""
 Kind = Literal["ask", "world", "call", "process", "engine"]
@@ -223,6 +225,15 @@ class Draft:
     ) -> None:
         self.acts.append(Act(when, kind, what, target, round(s, 1), is_here))
 
+    def one_of(self, drawers: Sequence["Drawer"], weights: Sequence[int] | None = None) -> bool:
+        """Let one of these draw that has something to draw here; False: none was found."""
+        begins = len(self.acts)
+        for _ in range(MOST_TRIES):
+            self.random.choices(drawers, weights)[0](self)
+            if len(self.acts) > begins:
+                return True
+        return False
+
     def is_here(self, when: At | On | In) -> bool:
         """Whether what happens at this moment meets whom the moment belongs to."""
         return isinstance(when, On) and self.random.random() < 0.6
@@ -257,9 +268,10 @@ def draw(
     draft = Draft(random, span_s, jobs, own, has_cloud)
     weighted = list(drawers)
     weights = [weight for weight, _ in weighted]
+    every = [drawer for _, drawer in weighted]
     how_many = 0 if random.random() < 0.12 else int(random.expovariate(1 / 7)) + 1
     for _ in range(min(how_many, 40)):
-        random.choices(weighted, weights)[0][1](draft)
+        draft.one_of(every, weights)
     poor = random.random() < 0.15
     lifetime_s = None
     if has_cloud and random.random() < 0.4:  # So that some end, and few begin again and again.

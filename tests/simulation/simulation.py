@@ -164,6 +164,8 @@ class Player:
         if act.what == "canceled":  # A person does that, in Temporal.
             resource_id = attempt.workflow_id.partition("/")[2]
             self.life.requests.append(Request(self.life.engine.now(), resource_id, "cancel"))
+            self.life.engine.cancel_by_person(attempt.workflow_id)
+            return None  # So that no other fault of this call takes its place.
         if act.what in LASTING:
             until_s = self.life.seconds() + act.seconds
             self.lasting.begin(attempt, act.what, until_s, self.life.engine.random)
@@ -235,9 +237,10 @@ class Player:
         try:
             if noun == "provider":
                 life.providers.append(life.rows.add_provider(life.accounts[0], ProviderKind.GCP))
-            elif noun == "region":
-                zone = ZONE if len(life.providers) > 1 else ""
-                life.regions.append(life.rows.add_region(life.providers[-1], zone=zone))
+            elif noun == "region":  # Of own machines, or of a cloud that a person has added.
+                is_new = len(life.providers) > 1 + life.plan.has_cloud
+                provider, zone = (life.providers[-1], ZONE) if is_new else (life.providers[0], "")
+                life.regions.append(life.rows.add_region(provider, zone=zone))
             else:
                 machine = life.world.add_machine(gpus=1)
                 life.machines.append(machine)
@@ -286,16 +289,16 @@ class Player:
         life = self.life
         if life.is_calm:
             return
-        life.struck.append(str(act))
         target = self._here(act, workflow_id) or self._resource(act.target)
+        if target is None:
+            return
+        life.struck.append(str(act))
         if act.what == "add" and "/" not in act.target:
             self._add(act.target)
         elif act.kind == "process":
             self._process(act)
         elif act.kind == "engine":
             self._engine(act)
-        elif target is None:
-            return
         elif act.kind == "world":
             life.struck_states.update(states_met(life, act, target))
             life.engine.note("the world", f"{act.what} {target}")

@@ -253,9 +253,9 @@ def _around_its_placement(draft: Draft) -> None:
     when = On("record", draft.random.choice((1, 2)), of=draft.a("job", draft.jobs))
     mode = draft.random.choice(("refused", "late", "slow", "killed_before"))
     draft.add(when, "call", mode, s=draft.random.choice((1.0, 20.0)))
-    draft.random.choice(_AROUND)(draft)
     gap_s = draft.random.choice((0.0, 0.2, 1.0))
-    draft.acts[-1] = replace(draft.acts[-1], when=when.and_then(gap_s), is_here=True)
+    if draft.one_of(_AROUND):
+        draft.acts[-1] = replace(draft.acts[-1], when=when.and_then(gap_s), is_here=True)
 
 
 def _hangs_for_hours(draft: Draft) -> None:
@@ -264,7 +264,7 @@ def _hangs_for_hours(draft: Draft) -> None:
     target = draft.a("job", draft.jobs)
     draft.add(when, "world", "process_hangs", target, LONG_S, is_here=draft.is_here(when))
     gap_s = draft.random.choice((2.0, 60.0, 600.0))
-    draft.random.choice((_LEAVES, _LEAVES, _ENDS))(draft)
+    draft.one_of((_LEAVES, _LEAVES, _ENDS))
     draft.acts[-1] = replace(draft.acts[-1], when=when.and_then(gap_s), is_here=True)
 
 

@@ -51,6 +51,22 @@ NOUNS = {
 """The resources whose calls can be counted for each, by their workflow."""
 
 
+OF_CLOUDS = (
+    "LeaseLifecycle",
+    "ProviderNotifications",
+    "cloud",
+    "cloud-machine",
+    "lease",
+    "storage",
+)
+"""Workflows and targets that are there only in an installation with a cloud."""
+
+
+def is_there(draft: Draft, *wanted: str) -> bool:
+    """Whether the plan has any of these workflows or targets."""
+    return draft.has_cloud or any(one not in OF_CLOUDS for one in wanted)
+
+
 def asks(noun: str, of: Callable[[Draft], int], workflow: str, *verbs: str) -> Drawer:
     """A person asks one of these verbs of one resource of the noun.
 
@@ -71,6 +87,8 @@ def _happens(
     kind: Kind, noun: str, of: Callable[[Draft], int], workflow: str, names: Sequence[str]
 ) -> Drawer:
     def drawer(draft: Draft) -> None:
+        if not (is_there(draft, noun) and is_there(draft, workflow)):
+            return
         what = draft.random.choice(names)
         when = draft.moment(effects_of(workflow), NOUNS.get(workflow, ""))
         draft.add(when, kind, what, draft.a(noun, of(draft)), is_here=draft.is_here(when))
@@ -85,6 +103,8 @@ def calls_fail(*workflows: str, modes: Sequence[str] = CALL_MODES) -> Drawer:
     """One call of an effect of these workflows goes wrong in one of these modes."""
 
     def drawer(draft: Draft) -> None:
+        if not is_there(draft, *workflows):
+            return
         noun = NOUNS.get(workflows[0], "") if len(workflows) == 1 else ""
         when = draft.call(effects_of(*workflows), noun)
         lasts = draft.random.choice((0.5, 20.0, 200.0))
@@ -97,6 +117,8 @@ def calls_keep_failing(*workflows: str) -> Drawer:
     """An effect of one of these workflows fails until its retry policy gives up, or is refused."""
 
     def drawer(draft: Draft) -> None:
+        if not is_there(draft, *workflows):
+            return
         noun = NOUNS.get(workflows[0], "") if len(workflows) == 1 else ""
         when = draft.call(effects_of(*workflows), noun)
         is_refused = draft.random.random() < 0.5 and final_errors_of(when.effect)
@@ -117,7 +139,8 @@ def together(first: Drawer, *others: Drawer) -> Drawer:
     def drawer(draft: Draft) -> None:
         begins = len(draft.acts)
         first(draft)
-        draft.random.choice(others)(draft)
+        if len(draft.acts) == begins or not draft.one_of(others):
+            return
         one, *rest = draft.acts[begins:]
         gap_s = draft.random.choice(GAPS_S)
         for index, other in enumerate(rest, begins + 1):

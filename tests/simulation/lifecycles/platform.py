@@ -95,12 +95,12 @@ def _meets_a_state(draft: Draft) -> None:
     random = draft.random
     lifecycle = random.choice(sorted(STATUSES) if draft.has_cloud else (JOB, NODE, REGION))
     if (noun := ADDED.get(lifecycle)) is not None:
-        draft.add(At(draft.some_time()), "ask", "add", noun)
+        draft.add(At(draft.some_time() / 2), "ask", "add", noun)
     after_s = random.choice((0.0, 0.003, 0.02, 0.5, 5.0))
     nth = min(int(random.paretovariate(2.0)), 8)
     state = random.choice(open_states(lifecycle))
     for way in WAYS.get((lifecycle, state), ()):
-        at = At(draft.some_time()) if isinstance(way.when, At) else way.when
+        at = At(draft.some_time() / 2) if isinstance(way.when, At) else way.when
         draft.acts.append(replace(way, when=at))
     when = In(lifecycle, state, nth, after_s)
     lasts = random.choice((0.5, 20.0, 120.0))
