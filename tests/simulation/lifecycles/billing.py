@@ -80,6 +80,8 @@ def _charged_as_measured(
     """
     unsettled_s = life.rows.unsettled_of(parse_run_id(process.run_id)[0])
     lost_s = rent.seconds if rent else 0.0  # The exit may have been lost with its machine.
+    if process.machine in life.disbelieved:
+        lost_s = float("inf")  # Its measurements are not believed: the wall time is charged.
     most_s = max(process.measured_s + (SHUTDOWN_S if process.was_cut else TOLERANCE_S), lost_s)
     if charged_s > most_s:
         yield f"{process.run_id} ran {process.measured_s:.0f} s, and was charged for {charged_s} s"
