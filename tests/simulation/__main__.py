@@ -108,8 +108,10 @@ def _tell(every: Figures) -> None:
         f"{every.cpu_s:.0f} CPU s: {rate:.0f} lives a CPU second; "
         f"{len(every.failures)} seeds broke an invariant"
     )
-    for what, times in sorted(every.struck.items()):
-        tell(f"  {what}: {times}")
+    drawn, struck = every.drawn.total(), every.struck.total()
+    tell(f"{struck} of {drawn} drawn acts have happened: {100 * struck / max(1, drawn):.0f} %")
+    for what, times in sorted(every.drawn.items()):
+        tell(f"  {what}: {every.struck[what]} of {times}")
     for line in every.coverage.lines():
         tell(line)
     never = every.coverage.never()

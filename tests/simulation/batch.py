@@ -26,8 +26,10 @@ class Figures:
     seeds: int = 0
     steps: int = 0
     cpu_s: float = 0.0
+    drawn: Counter[str] = field(default_factory=Counter)
+    """The acts of the plans, by kind and name."""
     struck: Counter[str] = field(default_factory=Counter)
-    """The acts that happened, by kind and name."""
+    """Those that happened."""
     coverage: Coverage = field(default_factory=Coverage)
     failures: list[tuple[int, str]] = field(default_factory=list)
     """Seeds with their first violation."""
@@ -37,6 +39,7 @@ class Figures:
         self.seeds += other.seeds
         self.steps += other.steps
         self.cpu_s += other.cpu_s
+        self.drawn.update(other.drawn)
         self.struck.update(other.struck)
         self.coverage.join(other.coverage)
         self.failures += other.failures
@@ -64,6 +67,7 @@ def play_seed(seed: int, jobs: int = JOBS, real_share: float = 0.0) -> Figures:
         seeds=1,
         steps=life.steps,
         cpu_s=time.process_time() - began,
+        drawn=Counter(_kind(str(act)) for act in plan.acts),
         struck=Counter(_kind(text) for text in life.struck),
     )
     figures.coverage.add_life(life)

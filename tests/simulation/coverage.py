@@ -11,6 +11,7 @@ from temporalio import workflow
 
 from tests.simulation.engine.execution import Run
 from tests.simulation.impossible import reason_of
+from tests.simulation.lasting_failures import LASTING, REFUSED_FOR_GOOD, final_errors_of
 from tests.simulation.life import Life
 from tests.simulation.lifecycles.all_parts import PARTS
 from tests.simulation.lifecycles.part import CALL_MODES, effects_of
@@ -139,10 +140,15 @@ def all_pairs() -> set[Pair]:
         if name not in STATUSES:
             continue
         signals = [signal for signal in definition.signals if signal]
-        calls = (f"call {mode}" for mode in CALL_MODES)
+        calls = (f"call {mode}" for mode in (*CALL_MODES, *LASTING))
         faults = (*EVERYWHERE, *FAULTS[name], *calls)
         for state in open_states(name):
             found |= {("message", name, state, signal) for signal in signals}
             found |= {("struck", name, state, fault) for fault in faults}
     effects = {effect for part in PARTS for effect in effects_of(*part.workflows)}
-    return found | {("effect", effect, mode, "") for effect in effects for mode in CALL_MODES}
+    return found | {
+        ("effect", effect, mode, "")
+        for effect in effects
+        for mode in (*CALL_MODES, *LASTING)
+        if mode != REFUSED_FOR_GOOD or final_errors_of(effect)
+    }

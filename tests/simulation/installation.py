@@ -3,12 +3,15 @@
 from collections.abc import Callable, Iterable
 
 from tests.simulation.contracts import ResourceView, Rows
+from tests.simulation.engine.clock import micros
 from tests.simulation.engine.engine import Engine, Limits
+from tests.simulation.engine.processes import OWN_SITE
 from tests.simulation.life import Life
 from tests.simulation.outside import World
 from tests.simulation.plan import Plan
 from tests.simulation.rows_model import ModelRows
 from tests.simulation.singletons import keep_singletons
+from workflows.contracts import queues
 from workflows.contracts.statuses import ProviderKind
 
 ZONE = "us-central1-a"
@@ -21,6 +24,7 @@ def installation(plan: Plan, *, is_recorded: bool = False) -> Life:
     """
     limits = Limits(suggested_events=plan.suggested_events)
     engine = Engine(plan.seed, encoded=is_recorded, keeps_histories=is_recorded, limits=limits)
+    engine.clock.now = micros(plan.begins_s)
     world = World(engine)
     world.chances = plan.chances
     rows = _rows(plan, engine, world)
@@ -50,8 +54,11 @@ def _rows(plan: Plan, engine: Engine, world: World) -> Rows:
 def _add_own_machines(life: Life) -> None:
     """Two accounts share them; provider and regions are the first account's."""
     provider = _add_provider(life, ProviderKind.PHYSICAL)
-    for machines in life.plan.machines:
-        life.regions.append(life.rows.add_region(provider))
+    for index, machines in enumerate(life.plan.machines):
+        own_worker = index == 0 and life.plan.has_own_site
+        life.regions.append(life.rows.add_region(provider, own_worker=own_worker))
+        if own_worker:
+            life.engine.processes.add(OWN_SITE, queues.own_site(life.regions[-1]))
         _until(life, lambda: all(one.status == "healthy" for one in life.rows.regions()))
         for gpus in machines:
             minion = life.world.add_machine(gpus=gpus)

@@ -64,6 +64,8 @@ class Life:
     """Since when nobody asks any more, and nothing goes wrong; None: not yet."""
     struck_states: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     """Lifecycles that faults have met: the workflow type, its state, and the fault."""
+    disbelieved: set[str] = field(default_factory=set)
+    """The minion ids of machines that have lied: what runs there is left as it is."""
     is_at_rest: bool = False
     """Whether it is asked now what holds at rest."""
     most_burn: Counter[str] = field(default_factory=Counter)
@@ -138,7 +140,8 @@ def resource_beside(rows: Rows, noun: str, own: str, resource_id: str) -> str | 
 
 
 def machines_given_up(life: Life) -> frozenset[str]:
-    """The machines that a person has removed by force, or with their region or provider.
+    """The machines that a person has removed by force, or with their region or provider, and those
+    that have lied.
 
     What runs there then is left as it is, where it cannot be reached.
     """
@@ -148,7 +151,7 @@ def machines_given_up(life: Life) -> frozenset[str]:
         if request.verb in ("force_remove", "reschedule_remove")
     }
     if not forced:
-        return frozenset()
+        return frozenset(life.disbelieved)
     regions = {
         region.resource_id
         for region in life.rows.regions()
@@ -158,4 +161,4 @@ def machines_given_up(life: Life) -> frozenset[str]:
         node.minion_id
         for node in life.rows.nodes()
         if node.minion_id and (node.node_id in forced or node.region_id in regions)
-    )
+    ).union(life.disbelieved)

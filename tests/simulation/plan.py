@@ -11,10 +11,17 @@ from random import Random
 from typing import Literal
 
 from tests.simulation.behaviour import Behaviour
+from tests.simulation.frequencies import often
 from workflows.contracts.statuses import JobType
 
 MOST_CALLS_OF_ONE = 30
 """At the calls of one effect by one workflow after that, nothing is drawn to happen."""
+HOUR_S = 3600.0
+DAY_S = 24 * HOUR_S
+MOST_TRIES = 5
+"""To find a drawer whose targets an installation has."""
+LEAST_WEIGHT = 0.1
+"""Of an effect that few lives call, beside one that each calls."""
 Kind = Literal["ask", "world", "call", "process", "engine"]
 
 
@@ -41,7 +48,8 @@ class On:
     is_after: bool = False
     """Right after it has answered, and not right before it is done."""
     of: str = ""
-    """Whose calls are counted, such as `job/3`; empty: those of all workflows together."""
+    """Whose calls are counted: of `job/3` the fourth job's, of `job#3` those of each job, and meant
+    is the third one that comes to this number; empty: those of all workflows together."""
     later_s: float = 0.0
     """So many seconds after that."""
 
@@ -83,9 +91,10 @@ class Act:
 
     kind, what: `ask` a verb of a resource, `add` with a noun as its target, or `add` a machine that
     was removed as a node again · `world`, a fault of `Outside.faults` · `call`, a mode of the
-    engine's `CallFault`, of the call at which it happens · `process`: `kill`, `restart` (all, with
-    the same code), `upgrade` (all, to the next release), `roll` (one main worker process before
-    the other), `rollback`, `second` · `engine`: `forget`, `restore`, `away`;
+    engine's `CallFault`, of the call at which it happens, or one of `LASTING`, of that and of later
+    calls of its effect by its workflow · `process`: `kill`, `restart` (all, with the same code),
+    `upgrade` (all, to the next release), `roll` (one main worker process before the other),
+    `rollback`, `second` (one more such process) · `engine`: `forget`, `restore`, `away`;
     target: such as `job/3`, `node/0`, `machine/1`, `lease/0`, `main`; numbers count what the plan
     has made, modulo what there is;
     seconds: how long it lasts, or how long after the moment the engine is as it was then;
@@ -150,6 +159,10 @@ class Plan:
     real_rows: bool = False
     suggested_events: int = 4096
     """The length of a history from which on the server suggests a new run."""
+    begins_s: float = 0.0
+    """The second of the day at which it is made: prices are read at midnight."""
+    has_own_site: bool = False
+    """Whether a worker process in its own network serves the site of the first region."""
     lifetime_s: int | None = None
     """How long a machine that is rented for a job lives at most, until people rest; None: days."""
 
@@ -182,15 +195,23 @@ class Draft:
         return self.call(effects, noun)
 
     def call(self, effects: Sequence[str], noun: str = "") -> On:
-        """One of the calls of these effects, more often one of the first: of all, or of one job."""
-        effect, is_after = self.random.choice(effects), self.random.random() < 0.5
-        of_all = self.random.random() < 0.3
-        many = {"job": self.jobs, "node": self.machines}.get(noun, 0)
-        if of_all or not many:
-            nth = int(self.random.paretovariate(0.7)) % max(2, 2 * self.jobs) + 1
-            return On(effect, nth, is_after)
-        nth = min(int(self.random.paretovariate(0.9)), MOST_CALLS_OF_ONE)
-        return On(effect, nth, is_after, of=self.a(noun, many))
+        """One of the calls of these effects that such a life is likely to have, more often one of
+        the first: of all, or of one resource of the noun."""
+        all_often = [often(effect, has_cloud=self.has_cloud) for effect in effects]
+        weights = [min(1.0, max(one.calls, LEAST_WEIGHT)) for one in all_often]
+        [index] = self.random.choices(range(len(effects)), weights)
+        effect, how_often = effects[index], all_often[index]
+        is_after = self.random.random() < 0.5
+        if not noun or self.random.random() < 0.3:
+            return On(effect, self._early(how_often.calls), is_after)
+        of_one = how_often.calls / max(1.0, how_often.resources)
+        nth = min(self._early(2 * of_one), MOST_CALLS_OF_ONE)
+        which = self._early(how_often.resources) if nth <= of_one else 1
+        return On(effect, nth, is_after, of=f"{noun}#{which}")
+
+    def _early(self, of: float) -> int:
+        """One of so many, from 1 on, more often one of the first."""
+        return int(max(0.0, of - 1) * self.random.random() ** 2) + 1
 
     def add(
         self,
@@ -203,6 +224,15 @@ class Draft:
         is_here: bool = False,
     ) -> None:
         self.acts.append(Act(when, kind, what, target, round(s, 1), is_here))
+
+    def one_of(self, drawers: Sequence["Drawer"], weights: Sequence[int] | None = None) -> bool:
+        """Let one of these draw that has something to draw here; False: none was found."""
+        begins = len(self.acts)
+        for _ in range(MOST_TRIES):
+            self.random.choices(drawers, weights)[0](self)
+            if len(self.acts) > begins:
+                return True
+        return False
 
     def is_here(self, when: At | On | In) -> bool:
         """Whether what happens at this moment meets whom the moment belongs to."""
@@ -238,9 +268,10 @@ def draw(
     draft = Draft(random, span_s, jobs, own, has_cloud)
     weighted = list(drawers)
     weights = [weight for weight, _ in weighted]
+    every = [drawer for _, drawer in weighted]
     how_many = 0 if random.random() < 0.12 else int(random.expovariate(1 / 7)) + 1
     for _ in range(min(how_many, 40)):
-        random.choices(weighted, weights)[0][1](draft)
+        draft.one_of(every, weights)
     poor = random.random() < 0.15
     lifetime_s = None
     if has_cloud and random.random() < 0.4:  # So that some end, and few begin again and again.
@@ -257,6 +288,8 @@ def draw(
         chances=random.choice((0.0, 0.0, 0.05, 0.3)),
         real_rows=random.random() < real_share,
         suggested_events=random.choice(SUGGESTED_EVENTS),
+        begins_s=random.choice((0.0, round(DAY_S - random.uniform(0.0, span_s + HOUR_S)))),
+        has_own_site=random.random() < 0.15,
         lifetime_s=lifetime_s,
     )
 

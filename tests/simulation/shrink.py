@@ -53,10 +53,12 @@ def _candidates(plan: Plan) -> Iterator[Plan]:
                 yield replace(plan, machines=_with(plan.machines, region, fewer))
     if plan.has_cloud:
         yield replace(plan, has_cloud=False, has_storage_node=False)
-    if plan.has_storage_node:
-        yield replace(plan, has_storage_node=False)
-    if plan.chances:
-        yield replace(plan, chances=0.0)
+    plainer = (
+        replace(plan, has_storage_node=False),
+        replace(plan, has_own_site=False),
+        replace(plan, chances=0.0),
+    )
+    yield from (candidate for candidate in plainer if candidate != plan)
     yield from _simpler_jobs(plan)
 
 

@@ -10,10 +10,10 @@ from tests.replay.next_release import PATCHED
 from tests.simulation.contracts import Attempt, Refused, Verb
 from tests.simulation.coverage import state_of, states_met
 from tests.simulation.engine.attempts import CallFault, FaultMode
-from tests.simulation.engine.processes import SECOND_MAIN
 from tests.simulation.engine.snapshots import Snapshot
 from tests.simulation.in_states import InStates
 from tests.simulation.installation import ZONE, installation
+from tests.simulation.lasting_failures import LASTING, LastingFailures
 from tests.simulation.life import Life, Request, Violation, resource_beside
 from tests.simulation.lifecycles.all_parts import PARTS
 from tests.simulation.plan import Act, At, On, Plan
@@ -67,8 +67,11 @@ class Player:
     )
     """By whose calls are counted, the effect, the number of its call, and whether after it."""
     calls: Counter[tuple[str, str]] = field(default_factory=Counter)
+    come: Counter[tuple[str, str, int]] = field(default_factory=Counter)
+    """How many resources of a noun have come to their n-th call of an effect."""
     of_ones: set[str] = field(default_factory=set)
     """The effects of which the calls of single resources are counted as well."""
+    lasting: LastingFailures = field(default_factory=LastingFailures)
     in_states: InStates = field(init=False)
     api_is_up: bool = True
     known: set[str] = field(default_factory=set)
@@ -104,19 +107,24 @@ class Player:
     def of_call(self, attempt: Attempt) -> CallFault | None:
         """What happens to this call; what the plan has for this moment happens with it."""
         fault = self._meet("", attempt)
-        if attempt.effect in self.of_ones and (whose := self._number_of(attempt.workflow_id)):
-            fault = self._meet(whose, attempt) or fault
+        if attempt.effect in self.of_ones:
+            fault = self._meet_of_one(attempt) or fault
         if (waiting := self.in_states.calls.pop(attempt.workflow_id, None)) is not None:
             fault = self._fault(waiting, attempt)
+        if fault is None and self.lasting.errors:
+            error = self.lasting.error_of(attempt, self.life.seconds())
+            return None if error is None else CallFault("refused", error=error)
         return fault
 
     def _meet(self, whose: str, attempt: Attempt) -> CallFault | None:
         """Count the call, and let happen what the plan has for it."""
-        effect, fault = attempt.effect, None
-        self.calls[whose, effect] += 1
-        nth = self.calls[whose, effect]
+        self.calls[whose, attempt.effect] += 1
+        return self._let_happen(whose, self.calls[whose, attempt.effect], attempt)
+
+    def _let_happen(self, whose: str, nth: int, attempt: Attempt) -> CallFault | None:
+        fault = None
         for is_after in (False, True):
-            for act in self.moments.pop((whose, effect, nth, is_after), ()):
+            for act in self.moments.pop((whose, attempt.effect, nth, is_after), ()):
                 assert isinstance(act.when, On)
                 later_s = act.when.later_s + (AFTER_S if is_after else 0.0)
                 if act.kind == "call":
@@ -127,13 +135,25 @@ class Player:
                     self._act(act, attempt.workflow_id)
         return fault
 
+    def _meet_of_one(self, attempt: Attempt) -> CallFault | None:
+        """Count the call for its resource alone, as plans name it."""
+        effect, workflow_id = attempt.effect, attempt.workflow_id
+        number = self._number_of(workflow_id)
+        fault = self._meet(number, attempt) if number else None
+        noun = workflow_id.partition("/")[0]
+        self.calls[workflow_id, effect] += 1
+        nth = self.calls[workflow_id, effect]
+        self.come[noun, effect, nth] += 1
+        order = f"{noun}#{self.come[noun, effect, nth]}"
+        return self._let_happen(order, nth, attempt) or fault
+
     def _number_of(self, workflow_id: str) -> str:
         """Such as `job/3`, as plans count; empty: it is none that they count."""
         noun, _, resource_id = workflow_id.partition("/")
         ids = {"job": list(self.life.jobs), "node": self.life.nodes}.get(noun, [])
         return f"{noun}/{ids.index(resource_id)}" if resource_id in ids else ""
 
-    def _fault(self, act: Act, attempt: Attempt) -> CallFault:
+    def _fault(self, act: Act, attempt: Attempt) -> CallFault | None:
         self.life.struck.append(str(act))
         self.life.failed_calls["effect", attempt.effect, act.what] += 1
         run = self.life.engine.server.running.get(attempt.workflow_id)
@@ -143,6 +163,12 @@ class Player:
         if act.what == "canceled":  # A person does that, in Temporal.
             resource_id = attempt.workflow_id.partition("/")[2]
             self.life.requests.append(Request(self.life.engine.now(), resource_id, "cancel"))
+            self.life.engine.cancel_by_person(attempt.workflow_id)
+            return None  # So that no other fault of this call takes its place.
+        if act.what in LASTING:
+            until_s = self.life.seconds() + act.seconds
+            self.lasting.begin(attempt, act.what, until_s, self.life.engine.random)
+            return None  # `of_call` asks how it fails, now and later.
         return CallFault(mode=cast("FaultMode", act.what), seconds=act.seconds)
 
     def of_request(self, kind: str, workflow_id: str) -> Literal["refused", "lost"] | None:
@@ -230,9 +256,10 @@ class Player:
         try:
             if noun == "provider":
                 life.providers.append(life.rows.add_provider(life.accounts[0], ProviderKind.GCP))
-            elif noun == "region":
-                zone = ZONE if len(life.providers) > 1 else ""
-                life.regions.append(life.rows.add_region(life.providers[-1], zone=zone))
+            elif noun == "region":  # Of own machines, or of a cloud that a person has added.
+                is_new = len(life.providers) > 1 + life.plan.has_cloud
+                provider, zone = (life.providers[-1], ZONE) if is_new else (life.providers[0], "")
+                life.regions.append(life.rows.add_region(provider, zone=zone))
             else:
                 machine = life.world.add_machine(gpus=1)
                 life.machines.append(machine)
@@ -262,6 +289,9 @@ class Player:
             "provider": lambda: life.providers,
             "account": lambda: life.accounts,
             "lease": lambda: [one.lease_id for one in life.rows.leases()],
+            "storage": lambda: [
+                one.node_id for one in life.rows.nodes() if one.lease_id and not one.ephemeral
+            ],
             "cloud-machine": lambda: [
                 one.name for one in life.world.cloud_machines() if one.is_running
             ],
@@ -278,19 +308,21 @@ class Player:
         life = self.life
         if life.is_calm:
             return
-        life.struck.append(str(act))
         target = self._here(act, workflow_id) or self._resource(act.target)
+        if target is None:
+            return
+        life.struck.append(str(act))
         if act.what == "add" and "/" not in act.target:
             self._add(act.target)
         elif act.kind == "process":
             self._process(act)
         elif act.kind == "engine":
             self._engine(act)
-        elif target is None:
-            return
         elif act.kind == "world":
             life.struck_states.update(states_met(life, act, target))
             life.engine.note("the world", f"{act.what} {target}")
+            if act.what == "machine_lies":
+                life.disbelieved.add(target)
             life.world.strike(act.what, target, seconds=act.seconds)
         elif act.what == "add":
             self._add_again(target)
@@ -355,8 +387,8 @@ class Player:
         elif act.what == "rollback":
             self.is_taken_back = True
             engine.processes.upgrade(WORKFLOWS, act.seconds)
-        elif SECOND_MAIN not in engine.processes.names():
-            engine.processes.two_main()
+        else:
+            engine.processes.second(act.target)
 
     def _api_is_back(self) -> None:
         self.api_is_up = True
@@ -402,6 +434,7 @@ class Player:
         life.calm_at = engine.now()
         self.moments.clear()
         self.in_states.clear()
+        self.lasting.errors.clear()
         self.api_is_up = True
         for name in engine.processes.names():
             engine.processes.start(name)

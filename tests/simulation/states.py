@@ -21,11 +21,11 @@ EVERYWHERE = (
 """Faults of worker processes and of the engine, which meet all lifecycles."""
 MACHINE = (
     *("machine_unreachable", "machine_reboots", "machine_moves", "machine_lost", "machine_wiped"),
-    *("clock_jumps", "supervisor_killed", "disk_full"),
+    *("clock_jumps", "supervisor_killed", "disk_full", "machine_lies", "machine_suspends"),
 )
 CLOUD = (
     *("cloud_hangs", "cloud_refuses", "cloud_forgets", "lists_lag", "makes_late", "makes_twice"),
-    *("no_capacity", "feed_silent", "key_revoked"),
+    *("no_capacity", "feed_silent", "key_revoked", "key_late", "boots_mute"),
 )
 END = ("preempted", "deadline")
 FAULTS: dict[str, tuple[str, ...]] = {
@@ -40,7 +40,7 @@ VERBS: dict[str, tuple[Verb, ...]] = {
     JOB: (Verb.CANCEL, Verb.DISCARD, Verb.STOP, Verb.START, Verb.REMOVE),
     NODE: (
         *(Verb.MAINTAIN, Verb.ACTIVATE, Verb.REFRESH, Verb.REBOOT),
-        *(Verb.REMOVE, Verb.FORCE_REMOVE, Verb.RESCHEDULE_REMOVE),
+        *(Verb.REMOVE, Verb.FORCE_REMOVE, Verb.RESCHEDULE_REMOVE, Verb.REPLACE),
     ),
     LEASE: (Verb.KILL,),
     REGION: (Verb.REFRESH, Verb.REMOVE, Verb.FORCE_REMOVE),

@@ -14,6 +14,8 @@ def story_of_plan(plan: Plan) -> Iterator[str]:
     yield f"seed {plan.seed}: own machines with {own}; " + (
         "a cloud" if plan.has_cloud else "no cloud"
     )
+    if plan.has_own_site:
+        yield "  a worker process of its own serves the first region's site"
     for number, job in enumerate(plan.jobs):
         yield f"  job/{number} {job}"
     for act in plan.acts:

@@ -109,10 +109,7 @@ class Outside(Protocol):
         """
 
     faults: Sequence[str]
-    """Such as `machine_unreachable`, `machine_reboots`, `machine_moves`, `machine_lost`,
-    `process_crashes`, `process_hangs`, `clock_jumps`, `store_away`, `site_away`, `cloud_hangs`,
-    `cloud_refuses`, `cloud_forgets`, `lists_lag`, `makes_late`, `makes_twice`, `no_capacity`,
-    `preempted`, `deadline`, `feed_silent`, `heal` (everything is well again)."""
+    """Those of `states.py`; `heal`: everything is well again."""
 
     def processes(self) -> Iterable[Process]:
         """Of all runs that were ever started, also on machines that have gone."""

@@ -157,8 +157,10 @@ class Rows(Protocol):
     def add_provider(self, account_id: str, kind: str) -> str:
         """`physical` or `gcp`. Writes the row and its start. Raises: Refused."""
 
-    def add_region(self, provider_id: str, *, zone: str = "", storage: bool = False) -> str:
-        """Raises: Refused."""
+    def add_region(
+        self, provider_id: str, *, zone: str = "", storage: bool = False, own_worker: bool = False
+    ) -> str:
+        """own_worker: a worker process in its own network serves its site. Raises: Refused."""
 
     def add_node(self, region_id: str, minion_id: str) -> str:
         """A node of the person's own machine, which has announced itself. Raises: Refused."""

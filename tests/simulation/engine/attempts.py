@@ -29,15 +29,16 @@ RESTART_S = 4.0
 class CallFault:
     """What goes wrong with one attempt of one effect.
 
-    refused: nothing is done, and the attempt fails; lost: it is done, and its answer never arrives;
-    failed_after: it is done, and the attempt fails; slow: it is done, and its answer takes so many
-    seconds more; late: it is done only after so many seconds, whether its time limit has passed or
-    not; killed_before, killed_after: its worker process is killed just before it is done, or just
-    after; canceled: a person cancels the workflow just before.
+    refused: nothing is done, and the attempt fails, with `error` if there is one; lost: it is done,
+    and its answer never arrives; failed_after: it is done, and the attempt fails; slow: it is done,
+    and its answer takes so many seconds more; late: it is done only after so many seconds, whether
+    its time limit has passed or not; killed_before, killed_after: its worker process is killed just
+    before it is done, or just after; canceled: a person cancels the workflow just before.
     """
 
     mode: FaultMode
     seconds: float = 0.0
+    error: ApplicationError | None = None
 
 
 class Faults(Protocol):
@@ -124,7 +125,7 @@ class Call:
             late = partial(self._do_late, handler, argument, self._process.life)
             engine.clock.after(micros(fault.seconds), late)
         elif fault.mode == "refused":
-            error = ApplicationError("the call was refused", type="Refused by a fault")
+            error = fault.error or ApplicationError("refused", type="Refused by a fault")
             self._answer(Outcome(failed=failures.of_application(error)))
         elif fault.mode == "killed_before":
             self._kill()

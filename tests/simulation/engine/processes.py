@@ -21,7 +21,10 @@ WORKFLOWS = "workflows"
 """Stands for the workflow tasks of the queue `main`."""
 MAIN_QUEUES = (WORKFLOWS, queues.MAIN, queues.NOTIFICATIONS, "cloud/*", queues.SITE)
 """As workers/main.py:serve_main, with `BASELOAD_SITES=*`."""
-SECOND_MAIN = "main-2"
+SECOND_MAIN, PLANNING, SECOND_PLANNING = "main-2", "planning", "planning-2"
+OWN_SITE, SECOND_SITE = "site", "site-2"
+"""Worker processes in the network of a region, which serve its site alone."""
+SECONDS = {"main": SECOND_MAIN, PLANNING: SECOND_PLANNING, OWN_SITE: SECOND_SITE}
 BOOT_S = 1.0
 """How long a process that follows another needs until it serves."""
 STOP_S = 3.0
@@ -69,7 +72,7 @@ class Processes:
         self._serving: dict[str, list[Process]] = {}
         self._waiting: dict[str, deque[Take]] = {}
         self.add("main", *MAIN_QUEUES)
-        self.add("planning", queues.PLANNING)
+        self.add(PLANNING, queues.PLANNING)
 
     def __getitem__(self, name: str) -> Process:
         return self._all[name]
@@ -86,9 +89,12 @@ class Processes:
         self._all[name] = Process(name, serves, code, code)
         self._changed()
 
-    def two_main(self) -> None:
-        """A second main worker, with the release of the first."""
-        self.add(SECOND_MAIN, *MAIN_QUEUES, workflows=self._all["main"].installed)
+    def second(self, name: str) -> None:
+        """One more process like this one, with its release, unless there is one already."""
+        second = SECONDS.get(name)
+        if name not in self._all or second is None or second in self._all:
+            return
+        self.add(second, *self._all[name].serves, workflows=self._all[name].installed)
 
     def choose(self, queue: str) -> Process | None:
         """One of the processes that serve this queue now; None: nobody does."""

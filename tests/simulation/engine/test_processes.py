@@ -93,7 +93,7 @@ def test_an_unserved_queue_waits_for_its_process() -> None:
 
 def test_two_main_processes_share_their_queues() -> None:
     engine, _ = begun()
-    engine.processes.two_main()
+    engine.processes.second("main")
     for number in range(20):
         engine.start("Story", f"s{number}", Asked())
     engine.play(30)

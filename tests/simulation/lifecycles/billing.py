@@ -8,7 +8,7 @@ from typing import NamedTuple
 from activities.settings import settings
 from tests.simulation.contracts import AccountView, Process
 from tests.simulation.life import Life, machines_given_up
-from tests.simulation.lifecycles.part import Part, calls_fail
+from tests.simulation.lifecycles.part import Part, calls_fail, calls_keep_failing
 from workflows.billing.job_billing import ENDING_WAIT
 from workflows.contracts.jobs import parse_run_id
 from workflows.rules.catalogue.providers import preemption_notices_s
@@ -119,6 +119,8 @@ def _charged_as_measured(
     """
     unsettled_s = life.rows.unsettled_of(parse_run_id(process.run_id)[0])
     lost_s = rent.seconds if rent else 0.0  # The exit may have been lost with its machine.
+    if process.machine in life.disbelieved:
+        lost_s = float("inf")  # Its measurements are not believed: the wall time is charged.
     most_s = max(process.measured_s + (SHUTDOWN_S if process.was_cut else TOLERANCE_S), lost_s)
     if charged_s > most_s:
         yield f"{process.run_id} ran {process.measured_s:.0f} s, and was charged for {charged_s} s"
@@ -134,7 +136,7 @@ def _charged_as_measured(
 BILLING = Part(
     name="billing",
     workflows=("JobBilling",),
-    drawers=((6, calls_fail("JobBilling")),),
+    drawers=((6, calls_fail("JobBilling")), (2, calls_keep_failing("JobBilling"))),
     always=_always,
     at_rest=_at_rest,
 )

@@ -12,6 +12,7 @@ from tests.simulation.lifecycles.part import (
     Part,
     asks,
     calls_fail,
+    calls_keep_failing,
     effects_of,
     goes_wrong,
     together,
@@ -27,8 +28,11 @@ IMPOSSIBLE = ("has no allocation", "there is no such", "is not in the store", "w
 """What rows and nodes say to those who ask for what they cannot have."""
 SETTLES = timedelta(minutes=30)
 """After that long without faults, nothing is late any more that one of them had held up."""
-NODE_IS_LEFT = ("not reachable for", "is being removed")
-"""In the reason of a job that has failed because its node was away for too long, or was removed."""
+NODE_IS_LEFT = (
+    *("not reachable for", "is being removed", "was removed while", "its machine is gone"),
+)
+"""In the reason of a job that has failed because its node was away for too long, or was removed, or
+whose machine ended before its output was stored."""
 WAITS_FOR_A_PERSON = ("stopped", "waiting_for_resources")
 
 
@@ -260,9 +264,9 @@ def _around_its_placement(draft: Draft) -> None:
     when = On("record", draft.random.choice((1, 2)), of=draft.a("job", draft.jobs))
     mode = draft.random.choice(("refused", "late", "slow", "killed_before"))
     draft.add(when, "call", mode, s=draft.random.choice((1.0, 20.0)))
-    draft.random.choice(_AROUND)(draft)
     gap_s = draft.random.choice((0.0, 0.2, 1.0))
-    draft.acts[-1] = replace(draft.acts[-1], when=when.and_then(gap_s), is_here=True)
+    if draft.one_of(_AROUND):
+        draft.acts[-1] = replace(draft.acts[-1], when=when.and_then(gap_s), is_here=True)
 
 
 def _hangs_for_hours(draft: Draft) -> None:
@@ -271,7 +275,7 @@ def _hangs_for_hours(draft: Draft) -> None:
     target = draft.a("job", draft.jobs)
     draft.add(when, "world", "process_hangs", target, LONG_S, is_here=draft.is_here(when))
     gap_s = draft.random.choice((2.0, 60.0, 600.0))
-    draft.random.choice((_LEAVES, _LEAVES, _ENDS))(draft)
+    draft.one_of((_LEAVES, _LEAVES, _ENDS))
     draft.acts[-1] = replace(draft.acts[-1], when=when.and_then(gap_s), is_here=True)
 
 
@@ -283,6 +287,7 @@ JOBS = Part(
         (4, asks("job", _jobs, LIFECYCLE, "stop", "start", "stop")),
         (4, asks("job", _jobs, LIFECYCLE, "remove", "resubmit")),
         (14, calls_fail(LIFECYCLE)),
+        (5, calls_keep_failing(LIFECYCLE)),
         (2, _CANCELED),
         (5, _RUN_FAILS),
         (3, goes_wrong("store", lambda _: 1, LIFECYCLE, "store_away")),

@@ -4,7 +4,14 @@ from collections import Counter
 from collections.abc import Iterable
 
 from tests.simulation.life import Life
-from tests.simulation.lifecycles.part import Part, asks, calls_fail, goes_wrong, together
+from tests.simulation.lifecycles.part import (
+    Part,
+    asks,
+    calls_fail,
+    calls_keep_failing,
+    goes_wrong,
+    together,
+)
 from tests.simulation.plan import Draft
 
 LIFECYCLE = "LeaseLifecycle"
@@ -57,6 +64,7 @@ LEASES = Part(
     workflows=(LIFECYCLE,),
     drawers=(
         (7, calls_fail(LIFECYCLE)),
+        (3, calls_keep_failing(LIFECYCLE)),
         (2, calls_fail(LIFECYCLE, modes=("canceled",))),
         (2, asks("lease", _leases, LIFECYCLE, "kill")),
         (2, together(_HELD_UP, _KILLED, _TAKEN, _CLOUD_FAILS)),
@@ -66,6 +74,7 @@ LEASES = Part(
             goes_wrong(
                 "cloud", _leases, LIFECYCLE, "cloud_hangs", "cloud_refuses", "cloud_forgets",
                 "lists_lag", "makes_late", "makes_twice", "no_capacity", "feed_silent",
+                "key_late", "boots_mute",
             ),
         ),
         (4, _TAKEN),

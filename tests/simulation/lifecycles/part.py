@@ -5,6 +5,12 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from tests.failure.pairs import pairs, stubs
+from tests.simulation.lasting_failures import (
+    KEEPS_FAILING,
+    REFUSED_FOR_GOOD,
+    final_errors_of,
+    lasts_s,
+)
 from tests.simulation.life import Life
 from tests.simulation.plan import Draft, Drawer, Kind
 
@@ -35,8 +41,30 @@ def effects_of(*workflows: str) -> tuple[str, ...]:
     return tuple(sorted({stubs()[stub].name for stub in asked}))
 
 
-NOUNS = {"JobLifecycle": "job", "NodeLifecycle": "node"}
+NOUNS = {
+    "JobLifecycle": "job",
+    "NodeLifecycle": "node",
+    "LeaseLifecycle": "lease",
+    "RegionLifecycle": "region",
+    "ProviderLifecycle": "provider",
+}
 """The resources whose calls can be counted for each, by their workflow."""
+
+
+OF_CLOUDS = (
+    "LeaseLifecycle",
+    "ProviderNotifications",
+    "cloud",
+    "cloud-machine",
+    "lease",
+    "storage",
+)
+"""Workflows and targets that are there only in an installation with a cloud."""
+
+
+def is_there(draft: Draft, *wanted: str) -> bool:
+    """Whether the plan has any of these workflows or targets."""
+    return draft.has_cloud or any(one not in OF_CLOUDS for one in wanted)
 
 
 def asks(noun: str, of: Callable[[Draft], int], workflow: str, *verbs: str) -> Drawer:
@@ -59,6 +87,8 @@ def _happens(
     kind: Kind, noun: str, of: Callable[[Draft], int], workflow: str, names: Sequence[str]
 ) -> Drawer:
     def drawer(draft: Draft) -> None:
+        if not (is_there(draft, noun) and is_there(draft, workflow)):
+            return
         what = draft.random.choice(names)
         when = draft.moment(effects_of(workflow), NOUNS.get(workflow, ""))
         draft.add(when, kind, what, draft.a(noun, of(draft)), is_here=draft.is_here(when))
@@ -73,10 +103,27 @@ def calls_fail(*workflows: str, modes: Sequence[str] = CALL_MODES) -> Drawer:
     """One call of an effect of these workflows goes wrong in one of these modes."""
 
     def drawer(draft: Draft) -> None:
+        if not is_there(draft, *workflows):
+            return
         noun = NOUNS.get(workflows[0], "") if len(workflows) == 1 else ""
         when = draft.call(effects_of(*workflows), noun)
         lasts = draft.random.choice((0.5, 20.0, 200.0))
         draft.add(when, "call", draft.random.choice(modes), s=lasts)
+
+    return drawer
+
+
+def calls_keep_failing(*workflows: str) -> Drawer:
+    """An effect of one of these workflows fails until its retry policy gives up, or is refused."""
+
+    def drawer(draft: Draft) -> None:
+        if not is_there(draft, *workflows):
+            return
+        noun = NOUNS.get(workflows[0], "") if len(workflows) == 1 else ""
+        when = draft.call(effects_of(*workflows), noun)
+        is_refused = draft.random.random() < 0.5 and final_errors_of(when.effect)
+        what = REFUSED_FOR_GOOD if is_refused else KEEPS_FAILING
+        draft.add(when, "call", what, s=lasts_s(when.effect, what, draft.random))
 
     return drawer
 
@@ -92,7 +139,8 @@ def together(first: Drawer, *others: Drawer) -> Drawer:
     def drawer(draft: Draft) -> None:
         begins = len(draft.acts)
         first(draft)
-        draft.random.choice(others)(draft)
+        if len(draft.acts) == begins or not draft.one_of(others):
+            return
         one, *rest = draft.acts[begins:]
         gap_s = draft.random.choice(GAPS_S)
         for index, other in enumerate(rest, begins + 1):

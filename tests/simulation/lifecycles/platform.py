@@ -1,11 +1,27 @@
 """The platform: the loops, the worker processes, the engine itself."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
-from tests.simulation.engine.processes import SECOND_MAIN
+from tests.simulation.engine.processes import (
+    OWN_SITE,
+    PLANNING,
+    SECOND_MAIN,
+    SECOND_PLANNING,
+    SECOND_SITE,
+    SECONDS,
+)
+from tests.simulation.lasting_failures import LASTING, REFUSED_FOR_GOOD
 from tests.simulation.life import Life
-from tests.simulation.lifecycles.part import CALL_MODES, Part, asks, calls_fail, effects_of
-from tests.simulation.plan import At, Draft, In
+from tests.simulation.lifecycles.part import (
+    CALL_MODES,
+    Part,
+    asks,
+    calls_fail,
+    calls_keep_failing,
+    effects_of,
+)
+from tests.simulation.plan import Act, At, Draft, In
 from tests.simulation.states import (
     FAULTS,
     JOB,
@@ -21,20 +37,43 @@ from workflows.primitives.journal import STALE
 LOOPS = ("Placement", "OutboxRelay", "LifecycleReconciliation", "Housekeeping")
 BUSY = ("JobLifecycle", "LeaseLifecycle", "NodeLifecycle", "JobBilling", *LOOPS)
 """Whose calls are the moments at which a process or the engine fails."""
-PROCESSES = ("main", "main", SECOND_MAIN, "planning", "api")
+PROCESSES = (
+    *("main", "main", "main", SECOND_MAIN, PLANNING, PLANNING, SECOND_PLANNING, "api", "api"),
+    *(OWN_SITE, SECOND_SITE),
+)
 LOST_S = (1.0, 15.0, 120.0, 2400.0)
 """How much of its past an engine has lost that is restored."""
 AFTER_A_RESTORE = "the cache does not fit the history"
 """Why a workflow task fails and is replayed when a process knows more than the engine."""
 ADDED = {NODE: "node", REGION: "region", PROVIDER: "provider"}
 """What people add while others work; an installation has the first ones when it is ready."""
+SOME_TIME = At(0)
+"""Stands for a time that is drawn."""
+WAYS: dict[tuple[str, str], tuple[Act, ...]] = {
+    (JOB, "unreachable"): (Act(In(JOB, "running", 1, 5), "world", "machine_unreachable", "", 900),),
+    (JOB, "stopped"): (Act(In(JOB, "running", 1, 5), "ask", "stop"),),
+    (JOB, "removing"): (Act(In(JOB, "finished", 1, 5), "ask", "remove"),),
+    (NODE, "offline"): (Act(SOME_TIME, "world", "machine_unreachable", "machine/0", 900),),
+    (NODE, "failed"): (Act(In(NODE, "inspecting", 1), "call", REFUSED_FOR_GOOD, "", 1),),
+    (NODE, "removing"): (Act(In(NODE, "maintenance", 1, 5), "ask", "remove"),),
+    (REGION, "offline"): (Act(SOME_TIME, "world", "site_away", "region/0", 900),),
+    (REGION, "failed"): (
+        Act(SOME_TIME, "ask", "add", "provider"),
+        Act(In(PROVIDER, "ready", 1, 5), "ask", "add", "region"),
+        Act(In(REGION, "provisioning", 1), "call", REFUSED_FOR_GOOD, "", 1),
+    ),
+    (REGION, "removing"): (Act(In(REGION, "healthy", 1, 5), "ask", "remove"),),
+    (PROVIDER, "failed"): (Act(In(PROVIDER, "enabling", 1), "call", REFUSED_FOR_GOOD, "", 1),),
+    (PROVIDER, "removing"): (Act(In(PROVIDER, "ready", 1, 5), "ask", "remove"),),
+}
+"""What leads to states that are rare without it."""
 LONGEST_HISTORY = 40_000
 """Events of a run that is alive; the server ends one at 51,200."""
 
 
 def _processes_end(draft: Draft) -> None:
     what = draft.random.choice(("kill", "kill", "kill", "restart", "second"))
-    which = draft.random.choice(PROCESSES)
+    which = draft.random.choice(tuple(SECONDS) if what == "second" else PROCESSES)
     lasts = draft.random.choice((0.5, 5.0, 120.0))
     draft.add(draft.moment(effects_of(*BUSY)), "process", what, which, lasts)
 
@@ -56,14 +95,18 @@ def _meets_a_state(draft: Draft) -> None:
     random = draft.random
     lifecycle = random.choice(sorted(STATUSES) if draft.has_cloud else (JOB, NODE, REGION))
     if (noun := ADDED.get(lifecycle)) is not None:
-        draft.add(At(draft.some_time()), "ask", "add", noun)
+        draft.add(At(draft.some_time() / 2), "ask", "add", noun)
     after_s = random.choice((0.0, 0.003, 0.02, 0.5, 5.0))
-    nth = min(int(random.paretovariate(1.0)), 8)
-    when = In(lifecycle, random.choice(open_states(lifecycle)), nth, after_s)
+    nth = min(int(random.paretovariate(2.0)), 8)
+    state = random.choice(open_states(lifecycle))
+    for way in WAYS.get((lifecycle, state), ()):
+        at = At(draft.some_time() / 2) if isinstance(way.when, At) else way.when
+        draft.acts.append(replace(way, when=at))
+    when = In(lifecycle, state, nth, after_s)
     lasts = random.choice((0.5, 20.0, 120.0))
     kind = random.choice(("call", "call", "world", "world", "process", "engine", "ask", "ask"))
     if kind == "call":
-        draft.add(when, "call", random.choice(CALL_MODES), "", lasts)
+        draft.add(when, "call", random.choice((*CALL_MODES, *LASTING)), "", lasts)
     elif kind == "world":
         draft.add(when, "world", random.choice(FAULTS[lifecycle]))
     elif kind == "process":
@@ -124,6 +167,7 @@ PLATFORM = Part(
     workflows=(*LOOPS, "TrunkOpening"),
     drawers=(
         (4, calls_fail(*LOOPS)),
+        (1, calls_keep_failing(*LOOPS)),
         (7, _processes_end),
         (2, _upgrades),
         (8, _meets_a_state),

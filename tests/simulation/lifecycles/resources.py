@@ -4,7 +4,14 @@ from collections.abc import Iterable
 
 from tests.simulation.contracts import NotFound, ResourceView
 from tests.simulation.life import Life
-from tests.simulation.lifecycles.part import Part, asks, calls_fail, goes_wrong, together
+from tests.simulation.lifecycles.part import (
+    Part,
+    asks,
+    calls_fail,
+    calls_keep_failing,
+    goes_wrong,
+    together,
+)
 from tests.simulation.plan import At, Draft
 
 NODE, REGION, PROVIDER = "NodeLifecycle", "RegionLifecycle", "ProviderLifecycle"
@@ -16,6 +23,10 @@ REMOVALS = {"remove", "force_remove"}
 
 def _machines(draft: Draft) -> int:
     return draft.machines
+
+
+def _clouds(draft: Draft) -> int:
+    return 1 if draft.has_cloud else 0
 
 
 def _at_rest(life: Life) -> Iterable[str]:
@@ -124,6 +135,7 @@ NODES = Part(
     workflows=(NODE,),
     drawers=(
         (5, calls_fail(NODE)),
+        (3, calls_keep_failing(NODE)),
         (4, asks("node", _machines, NODE, "maintain", "activate", "activate")),
         (3, _given_up_and_added_again),
         (2, together(_REMOVED, _AWAY, _ACTS)),
@@ -134,7 +146,8 @@ NODES = Part(
             7,
             goes_wrong(
                 "machine", _machines, NODE, "machine_unreachable", "machine_reboots",
-                "machine_moves", "clock_jumps", "supervisor_killed", "disk_full",
+                "machine_moves", "clock_jumps", "supervisor_killed", "disk_full", "machine_lies",
+                "machine_suspends",
             ),
         ),
         (2, goes_wrong("machine", _machines, NODE, "machine_lost", "machine_wiped")),
@@ -146,7 +159,9 @@ REGIONS = Part(
     workflows=(REGION,),
     drawers=(
         (2, calls_fail(REGION)),
+        (1, calls_keep_failing(REGION)),
         (1, asks("region", lambda _: 3, REGION, "remove", "force_remove", "refresh")),
+        (1, asks("storage", _clouds, REGION, "replace")),
         (1, goes_wrong("region", lambda _: 2, REGION, "site_away")),
     ),
 )
@@ -155,6 +170,7 @@ PROVIDERS = Part(
     workflows=(PROVIDER, "ProviderNotifications", "PriceRefresh"),
     drawers=(
         (2, calls_fail(PROVIDER, "ProviderNotifications", "PriceRefresh")),
+        (1, calls_keep_failing(PROVIDER, "ProviderNotifications", "PriceRefresh")),
         (1, asks("provider", lambda _: 2, PROVIDER, "remove", "force_remove", "recheck")),
         (1, goes_wrong("cloud", lambda _: 1, PROVIDER, "key_revoked")),
     ),

@@ -70,7 +70,9 @@ class ResourceRequests:
         )
         return row.id, [self._outbox.create(row)]
 
-    def add_region(self, provider_id: str, zone: str, *, storage: bool) -> tuple[str, list[str]]:
+    def add_region(
+        self, provider_id: str, zone: str, *, storage: bool, own_worker: bool = False
+    ) -> tuple[str, list[str]]:
         """As regions.py:create_region.
 
         zone: a cloud's region, or one of its zones. storage: whether a region of own machines has
@@ -87,6 +89,7 @@ class ResourceRequests:
             provider_id=provider.id,
             provider_kind=provider.kind,
             storage_mode="central" if storage else "local",
+            own_worker=own_worker,
             relaxed_requirements=(requirements.ALL,),  # The machines of the simulator are small.
             created_at=now,
             updated_at=now,

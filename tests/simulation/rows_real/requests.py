@@ -103,7 +103,9 @@ class Requests:
 
         return self._change(self._caller(account_id), add)
 
-    def add_region(self, provider_id: str, zone: str, *, storage: bool) -> str:
+    def add_region(
+        self, provider_id: str, zone: str, *, storage: bool, own_worker: bool = False
+    ) -> str:
         """storage: of own machines; a region in a cloud always makes its storage node itself."""
 
         def add(context: ChangeContext) -> str:
@@ -111,6 +113,7 @@ class Requests:
             if zone:
                 where = {"cloud_region": _ZONE.sub("", zone)}
             name = f"region-{self._count('regions')}"
+            where["own_worker"] = own_worker
             asked = RegionCreation(
                 provider_id=provider_id, name=name, relaxed_requirements=(ALL,), **where
             )

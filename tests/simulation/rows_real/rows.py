@@ -166,8 +166,10 @@ class RealRows:
     def add_provider(self, account_id: str, kind: str) -> str:
         return self._requests.add_provider(account_id, kind)
 
-    def add_region(self, provider_id: str, *, zone: str = "", storage: bool = False) -> str:
-        return self._requests.add_region(provider_id, zone, storage=storage)
+    def add_region(
+        self, provider_id: str, *, zone: str = "", storage: bool = False, own_worker: bool = False
+    ) -> str:
+        return self._requests.add_region(provider_id, zone, storage=storage, own_worker=own_worker)
 
     def add_node(self, region_id: str, minion_id: str) -> str:
         return self._requests.add_node(region_id, minion_id)
