@@ -89,7 +89,7 @@ class Player:
                 self.moments[when.of, when.effect, when.nth, when.is_after].append(act)
                 if when.of:
                     self.of_ones.add(when.effect)
-        self.in_states = InStates(life, self._act)
+        self.in_states = InStates(life, self._act, self._number_of)
         self.in_states.add(life.plan.acts)
         engine.faults = self
         end_s = life.began_s + life.plan.hours * 3600
@@ -255,7 +255,7 @@ class Player:
         return lambda: self._act(act, workflow_id)
 
     def _act(self, act: Act, workflow_id: str = "") -> None:
-        """workflow_id: at whose call it happens; empty: at a time."""
+        """workflow_id: at whose call or state it happens; empty: at a time."""
         life = self.life
         if life.is_calm:
             return

@@ -1,6 +1,7 @@
 """The platform: the loops, the worker processes, the engine itself."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from tests.simulation.engine.processes import SECOND_MAIN
 from tests.simulation.life import Life
@@ -21,6 +22,8 @@ from workflows.primitives.journal import STALE
 LOOPS = ("Placement", "OutboxRelay", "LifecycleReconciliation", "Housekeeping")
 BUSY = ("JobLifecycle", "LeaseLifecycle", "NodeLifecycle", "JobBilling", *LOOPS)
 """Whose calls are the moments at which a process or the engine fails."""
+TELLS = ("notify_placed_jobs", "notify_jobs", "notify_holder", "relay_outbox")
+"""Effects that send messages to other workflows."""
 PROCESSES = ("main", "main", SECOND_MAIN, "planning", "api")
 LOST_S = (1.0, 15.0, 120.0, 2400.0)
 """How much of its past an engine has lost that is restored."""
@@ -93,11 +96,19 @@ def _always(life: Life) -> Iterable[str]:
 
 
 def _host_fails(draft: Draft) -> None:
-    """The worker processes end with the engine, which has lost its last seconds."""
-    when = draft.moment(effects_of(*(("Placement",) if draft.random.random() < 0.5 else BUSY)))
-    draft.add(when, "engine", "restore", "", draft.random.choice(LOST_S[:2]))
-    for process in ("main", "planning"):
-        draft.add(when, "process", "kill", process, draft.random.choice((0.5, 20.0)))
+    """Worker processes end with the engine, which has lost its last seconds: all of them, or those
+    of its host, while the others go on and ask for what it then forgets.
+
+    Rather at a call that sends messages, which the engine has taken and nobody has acted upon.
+    """
+    began = ended = draft.moment(effects_of(*BUSY))
+    if draft.random.random() < 0.6:
+        told = draft.call(TELLS)
+        began = replace(told, is_after=False)
+        ended = told
+    draft.add(began, "engine", "restore", "", draft.random.choice(LOST_S[:2]))
+    for process in draft.random.choice((("main", "planning"), ("main",), ("main",), ("planning",))):
+        draft.add(ended, "process", "kill", process, draft.random.choice((0.5, 20.0)))
 
 
 def _at_rest(life: Life) -> Iterable[str]:
@@ -133,7 +144,7 @@ PLATFORM = Part(
         (2, _upgrades),
         (8, _meets_a_state),
         (2, _engine_fails),
-        (2, _host_fails),
+        (4, _host_fails),
         (1, asks("account", lambda _: 2, "JobBilling", "top_up")),
     ),
     always=_always,

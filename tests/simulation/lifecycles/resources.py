@@ -101,9 +101,10 @@ _AWAY = goes_wrong(
 def _given_up_and_added_again(draft: Draft) -> None:
     """A machine that nobody reaches is removed by force; it comes back, and is added again."""
     number = draft.random.randrange(max(1, draft.machines))
-    away, lasts_s = At(draft.some_time() / 2), draft.random.choice((300.0, 1200.0, 3000.0))
+    away, span_s = At(draft.some_time() * 0.4), draft.span_s
+    lasts_s = max(240.0, span_s * draft.random.uniform(0.05, 0.3))
     removed = away.and_then(lasts_s * draft.random.uniform(0.1, 0.9))
-    added = removed.and_then(draft.random.choice((30.0, 600.0, 2500.0)))
+    added = removed.and_then(draft.random.choice((30.0, span_s * 0.1, span_s * 0.2)))
     draft.add(away, "world", "machine_unreachable", f"machine/{number}", lasts_s)
     draft.add(removed, "ask", "force_remove", f"node/{number}")
     draft.add(added, "ask", "add", f"machine/{number}")
