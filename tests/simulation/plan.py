@@ -92,7 +92,7 @@ class Act:
     the same code), `upgrade` (all, to the next release), `roll` (one main worker process before
     the other), `rollback`, `second` · `engine`: `forget`, `restore`, `away`;
     target: such as `job/3`, `node/0`, `machine/1`, `lease/0`, `main`; numbers count what the plan
-    has made, modulo what there is;
+    has made, modulo what there is; `left-machine/0` is one whose nodes were all removed;
     seconds: how long it lasts, or how long after the moment the engine is as it was then;
     is_here: rather that which the call or the state of this moment belongs to, or what belongs to
     that: the node of its job, the lease of its node, …

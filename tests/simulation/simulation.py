@@ -243,11 +243,18 @@ class Player:
             "provider": lambda: life.providers,
             "account": lambda: life.accounts,
             "lease": lambda: [one.lease_id for one in life.rows.leases()],
+            "left-machine": lambda: [
+                one for one in reversed(life.machines) if one not in self._served_machines()
+            ],
             "cloud-machine": lambda: [
                 one.name for one in life.world.cloud_machines() if one.is_running
             ],
         }.get(noun, lambda: [""])()
         return found[int(number or 0) % len(found)] if found else None
+
+    def _served_machines(self) -> set[str | None]:
+        """Those that have a node which was not removed."""
+        return {one.minion_id for one in self.life.rows.nodes() if one.status != "archived"}
 
     # ── what happens ────────────────────────────────────────────────────────────────────────
 

@@ -11,7 +11,7 @@ from tests.simulation.plan import Draft
 
 LIFECYCLE = "LeaseLifecycle"
 FINAL = ("released", "refused")
-ENDS_WITHIN = timedelta(minutes=20)
+ENDS_WITHIN = timedelta(minutes=12)
 """After its request, a lease at least is being released; a late server or relay holds it up."""
 
 
@@ -77,7 +77,7 @@ LEASES = Part(
     workflows=(LIFECYCLE,),
     drawers=(
         (7, calls_fail(LIFECYCLE)),
-        (2, calls_fail(LIFECYCLE, modes=("canceled",))),
+        (5, calls_fail(LIFECYCLE, modes=("canceled",))),
         (2, asks("lease", _leases, LIFECYCLE, "kill")),
         (2, together(_HELD_UP, _KILLED, _TAKEN, _CLOUD_FAILS)),
         (3, together(_TAKEN, _KILLED, _CLOUD_FAILS)),

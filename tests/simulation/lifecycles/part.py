@@ -79,11 +79,14 @@ CALL_MODES = ("refused", "lost", "failed_after", "slow", "late", "killed_before"
 
 
 def calls_fail(*workflows: str, modes: Sequence[str] = CALL_MODES) -> Drawer:
-    """One call of an effect of these workflows goes wrong in one of these modes."""
+    """One call of an effect of these workflows goes wrong in one of these modes: of all their calls
+    or, of a lifecycle, the next one when it shows a state."""
 
     def drawer(draft: Draft) -> None:
-        noun = NOUNS.get(workflows[0], "") if len(workflows) == 1 else ""
-        when = draft.call(effects_of(*workflows), noun)
+        only = workflows[0] if len(workflows) == 1 else ""
+        when: On | In = draft.call(effects_of(*workflows), NOUNS.get(only, ""))
+        if only in STATUSES and draft.random.random() < 0.25:
+            when = draft.state(only, open_states(only), NOUNS.get(only, ""))
         lasts = draft.random.choice((0.5, 20.0, 200.0))
         draft.add(when, "call", draft.random.choice(modes), s=lasts)
 

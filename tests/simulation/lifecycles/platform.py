@@ -22,8 +22,14 @@ from workflows.primitives.journal import STALE
 LOOPS = ("Placement", "OutboxRelay", "LifecycleReconciliation", "Housekeeping")
 BUSY = ("JobLifecycle", "LeaseLifecycle", "NodeLifecycle", "JobBilling", *LOOPS)
 """Whose calls are the moments at which a process or the engine fails."""
-TELLS = ("notify_placed_jobs", "notify_jobs", "notify_holder", "relay_outbox")
-"""Effects that send messages to other workflows."""
+TELLS = {
+    "notify_placed_jobs": False,
+    "notify_jobs": True,
+    "notify_holder": True,
+    "relay_outbox": True,
+}
+"""Effects that send messages to other workflows, each with whether a main worker does it, which
+acts upon them too."""
 PROCESSES = ("main", "main", SECOND_MAIN, "planning", "api")
 LOST_S = (1.0, 15.0, 120.0, 2400.0)
 """How much of its past an engine has lost that is restored."""
@@ -96,19 +102,22 @@ def _always(life: Life) -> Iterable[str]:
 
 
 def _host_fails(draft: Draft) -> None:
-    """Worker processes end with the engine, which has lost its last seconds: all of them, or those
-    of its host, while the others go on and ask for what it then forgets.
+    """Worker processes end with the engine, which has lost its last seconds.
 
-    Rather at a call that sends messages, which the engine has taken and nobody has acted upon.
+    Rather at a call that sends messages: the engine has taken them, and the process of those who
+    would act upon them ends before they do.
     """
-    began = ended = draft.moment(effects_of(*BUSY))
-    if draft.random.random() < 0.6:
-        told = draft.call(TELLS)
-        began = replace(told, is_after=False)
-        ended = told
-    draft.add(began, "engine", "restore", "", draft.random.choice(LOST_S[:2]))
-    for process in draft.random.choice((("main", "planning"), ("main",), ("main",), ("planning",))):
-        draft.add(ended, "process", "kill", process, draft.random.choice((0.5, 20.0)))
+    lost_s = draft.random.choice(LOST_S[:2])
+    if draft.random.random() < 0.3:
+        when = draft.moment(effects_of(*BUSY))
+        draft.add(when, "engine", "restore", "", lost_s)
+        for process in ("main", "planning"):
+            draft.add(when, "process", "kill", process, draft.random.choice((0.5, 20.0)))
+        return
+    told = draft.call(tuple(TELLS))
+    draft.add(replace(told, is_after=False), "engine", "restore", "", lost_s)
+    ends = replace(told, is_after=TELLS[told.effect])
+    draft.add(ends, "process", "kill", "main", draft.random.choice((0.5, 20.0)))
 
 
 def _at_rest(life: Life) -> Iterable[str]:
@@ -144,7 +153,7 @@ PLATFORM = Part(
         (2, _upgrades),
         (8, _meets_a_state),
         (2, _engine_fails),
-        (4, _host_fails),
+        (5, _host_fails),
         (1, asks("account", lambda _: 2, "JobBilling", "top_up")),
     ),
     always=_always,
