@@ -1,6 +1,7 @@
 """One life of an installation while it is played, as the checks of the lifecycles see it."""
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -139,17 +140,16 @@ def resource_beside(rows: Rows, noun: str, own: str, resource_id: str) -> str | 
     return None
 
 
-def machines_given_up(life: Life) -> frozenset[str]:
+def machines_given_up(
+    life: Life, verbs: Sequence[str] = ("force_remove", "reschedule_remove")
+) -> frozenset[str]:
     """The machines that a person has removed by force, or with their region or provider, and those
     that have lied.
 
     What runs there then is left as it is, where it cannot be reached.
+    verbs: how they were removed.
     """
-    forced = {
-        request.resource_id
-        for request in life.requests
-        if request.verb in ("force_remove", "reschedule_remove")
-    }
+    forced = {request.resource_id for request in life.requests if request.verb in verbs}
     if not forced:
         return frozenset(life.disbelieved)
     regions = {

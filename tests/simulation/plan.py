@@ -22,6 +22,8 @@ MOST_TRIES = 5
 """To find a drawer whose targets an installation has."""
 LEAST_WEIGHT = 0.1
 """Of an effect that few lives call, beside one that each calls."""
+AFTER_STATE_S = (0.0, 0.02, 0.5, 5.0, 60.0)
+"""How long after a state has shown."""
 Kind = Literal["ask", "world", "call", "process", "engine"]
 
 
@@ -75,6 +77,8 @@ class In:
     state: str
     nth: int
     after_s: float = 0.0
+    of: str = ""
+    """Which one shows it, such as `job/3`; empty: all of them are counted together."""
 
     def and_then(self, seconds: float) -> "In":
         """So many seconds later."""
@@ -82,7 +86,8 @@ class In:
 
     def __str__(self) -> str:
         which = self.workflow.removesuffix("Lifecycle").lower()
-        return f"{self.after_s:g} s after {which} {self.state} number {self.nth}"
+        whose = f" of {self.of}" if self.of else ""
+        return f"{self.after_s:g} s after {which} {self.state} number {self.nth}{whose}"
 
 
 @dataclass(frozen=True)
@@ -96,10 +101,10 @@ class Act:
     `upgrade` (all, to the next release), `roll` (one main worker process before the other),
     `rollback`, `second` (one more such process) · `engine`: `forget`, `restore`, `away`;
     target: such as `job/3`, `node/0`, `machine/1`, `lease/0`, `main`; numbers count what the plan
-    has made, modulo what there is;
+    has made, modulo what there is; `left-machine/0` is one whose nodes were all removed;
     seconds: how long it lasts, or how long after the moment the engine is as it was then;
-    is_here: rather that which the call of this moment serves, or what belongs to it: the node of
-    its job, the lease of its node, …
+    is_here: rather that which the call or the state of this moment belongs to, or what belongs to
+    that: the node of its job, the lease of its node, …
     """
 
     when: At | On | In
@@ -194,6 +199,15 @@ class Draft:
             return At(self.some_time())
         return self.call(effects, noun)
 
+    def state(self, workflow: str, states: Sequence[str], noun: str = "") -> In:
+        """One of these states of a lifecycle, of all or of one resource of the noun."""
+        state, after_s = self.random.choice(states), self.random.choice(AFTER_STATE_S)
+        many = {"job": self.jobs, "node": self.machines}.get(noun, 0)
+        if self.random.random() < 0.3 or not many:
+            nth = min(int(self.random.paretovariate(0.7)), 2 * self.jobs)
+            return In(workflow, state, nth, after_s)
+        return In(workflow, state, int(self.random.paretovariate(2.0)), after_s, self.a(noun, many))
+
     def call(self, effects: Sequence[str], noun: str = "") -> On:
         """One of the calls of these effects that such a life is likely to have, more often one of
         the first: of all, or of one resource of the noun."""
@@ -236,7 +250,7 @@ class Draft:
 
     def is_here(self, when: At | On | In) -> bool:
         """Whether what happens at this moment meets whom the moment belongs to."""
-        return isinstance(when, On) and self.random.random() < 0.6
+        return not isinstance(when, At) and self.random.random() < 0.6
 
     def a(self, noun: str, of: int) -> str:
         """One of so many resources of a noun."""
@@ -318,9 +332,9 @@ def _job(random: Random, span_s: float, *, has_cloud: bool) -> JobPlan:
         behaviour=behaviour,
         worker_count=workers,
         gpu_count=random.choice((0, 1, 1, 1, 2)),
-        account=0 if random.random() < 0.7 else 1,
+        account=0 if random.random() < 0.92 else 1,
         max_restarts=random.choice((0, 1, 3, 3)),
-        max_retries=random.choice((0, 0, 0, 2)),
+        max_retries=random.choice((0, 0, 1, 2)),
         max_duration_s=random.choice((None, None, None, 120, 1200)),
         end_all_on_failure=random.random() < 0.7,
         only_cloud=has_cloud and random.random() < 0.4,

@@ -91,7 +91,7 @@ class Player:
                 self.moments[when.of, when.effect, when.nth, when.is_after].append(act)
                 if when.of:
                     self.of_ones.add(when.effect)
-        self.in_states = InStates(life, self._act)
+        self.in_states = InStates(life, self._act, self._number_of)
         self.in_states.add(life.plan.acts)
         engine.faults = self
         end_s = life.began_s + life.plan.hours * 3600
@@ -292,11 +292,18 @@ class Player:
             "storage": lambda: [
                 one.node_id for one in life.rows.nodes() if one.lease_id and not one.ephemeral
             ],
+            "left-machine": lambda: [
+                one for one in reversed(life.machines) if one not in self._served_machines()
+            ],
             "cloud-machine": lambda: [
                 one.name for one in life.world.cloud_machines() if one.is_running
             ],
         }.get(noun, lambda: [""])()
         return found[int(number or 0) % len(found)] if found else None
+
+    def _served_machines(self) -> set[str | None]:
+        """Those that have a node which was not removed."""
+        return {one.minion_id for one in self.life.rows.nodes() if one.status != "archived"}
 
     # ── what happens ────────────────────────────────────────────────────────────────────────
 
@@ -304,7 +311,7 @@ class Player:
         return lambda: self._act(act, workflow_id)
 
     def _act(self, act: Act, workflow_id: str = "") -> None:
-        """workflow_id: at whose call it happens; empty: at a time."""
+        """workflow_id: at whose call or state it happens; empty: at a time."""
         life = self.life
         if life.is_calm:
             return

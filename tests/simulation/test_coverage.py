@@ -67,6 +67,26 @@ def test_an_act_can_wait_for_the_state_of_a_resource() -> None:
     assert met["message", "JobLifecycle", "unreachable", "cancel"] == 1
 
 
+def test_an_act_can_wait_for_a_state_of_one_resource_and_meet_what_belongs_to_it() -> None:
+    jobs = PLAN.jobs * 2
+    acts = (
+        Act(In("JobLifecycle", "running", 1, of="job/1"), "world", "process_crashes", is_here=True),
+        Act(
+            In("JobLifecycle", "uploading", 1, 0.02, "job/1"), "ask", "cancel", "job", is_here=True
+        ),
+        Act(
+            In("JobLifecycle", "uploading", 1, 5, "job/1"), "ask", "maintain", "node", is_here=True
+        ),
+    )
+    life = play(replace(PLAN, jobs=jobs, machines=((2,),), acts=acts))
+    assert life.violations == []
+    [node] = life.nodes
+    first, second = life.jobs
+    assert life.requests_of(first) == []
+    assert life.requests_of(second) == ["cancel"]
+    assert life.requests_of(node)[-1] == "maintain"
+
+
 def test_an_act_can_wait_for_the_first_state_of_a_resource() -> None:
     met = _met(Act(In("JobLifecycle", "new", 1), "process", "kill", "main", 1)).met
     assert met["struck", "JobLifecycle", "new", "kill"] == 1

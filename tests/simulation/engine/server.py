@@ -87,6 +87,9 @@ class Server:
             run.is_cancel_requested = True
             job = Job()
             job.cancel_workflow.SetInParent()
+            shown = run.attributes.get("ResourceStatus")
+            now = self._engine.clock.now
+            self._engine.log.add(now, workflow_id, "hears a cancellation", shown)
             self._engine.tasks.happen(run, Happening(("WorkflowExecutionCancelRequested",), job))
 
     def terminate(self, workflow_id: str, run_id: str, identity: str) -> None:

@@ -7,17 +7,18 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 
 from tests.simulation.contracts import JobView, NotFound, Process
+from tests.simulation.engine.clock import BEGIN
 from tests.simulation.life import Life, machines_given_up
 from tests.simulation.lifecycles.part import (
     Part,
     asks,
     calls_fail,
     calls_keep_failing,
-    effects_of,
     goes_wrong,
     together,
+    while_it,
 )
-from tests.simulation.plan import Draft, JobPlan, On
+from tests.simulation.plan import Draft, In, JobPlan, On
 from workflows.contracts.jobs import parse_run_id
 
 FINAL = ("finished", "failed", "canceled", "archived")
@@ -28,11 +29,14 @@ IMPOSSIBLE = ("has no allocation", "there is no such", "is not in the store", "w
 """What rows and nodes say to those who ask for what they cannot have."""
 SETTLES = timedelta(minutes=30)
 """After that long without faults, nothing is late any more that one of them had held up."""
-NODE_IS_LEFT = (
-    *("not reachable for", "is being removed", "was removed while", "its machine is gone"),
-)
-"""In the reason of a job that has failed because its node was away for too long, or was removed, or
-whose machine ended before its output was stored."""
+IS_REMOVED = "is being removed"
+NODE_IS_LEFT = ("not reachable for", IS_REMOVED, "was removed while", "its machine is gone")
+"""In the reason of a job that has failed because its node was away for too long or was removed, or
+its machine was lost before the output was stored."""
+HAS_BEGUN = ("running", "unreachable", "uploading")
+"""While a job shows these, no command of its present attempt has still to begin."""
+ENDS_FOR_GOOD = ("hears cancel", "hears remove", "hears a cancellation")
+REMOVALS = {"remove", "force_remove", "reschedule_remove"}
 WAITS_FOR_A_PERSON = ("stopped", "waiting_for_resources")
 
 
@@ -88,11 +92,15 @@ def _at_rest(life: Life) -> Iterable[str]:
     given_up = machines_given_up(life)
     waiting = {one.job_id for one in life.rows.allocations() if one.status in UNCONFIRMED}
     stored = life.world.stored()
+    forced, ends = machines_given_up(life, ("force_remove",)), _heard_ends(life)
     for job in life.rows.jobs():
         yield from _not_stuck(life, job)
         yield from _as_asked(life, job)
         yield from _no_process_left(job, processes[job.job_id], given_up)
-        yield from _one_attempt_at_a_time(job, processes[job.job_id], given_up)
+        left = given_up if "start" in life.requests_of(job.job_id) else forced
+        yield from _one_attempt_at_a_time(job, processes[job.job_id], left)
+        yield from _ends_for_good(job, processes[job.job_id], ends)
+        yield from _leaves_as_asked(life, job, processes[job.job_id])
         yield from _runs_as_its_policy_says(life, job, processes[job.job_id], given_up)
         yield from _succeeds_as_its_workers(life, job, processes[job.job_id])
         yield from _output_is_stored(life, job, processes[job.job_id])
@@ -130,7 +138,7 @@ def _output_is_stored(life: Life, job: JobView, processes: list[Process]) -> Ite
 
 def _succeeds_as_its_workers(life: Life, job: JobView, processes: list[Process]) -> Iterable[str]:
     """A job that nobody has asked to end is finished when all its commands have succeeded, unless
-    its node could not be asked for an hour, or a person has removed it."""
+    its node could not be asked for an hour, was removed by a person, or has lost its machine."""
     plan = life.jobs[job.job_id]
     last = [one for one in processes if parse_run_id(one.run_id)[2] == job.attempt]
     all_succeeded = len(last) == plan.worker_count and all(one.succeeded for one in last)
@@ -190,6 +198,42 @@ def _as_asked(life: Life, job: JobView) -> Iterable[str]:
     before = wishes[-1].attempt
     if last == "start" and before and job.status == "stopped" and job.attempt == before:
         yield f"{job.job_id} was started, and is stopped as before: {job.status_reason}"
+
+
+def _heard_ends(life: Life) -> dict[str, datetime]:
+    """When each job was first asked to end for good after its commands had begun."""
+    if life.has_forgotten:  # It may have forgotten that as well.
+        return {}
+    heard: dict[str, datetime] = {}
+    for at, who, what, shown in life.engine.log.lines:
+        if what in ENDS_FOR_GOOD and shown in HAS_BEGUN and who.startswith("job/"):
+            heard.setdefault(who.removeprefix("job/"), BEGIN + timedelta(microseconds=at))
+    return heard
+
+
+def _ends_for_good(
+    job: JobView, processes: list[Process], ends: dict[str, datetime]
+) -> Iterable[str]:
+    """A job that was asked to end for good begins no attempt after that one."""
+    if (asked_at := ends.get(job.job_id)) is None:
+        return
+    begun = [(one.began_at, parse_run_id(one.run_id)[2]) for one in processes if one.began_at]
+    last = max((attempt for began_at, attempt in begun if began_at <= asked_at), default=0)
+    if again := [attempt for began_at, attempt in begun if began_at > asked_at and attempt > last]:
+        yield f"{job.job_id} was to end for good in attempt {last}, and began {min(again)}"
+
+
+def _leaves_as_asked(life: Life, job: JobView, processes: list[Process]) -> Iterable[str]:
+    """A job ends with its node only where a person has removed the node, its region, its provider
+    or its lease: one that loses its machine otherwise goes on elsewhere."""
+    if job.status not in ("failed", "stopped") or IS_REMOVED not in (job.status_reason or ""):
+        return
+    machines = {one.machine for one in processes if parse_run_id(one.run_id)[2] == job.attempt}
+    nodes = [node for node in life.rows.nodes() if node.minion_id in machines]
+    asked = {one.resource_id for one in life.requests if one.verb in REMOVALS | {"kill"}}
+    theirs = {one for node in nodes for one in (node.node_id, node.region_id, node.lease_id)}
+    if nodes and not asked & {*theirs, *life.providers}:
+        yield f"{job.job_id} ended with a node that nobody has removed: {job.status_reason}"
 
 
 def _no_process_left(
@@ -256,6 +300,8 @@ _HELD_UP = calls_fail(LIFECYCLE, modes=("slow", "late", "lost", "killed_before",
 _CANCELED = calls_fail(LIFECYCLE, modes=("canceled",))
 _RUN_FAILS = goes_wrong("job", _jobs, LIFECYCLE, "process_crashes", "process_hangs")
 
+_CRASHES = goes_wrong("job", _jobs, LIFECYCLE, "process_crashes")
+_STOPPED = asks("job", _jobs, LIFECYCLE, "stop")
 _AROUND = (_ENDS, _REMOVED, _TAKEN)
 
 
@@ -269,11 +315,17 @@ def _around_its_placement(draft: Draft) -> None:
         draft.acts[-1] = replace(draft.acts[-1], when=when.and_then(gap_s), is_here=True)
 
 
+def _has_to_leave(draft: Draft) -> None:
+    """A job loses its machine, its node is to be left, its command fails, or a person stops it."""
+    causes = (_LEAVES, _CRASHES, _STOPPED, *((_TAKEN,) if draft.has_cloud else ()))
+    draft.random.choice(causes)(draft)
+
+
 def _hangs_for_hours(draft: Draft) -> None:
     """A process that nobody can end, and then its job has to leave, or somebody asks."""
-    when = draft.moment(effects_of(LIFECYCLE), "job")
     target = draft.a("job", draft.jobs)
-    draft.add(when, "world", "process_hangs", target, LONG_S, is_here=draft.is_here(when))
+    when = In(LIFECYCLE, "running", 1, draft.random.choice((0.5, 60.0)), target)
+    draft.add(when, "world", "process_hangs", target, LONG_S, is_here=True)
     gap_s = draft.random.choice((2.0, 60.0, 600.0))
     draft.one_of((_LEAVES, _LEAVES, _ENDS))
     draft.acts[-1] = replace(draft.acts[-1], when=when.and_then(gap_s), is_here=True)
@@ -296,6 +348,13 @@ JOBS = Part(
             together(asks("job", _jobs, LIFECYCLE, "stop"), asks("job", _jobs, LIFECYCLE, "start")),
         ),
         (2, together(_ENDS, _ENDS)),
+        (
+            10,
+            while_it(
+                _has_to_leave, LIFECYCLE, ("running",), (*("uploading",) * 3, "stopped"),
+                _ENDS, _ENDS, _CANCELED,
+            ),
+        ),
         (3, together(_HELD_UP, *_AROUND)),
         (4, _around_its_placement),
         (3, _hangs_for_hours),
@@ -305,4 +364,4 @@ JOBS = Part(
     ),
     always=_always,
     at_rest=_at_rest,
-)
+)  # fmt: skip

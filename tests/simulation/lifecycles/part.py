@@ -12,7 +12,8 @@ from tests.simulation.lasting_failures import (
     lasts_s,
 )
 from tests.simulation.life import Life
-from tests.simulation.plan import Draft, Drawer, Kind
+from tests.simulation.plan import At, Draft, Drawer, In, Kind, On
+from tests.simulation.states import STATUSES, open_states
 
 Check = Callable[[Life], Iterable[str]]
 """Names each violation in one sentence that begins with the resource's id."""
@@ -90,23 +91,34 @@ def _happens(
         if not (is_there(draft, noun) and is_there(draft, workflow)):
             return
         what = draft.random.choice(names)
-        when = draft.moment(effects_of(workflow), NOUNS.get(workflow, ""))
+        when = a_moment(draft, workflow)
         draft.add(when, kind, what, draft.a(noun, of(draft)), is_here=draft.is_here(when))
 
     return drawer
+
+
+def a_moment(draft: Draft, workflow: str) -> At | On | In:
+    """A time, or more often a call of an effect of this lifecycle or one of its states."""
+    noun = NOUNS.get(workflow, "")
+    if workflow not in STATUSES or draft.random.random() < 0.65:
+        return draft.moment(effects_of(workflow), noun)
+    return draft.state(workflow, open_states(workflow), noun)
 
 
 CALL_MODES = ("refused", "lost", "failed_after", "slow", "late", "killed_before", "killed_after")
 
 
 def calls_fail(*workflows: str, modes: Sequence[str] = CALL_MODES) -> Drawer:
-    """One call of an effect of these workflows goes wrong in one of these modes."""
+    """One call of an effect of these workflows goes wrong in one of these modes: of all their calls
+    or, of a lifecycle, the next one when it shows a state."""
 
     def drawer(draft: Draft) -> None:
         if not is_there(draft, *workflows):
             return
-        noun = NOUNS.get(workflows[0], "") if len(workflows) == 1 else ""
-        when = draft.call(effects_of(*workflows), noun)
+        only = workflows[0] if len(workflows) == 1 else ""
+        when: On | In = draft.call(effects_of(*workflows), NOUNS.get(only, ""))
+        if only in STATUSES and draft.random.random() < 0.25:
+            when = draft.state(only, open_states(only), NOUNS.get(only, ""))
         lasts = draft.random.choice((0.5, 20.0, 200.0))
         draft.add(when, "call", draft.random.choice(modes), s=lasts)
 
@@ -134,7 +146,8 @@ GAPS_S = (0.0, 0.0, 0.02, 0.2, 2.0, 15.0, 90.0)
 
 def together(first: Drawer, *others: Drawer) -> Drawer:
     """What the first draws, and at once or soon after what one of the others draws, of the same
-    resource where both have one; no other may be a failing call."""
+    resource where both have one and the first waits for a call or a state; no other may be a
+    failing call."""
 
     def drawer(draft: Draft) -> None:
         begins = len(draft.acts)
@@ -142,13 +155,39 @@ def together(first: Drawer, *others: Drawer) -> Drawer:
         if len(draft.acts) == begins or not draft.one_of(others):
             return
         one, *rest = draft.acts[begins:]
+        is_here = not isinstance(one.when, At)
+        draft.acts[begins] = replace(one, is_here=is_here)
         gap_s = draft.random.choice(GAPS_S)
         for index, other in enumerate(rest, begins + 1):
             is_same = one.target.partition("/")[0] == other.target.partition("/")[0]
             target = one.target if is_same else other.target
             when = one.when.and_then(gap_s * (index - begins))
-            draft.acts[index] = replace(
-                other, when=when, target=target, is_here=one.kind == "call" or one.is_here
-            )
+            draft.acts[index] = replace(other, when=when, target=target, is_here=is_here)
+
+    return drawer
+
+
+def while_it(
+    first: Drawer, lifecycle: str, begins: Sequence[str], goes_on: Sequence[str], *others: Drawer
+) -> Drawer:
+    """What the first draws, of one resource in one of the states `begins`, and what one of the
+    others draws, of the same one when it shows one of the states `goes_on` after that, or at one
+    of its calls; a failing call is the next one of that state."""
+    noun = NOUNS[lifecycle]
+
+    def drawer(draft: Draft) -> None:
+        whose = draft.a(noun, draft.jobs if noun == "job" else draft.machines)
+        at = len(draft.acts)
+        first(draft)
+        draft.random.choice(others)(draft)
+        when = In(lifecycle, draft.random.choice(begins), 1, draft.random.choice(GAPS_S), whose)
+        then: On | In
+        if draft.random.random() < 0.7:
+            gap_s = draft.random.choice(GAPS_S[:4])
+            then = In(lifecycle, draft.random.choice(goes_on), 1, gap_s, whose)
+        else:
+            then = replace(draft.call(effects_of(lifecycle), noun), of=whose, nth=1)
+        draft.acts[at] = replace(draft.acts[at], when=when, is_here=True)
+        draft.acts[at + 1] = replace(draft.acts[at + 1], when=then, is_here=True)
 
     return drawer

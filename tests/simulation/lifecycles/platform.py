@@ -37,6 +37,14 @@ from workflows.primitives.journal import STALE
 LOOPS = ("Placement", "OutboxRelay", "LifecycleReconciliation", "Housekeeping")
 BUSY = ("JobLifecycle", "LeaseLifecycle", "NodeLifecycle", "JobBilling", *LOOPS)
 """Whose calls are the moments at which a process or the engine fails."""
+TELLS = {
+    "notify_placed_jobs": False,
+    "notify_jobs": True,
+    "notify_holder": True,
+    "relay_outbox": True,
+}
+"""Effects that send messages to other workflows, each with whether a main worker does it, which
+acts upon them too."""
 PROCESSES = (
     *("main", "main", "main", SECOND_MAIN, PLANNING, PLANNING, SECOND_PLANNING, "api", "api"),
     *(OWN_SITE, SECOND_SITE),
@@ -136,11 +144,22 @@ def _always(life: Life) -> Iterable[str]:
 
 
 def _host_fails(draft: Draft) -> None:
-    """The worker processes end with the engine, which has lost its last seconds."""
-    when = draft.moment(effects_of(*(("Placement",) if draft.random.random() < 0.5 else BUSY)))
-    draft.add(when, "engine", "restore", "", draft.random.choice(LOST_S[:2]))
-    for process in ("main", "planning"):
-        draft.add(when, "process", "kill", process, draft.random.choice((0.5, 20.0)))
+    """Worker processes end with the engine, which has lost its last seconds.
+
+    Rather at a call that sends messages: the engine has taken them, and the process of those who
+    would act upon them ends before they do.
+    """
+    lost_s = draft.random.choice(LOST_S[:2])
+    if draft.random.random() < 0.3:
+        when = draft.moment(effects_of(*BUSY))
+        draft.add(when, "engine", "restore", "", lost_s)
+        for process in ("main", "planning"):
+            draft.add(when, "process", "kill", process, draft.random.choice((0.5, 20.0)))
+        return
+    told = draft.call(tuple(TELLS))
+    draft.add(replace(told, is_after=False), "engine", "restore", "", lost_s)
+    ends = replace(told, is_after=TELLS[told.effect])
+    draft.add(ends, "process", "kill", "main", draft.random.choice((0.5, 20.0)))
 
 
 def _at_rest(life: Life) -> Iterable[str]:
@@ -172,7 +191,7 @@ PLATFORM = Part(
         (2, _upgrades),
         (8, _meets_a_state),
         (2, _engine_fails),
-        (2, _host_fails),
+        (5, _host_fails),
         (1, asks("account", lambda _: 2, "JobBilling", "top_up")),
     ),
     always=_always,

@@ -12,7 +12,7 @@ from tests.simulation.lifecycles.part import (
     goes_wrong,
     together,
 )
-from tests.simulation.plan import At, Draft
+from tests.simulation.plan import At, Draft, In
 
 NODE, REGION, PROVIDER = "NodeLifecycle", "RegionLifecycle", "ProviderLifecycle"
 AT_REST = ("maintenance", "active", "failed", "archived", "ready", "healthy")
@@ -120,14 +120,19 @@ _AWAY = goes_wrong(
 
 
 def _given_up_and_added_again(draft: Draft) -> None:
-    """A machine that nobody reaches is removed by force; it comes back, and is added again."""
-    number = draft.random.randrange(max(1, draft.machines))
-    away, lasts_s = At(draft.some_time() / 2), draft.random.choice((300.0, 1200.0, 3000.0))
-    removed = away.and_then(lasts_s * draft.random.uniform(0.1, 0.9))
-    added = removed.and_then(draft.random.choice((30.0, 600.0, 2500.0)))
-    draft.add(away, "world", "machine_unreachable", f"machine/{number}", lasts_s)
-    draft.add(removed, "ask", "force_remove", f"node/{number}")
-    draft.add(added, "ask", "add", f"machine/{number}")
+    """A machine that nobody reaches is removed by force, rather while a job runs there; it comes
+    back, and is added again."""
+    random, number = draft.random, draft.random.randrange(max(1, draft.machines))
+    lasts_s = random.choice((240.0, 600.0, 1200.0))
+    away: At | In = At(draft.some_time() * 0.4)
+    if is_here := random.random() < 0.7:
+        job = draft.a("job", draft.jobs)
+        away = In("JobLifecycle", "running", 1, random.choice((2.0, 60.0)), job)
+    removed = away.and_then(lasts_s * random.uniform(0.3, 0.9))
+    added = removed.and_then(random.choice((30.0, 300.0, 900.0)))
+    draft.add(away, "world", "machine_unreachable", f"machine/{number}", lasts_s, is_here=is_here)
+    draft.add(removed, "ask", "force_remove", f"node/{number}", is_here=is_here)
+    draft.add(added, "ask", "add", "left-machine/0")
 
 
 NODES = Part(
@@ -137,7 +142,7 @@ NODES = Part(
         (5, calls_fail(NODE)),
         (3, calls_keep_failing(NODE)),
         (4, asks("node", _machines, NODE, "maintain", "activate", "activate")),
-        (3, _given_up_and_added_again),
+        (4, _given_up_and_added_again),
         (2, together(_REMOVED, _AWAY, _ACTS)),
         (2, together(_AWAY, _REMOVED, _ACTS)),
         (2, asks("node", _machines, NODE, "remove", "force_remove", "reschedule_remove")),
