@@ -106,6 +106,7 @@ async def test_a_link_for_which_nobody_waits_any_more_is_closed_when_idle() -> N
     machine.lets.set()
     await wait_until(lambda: machine.connections, "the link")
     await wait_until(lambda: machine.connections[0].closed, "its end")
+    assert machine.opened == [HERE]
 
 
 @pytest.mark.parametrize("breaks", ["closed", "gone"])
