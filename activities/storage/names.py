@@ -11,6 +11,7 @@ STATES = "states"
 """The folder of the state snapshots of all jobs."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _FINGERPRINT = re.compile(r"[0-9a-f]{1,64}")
+_ARTIFACT_ID = re.compile(r"(dat|mod|chk|vol)-[0-9a-z]{26}")
 
 
 def code_name(sha256: str) -> str:
@@ -79,6 +80,36 @@ def log_times_name(run_id: str) -> str:
 def logs_of(job_id: str) -> str:
     """The folder of the logs of all runs of a job."""
     return f"logs/{checked_job_id(job_id)}"
+
+
+def artifact_of(artifact_id: str) -> str:
+    """The folder of all that is stored of a dataset, model, checkpoint or volume.
+
+    Raises: ValueError, when `artifact_id` is no such id.
+    """
+    if _ARTIFACT_ID.fullmatch(artifact_id) is None:
+        raise ValueError(f"{artifact_id[:80]!r}: is no id of an artifact")
+    return f"artifacts/{artifact_id}"
+
+
+def artifact_part_name(artifact_id: str, sha256: str) -> str:
+    """The name of the part of an artifact's content whose bytes have this SHA-256."""
+    return f"{artifact_parts_of(artifact_id)}/{_checked_hash(sha256)}"
+
+
+def artifact_parts_of(artifact_id: str) -> str:
+    """The folder of the parts of an artifact's content."""
+    return f"{artifact_of(artifact_id)}/parts"
+
+
+def artifact_manifest_name(artifact_id: str) -> str:
+    """The name of the manifest of an artifact's complete content."""
+    return f"{artifact_of(artifact_id)}/manifest.json"
+
+
+def artifact_progress_name(artifact_id: str) -> str:
+    """The name of the parts that an artifact's content has so far."""
+    return f"{artifact_of(artifact_id)}/progress.json"
 
 
 def place_of(name: str) -> str:

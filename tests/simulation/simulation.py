@@ -251,7 +251,7 @@ class Player:
         self._dispatch()
 
     def _add(self, noun: str) -> None:
-        """A person adds a node of an own machine, a region or a provider."""
+        """A person adds a node of an own machine, a region, a provider or a dataset."""
         life = self.life
         try:
             if noun == "provider":
@@ -260,6 +260,8 @@ class Player:
                 is_new = len(life.providers) > 1 + life.plan.has_cloud
                 provider, zone = (life.providers[-1], ZONE) if is_new else (life.providers[0], "")
                 life.regions.append(life.rows.add_region(provider, zone=zone))
+            elif noun == "dataset":
+                life.datasets.append(life.rows.add_dataset(life.accounts[0]))
             else:
                 machine = life.world.add_machine(gpus=1)
                 life.machines.append(machine)
@@ -287,6 +289,7 @@ class Player:
             "machine": lambda: life.machines,
             "region": lambda: life.regions,
             "provider": lambda: life.providers,
+            "dataset": lambda: life.datasets,
             "account": lambda: life.accounts,
             "lease": lambda: [one.lease_id for one in life.rows.leases()],
             "storage": lambda: [

@@ -1,5 +1,7 @@
 """Every route that changes something × a thing that is being removed or was: it stays as it is."""
 
+from typing import Any
+
 import pytest
 
 from activities.db import tables
@@ -8,13 +10,15 @@ from tests.api.refusals.document import Place, named_places
 from tests.api.refusals.holdings import Holdings, all_rows, holdings, listed_machines
 from tests.api.refusals.test_scopes import CHANGING
 from tests.api.test_access import Route
+from workflows.contracts.lifecycles import ARTIFACT_NOUNS
 
-TABLES = {
+TABLES: dict[str, type[Any]] = {
     "provider": tables.Provider,
     "cloud": tables.Provider,
     "region": tables.Region,
     "node": tables.Node,
     "job": tables.Job,
+    **{noun.name: tables.ARTIFACT_TABLES[noun.plural] for noun in ARTIFACT_NOUNS},
 }
 """The kinds of things that are removed, and then stay as rows."""
 ALLOWED = {

@@ -108,6 +108,15 @@ class Outside(Protocol):
         seconds: how long it lasts; 0: as the part draws it.
         """
 
+    def discard_content(self, artifact_id: str) -> None:
+        """Remove what is stored of a dataset; silent when there is nothing.
+
+        Raises: ApplicationError, while the store is away.
+        """
+
+    def contents(self) -> Mapping[str, int]:
+        """How many parts are stored of each dataset of which anything is."""
+
     faults: Sequence[str]
     """Those of `states.py`; `heal`: everything is well again."""
 

@@ -30,6 +30,7 @@ class Verb(StrEnum):
     REBOOT = "reboot"
     REPLACE = "replace"
     RECHECK = "recheck"
+    RETRY = "retry"
     KILL = "kill"
     """End a lease's machine."""
     TOP_UP = "top_up"
@@ -102,7 +103,7 @@ class AllocationView:
 
 @dataclass(frozen=True)
 class ResourceView:
-    """A provider or a region."""
+    """A provider, a region or a dataset."""
 
     resource_id: str
     status: str
@@ -199,6 +200,13 @@ class Rows(Protocol):
 
     def providers(self) -> Iterable[ResourceView]: ...
     def regions(self) -> Iterable[ResourceView]: ...
+    def add_dataset(self, account_id: str) -> str:
+        """A dataset from the web. Raises: Refused."""
+
+    def datasets(self) -> Iterable[ResourceView]: ...
+    def dataset_status(self, dataset_id: str) -> str:
+        """As artifacts/transfers.py:_tell reads it; empty: no such row."""
+
     def accounts(self) -> Iterable[AccountView]: ...
     def capacities(self) -> Iterable[CapacityView]:
         """Of the nodes that any job may use: neither archived nor rented for one job."""

@@ -124,7 +124,7 @@ class Views:
         ]
 
     def resources(self, table: str) -> Iterable[ResourceView]:
-        provider = {"providers": "''", "regions": "provider_id"}[table]
+        provider = {"providers": "''", "regions": "provider_id", "datasets": "''"}[table]
         refused = (
             f"(SELECT count(*) FROM events WHERE resource_id = {table}.id"
             " AND type LIKE '%.removal-refused')"
@@ -190,6 +190,10 @@ class Views:
     def sequence_of(self, resource_id: str) -> int:
         table = noun_of(resource_id).plural
         return self.number(f"SELECT sequence FROM {table} WHERE id = ?", resource_id)
+
+    def dataset_status(self, dataset_id: str) -> str:
+        found = self.all("SELECT status FROM datasets WHERE id = ?", dataset_id)
+        return found[0]["status"] if found else ""
 
     def provider_status(self, provider_id: str) -> str | None:
         found = self.all("SELECT status FROM providers WHERE id = ?", provider_id)

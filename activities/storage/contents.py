@@ -1,0 +1,236 @@
+"""Contents of artifacts: one tar stream each, cut into parts that are named by their hashes.
+
+artifacts/<artifact id>/parts/<sha256>     a part: `PART_BYTES` of the tar stream, or its rest
+artifacts/<artifact id>/progress.json      the parts so far, while the content is being written
+artifacts/<artifact id>/manifest.json      all parts in order; written last, so it says that the
+                                           content is complete
+
+A reader asks for a part by its hash and checks what it gets, so a transfer that was interrupted
+goes on at the byte where it stopped. Nothing is shared between artifacts: one is removed as a
+folder, and nobody learns from a hash what others have stored. The files are those of `archives.py`.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import IO
+
+from pydantic import Field, ValidationError
+
+from activities.storage.blobs import BlobMissingError, BlobStore
+from activities.storage.names import (
+    artifact_manifest_name,
+    artifact_of,
+    artifact_part_name,
+    artifact_parts_of,
+    artifact_progress_name,
+)
+from workflows.contracts.artifacts import SHA256, Content
+from workflows.contracts.base import Contract
+
+PART_BYTES = 64 << 20
+MOST_PARTS = 1 << 18
+"""16 TiB of parts, whose manifest has about 24 MB."""
+READ_BYTES = 1 << 20
+
+
+class ContentBrokenError(ValueError):
+    """A manifest or a part is not what its hash says; the message names both."""
+
+
+class Part(Contract):
+    """One part of a content."""
+
+    sha256: str = Field(pattern=SHA256)
+    size_bytes: int = Field(ge=1, le=PART_BYTES)
+
+
+class Manifest(Contract):
+    """The parts of a content in order, and what the tar stream holds that they make."""
+
+    parts: tuple[Part, ...] = Field(max_length=MOST_PARTS)
+    file_count: int = Field(ge=0)
+    unpacked_bytes: int = Field(ge=0)
+
+    def encoded(self) -> bytes:
+        """The manifest as stored bytes, which are the same for equal manifests."""
+        document = self.model_dump(mode="json")
+        return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+
+    @property
+    def content(self) -> Content:
+        return Content(
+            sha256=hashlib.sha256(self.encoded()).hexdigest(),
+            size_bytes=sum(part.size_bytes for part in self.parts),
+            unpacked_bytes=self.unpacked_bytes,
+            file_count=self.file_count,
+        )
+
+
+class _Progress(Contract):
+    source: str
+    parts: tuple[Part, ...]
+
+
+class ContentWriter:
+    """The writer of an artifact's tar stream; each full part is stored at once. Blocking.
+
+    source: identifies the bytes that are written, such as a URL with its ETag. An earlier writer
+    that was interrupted with the same source has stored parts, and this one goes on after them:
+    `position` says at which byte of the tar stream.
+    """
+
+    def __init__(self, store: BlobStore, artifact_id: str, source: str) -> None:
+        self._store = store
+        self._artifact_id = artifact_id
+        self._source = source
+        self._parts = list(self._earlier_parts())
+        self._waiting = bytearray()
+
+    @property
+    def position(self) -> int:
+        """How many bytes of the tar stream the writer has."""
+        return sum(part.size_bytes for part in self._parts) + len(self._waiting)
+
+    def stored(self) -> Iterator[bytes]:
+        """The bytes of the tar stream that an earlier writer has stored, each part checked.
+
+        Raises: BlobMissingError; ContentBrokenError.
+        """
+        manifest = Manifest(parts=tuple(self._parts), file_count=0, unpacked_bytes=0)
+        reader = ContentReader(self._store, self._artifact_id, manifest)
+        return iter(lambda: reader.read(READ_BYTES), b"")
+
+    def write(self, chunk: bytes) -> int:
+        """Append bytes to the tar stream."""
+        self._waiting += chunk
+        while len(self._waiting) >= PART_BYTES:
+            self._store_part(bytes(self._waiting[:PART_BYTES]))
+            del self._waiting[:PART_BYTES]
+        return len(chunk)
+
+    def finish(self, file_count: int, unpacked_bytes: int) -> Content:
+        """Store the last part and the manifest; the content is complete then."""
+        if self._waiting:
+            self._store_part(bytes(self._waiting))
+            self._waiting.clear()
+        manifest = Manifest(
+            parts=tuple(self._parts), file_count=file_count, unpacked_bytes=unpacked_bytes
+        )
+        self._store.put(artifact_manifest_name(self._artifact_id), manifest.encoded())
+        self._store.delete(artifact_progress_name(self._artifact_id))
+        return manifest.content
+
+    def _store_part(self, content: bytes) -> None:
+        part = store_part(self._store, self._artifact_id, content)
+        self._parts.append(part)
+        progress = _Progress(source=self._source, parts=tuple(self._parts))
+        encoded = progress.model_dump_json().encode()
+        self._store.put(artifact_progress_name(self._artifact_id), encoded)
+
+    def _earlier_parts(self) -> tuple[Part, ...]:
+        try:
+            stored = self._store.get(artifact_progress_name(self._artifact_id))
+            progress = _Progress.model_validate_json(stored)
+        except (BlobMissingError, ValidationError):
+            return ()
+        return progress.parts if progress.source == self._source else ()
+
+
+def store_part(store: BlobStore, artifact_id: str, content: bytes) -> Part:
+    """Store one part under its hash; equal bytes of the artifact are stored once. Blocking."""
+    part = Part(sha256=hashlib.sha256(content).hexdigest(), size_bytes=len(content))
+    name = artifact_part_name(artifact_id, part.sha256)
+    if store.size(name) != part.size_bytes:
+        store.put(name, content)
+    return part
+
+
+def manifest_of(store: BlobStore, artifact_id: str, sha256: str) -> Manifest:
+    """The manifest of a complete content. Blocking.
+
+    sha256: the content's hash, as its row has it.
+    Raises: BlobMissingError; ContentBrokenError, when another manifest is stored.
+    """
+    encoded = store.get(artifact_manifest_name(artifact_id))
+    found = hashlib.sha256(encoded).hexdigest()
+    if found != sha256:
+        raise ContentBrokenError(f"{artifact_id}: asked for content {sha256}, found {found}")
+    return Manifest.model_validate_json(encoded)
+
+
+def part_bytes(store: BlobStore, artifact_id: str, part: Part, offset: int = 0) -> Iterator[bytes]:
+    """The bytes of a part from `offset`, unchecked: the receiver checks the whole part. Blocking.
+
+    Raises: BlobMissingError.
+    """
+    with store.open(artifact_part_name(artifact_id, part.sha256)) as file:
+        file.seek(offset)
+        while chunk := file.read(READ_BYTES):
+            yield chunk
+
+
+class ContentReader:
+    """The tar stream of a content as a file to read from its begin, each part checked. Blocking."""
+
+    def __init__(self, store: BlobStore, artifact_id: str, manifest: Manifest) -> None:
+        self._store = store
+        self._artifact_id = artifact_id
+        self._parts = iter(manifest.parts)
+        self._open: bytes = b""
+
+    def read(self, size: int = -1) -> bytes:
+        """At most so many bytes; -1: all that are left; empty at the end.
+
+        Raises: BlobMissingError; ContentBrokenError, for a part that has other bytes.
+        """
+        chunks, left = [], size
+        while left != 0:
+            if not self._open and not self._next():
+                break
+            chunk = self._open if left < 0 else self._open[:left]
+            self._open = self._open[len(chunk) :]
+            chunks.append(chunk)
+            left = left if left < 0 else left - len(chunk)
+        return b"".join(chunks)
+
+    def _next(self) -> bool:
+        part = next(self._parts, None)
+        if part is None:
+            return False
+        content = self._store.get(artifact_part_name(self._artifact_id, part.sha256))
+        found = hashlib.sha256(content).hexdigest()
+        if found != part.sha256:
+            raise ContentBrokenError(
+                f"{self._artifact_id}: asked for part {part.sha256}, found {found}"
+            )
+        self._open = content
+        return True
+
+
+def forget_progress(store: BlobStore, artifact_id: str) -> None:
+    """Have the next writer begin anew, because what is stored so far is broken. Blocking."""
+    store.delete(artifact_progress_name(artifact_id))
+
+
+def remove_other_parts(store: BlobStore, artifact_id: str) -> None:
+    """Remove the parts that a complete content does not have, of interrupted transfers. Blocking.
+
+    Raises: BlobMissingError, when the content is not complete.
+    """
+    encoded = store.get(artifact_manifest_name(artifact_id))
+    parts = Manifest.model_validate_json(encoded).parts
+    needed = {artifact_part_name(artifact_id, part.sha256) for part in parts}
+    found = store.names(artifact_parts_of(artifact_id))
+    store.delete_all(name for name in found if name not in needed)
+
+
+def remove_content(store: BlobStore, artifact_id: str) -> None:
+    """Remove everything that is stored of an artifact; silent when there is nothing. Blocking."""
+    store.delete_folder(artifact_of(artifact_id))
+
+
+def copy_parts(file: IO[bytes], writer: ContentWriter) -> None:
+    """Write the rest of an open file to the tar stream. Blocking."""
+    while chunk := file.read(READ_BYTES):
+        writer.write(chunk)
