@@ -1,15 +1,22 @@
-"""Artifacts: datasets, models, checkpoints and volumes, their content, and their lifecycle's input.
+"""Artifacts: datasets, models, checkpoints and volumes, their sources, content and lifecycle.
 
 The bytes of a content never pass through a workflow, which knows its hash and its size alone.
 """
 
+from datetime import datetime
 from enum import StrEnum
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from workflows.contracts.base import Contract
+from workflows.contracts.removals import RemovalProgress
 
 SHA256 = r"^[0-9a-f]{64}$"
+MOST_FILES = 1_000_000
+"""The most files of one artifact."""
+MOST_UPLOAD_PARTS = 65_536
+"""The most parts of one upload: 4 TiB of parts of 64 MiB."""
 
 
 class ArtifactStatus(StrEnum):
@@ -23,6 +30,47 @@ class ArtifactStatus(StrEnum):
     ARCHIVED = "archived"
 
 
+class ArtifactEvent(StrEnum):
+    """What the types of an artifact's events say behind its noun: `ready` of `dataset.ready`."""
+
+    ARCHIVED = "archived"
+    FAILED = "failed"
+    PROGRESS = "progress"
+    READY = "ready"
+    REMOVAL_REFUSED = "removal-refused"
+    REMOVING = "removing"
+    REQUEST_PARKED = "request-parked"
+    REQUESTED = "requested"
+    TRANSFERRING = "transferring"
+
+    def of(self, noun: str) -> str:
+        """The type of an event of this noun."""
+        return f"{noun}.{self.value}"
+
+
+def events_of(noun: str) -> type[StrEnum]:
+    """The types of the events of one noun among the artifacts."""
+    members = {event.name: event.of(noun) for event in ArtifactEvent}
+    made = cast("Any", StrEnum)(f"{noun.title()}Event", members, module=__name__)
+    return cast("type[StrEnum]", made)
+
+
+DatasetEvent = events_of("dataset")
+ModelEvent = events_of("model")
+CheckpointEvent = events_of("checkpoint")
+VolumeEvent = events_of("volume")
+
+
+class ArtifactRole(StrEnum):
+    """The roles in which a job uses an artifact."""
+
+    DATASET = "dataset"
+    MODEL = "model"
+    CHECKPOINT = "checkpoint"
+    VOLUME_READER = "volume_reader"
+    VOLUME_WRITER = "volume_writer"
+
+
 class Content(Contract):
     """The content of an artifact: the hash of its manifest, and how much it is."""
 
@@ -33,3 +81,109 @@ class Content(Contract):
     unpacked_bytes: int = Field(ge=0)
     """The size of all files together."""
     file_count: int = Field(ge=0)
+
+
+class _Source(Contract):
+    """Where the content of an artifact comes from; it has no secrets."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class EmptySource(_Source):
+    """No content: a volume that jobs write to."""
+
+    type: Literal["empty"]
+
+
+class UploadSource(_Source):
+    """An uncompressed tar that the client sends in parts."""
+
+    type: Literal["upload"]
+
+
+class WebSource(_Source):
+    """A file of a web server; a `.tar`, `.tar.gz`, `.tgz` or `.zip` is unpacked."""
+
+    type: Literal["web"]
+    url: str = Field(max_length=2000, pattern=r"^https?://[!-~]+$")
+    sha256: str | None = Field(default=None, pattern=SHA256)
+    """The hash that the file must have; null: any file is taken."""
+    unpack: bool = True
+    """Whether an archive is unpacked; otherwise it is one file of the artifact."""
+
+
+class GitSource(_Source):
+    """The files of one revision of a git repository, without its history."""
+
+    type: Literal["git"]
+    url: str = Field(max_length=2000, pattern=r"^https://[!-~]+$")
+    revision: str = Field(
+        default="HEAD", min_length=1, max_length=200, pattern=r"^[0-9A-Za-z][0-9A-Za-z._/+-]*$"
+    )
+    """A branch, a tag or a full commit id."""
+
+
+class JobSource(_Source):
+    """The output of one worker of a job of the same project."""
+
+    type: Literal["job"]
+    job_id: str = Field(max_length=100, pattern=r"^job-[0-9a-z]{26}$")
+    worker: int = Field(default=0, ge=0, le=10_000)
+
+
+class ArtifactSource(_Source):
+    """The content of another artifact, which is copied."""
+
+    type: Literal["artifact"]
+    artifact_id: str = Field(max_length=100, pattern=r"^(dat|mod|chk|vol)-[0-9a-z]{26}$")
+
+
+Source = Annotated[
+    EmptySource | UploadSource | WebSource | GitSource | JobSource | ArtifactSource,
+    Field(discriminator="type"),
+]
+"""The source of an artifact's content."""
+
+
+class Progress(Contract):
+    """How far the transfer of an artifact has come."""
+
+    bytes_transferred: int = Field(ge=0)
+    total_bytes: int | None = Field(default=None, ge=0)
+    """What the source has in all; None: it does not say."""
+
+
+class ArtifactRequest(Contract):
+    """Input of `dataset/{id}`, `model/{id}`, `checkpoint/{id}` and `volume/{id}`."""
+
+    artifact_id: str
+    account_id: str
+    source: Source
+    sequence: int = 0
+    resumed_status: ArtifactStatus | None = None
+    resumed_reason: str | None = None
+    is_complete: bool = False
+    """Whether all parts of an upload are there."""
+    transfer_began_at: datetime | None = None
+    """When the transfer began that is under way; None: none is."""
+    content: Content | None = None
+    removal: RemovalProgress | None = None
+    """The removal that is under way; None: there is none."""
+
+
+class ArtifactReport(Contract):
+    artifact_id: str
+    status: ArtifactStatus
+    status_reason: str | None = None
+
+
+class UploadComplete(Contract):
+    """Signal `complete`: all parts of the upload are there."""
+
+    part_count: int = Field(ge=0, le=MOST_UPLOAD_PARTS)
+
+
+class Retry(Contract):
+    """Signal `retry`: a person wants a failed transfer to be tried again."""
+
+    requested_by: str = ""

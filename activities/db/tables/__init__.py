@@ -11,6 +11,16 @@ from activities.db.tables.accounts import (
     StoredSecret,
     User,
 )
+from activities.db.tables.artifacts import (
+    ARTIFACT_TABLES,
+    ArtifactPart,
+    ArtifactRow,
+    ArtifactUse,
+    Checkpoint,
+    Dataset,
+    Model,
+    Volume,
+)
 from activities.db.tables.columns import LifecycleRow, RemovableRow
 from activities.db.tables.events import AuditChain, AuditRow, EventRow
 from activities.db.tables.installation import KeyFingerprint, SchemaCompatibility, UsedLink
@@ -22,12 +32,18 @@ from activities.db.tables.outbox import IdempotencyKey, OutboxRow
 from activities.db.tables.providers import CloudPriceRow, Provider, Region, ShortageRow
 
 __all__ = [
+    "ARTIFACT_TABLES",
     "Account",
     "Allocation",
     "ApiKey",
+    "ArtifactPart",
+    "ArtifactRow",
+    "ArtifactUse",
     "AuditChain",
     "AuditRow",
+    "Checkpoint",
     "CloudPriceRow",
+    "Dataset",
     "DemandRefusalsRow",
     "EventRow",
     "GpuAllocation",
@@ -40,6 +56,7 @@ __all__ = [
     "LedgerPosting",
     "LedgerTransaction",
     "LifecycleRow",
+    "Model",
     "Node",
     "NodeAnnouncement",
     "OutboxRow",
@@ -55,4 +72,5 @@ __all__ = [
     "UsageMeter",
     "UsedLink",
     "User",
+    "Volume",
 ]

@@ -1,0 +1,87 @@
+"""Tables of datasets, models, checkpoints and volumes, their uploaded parts, and who uses them."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import JSON, BigInteger, Index
+from sqlmodel import Field, SQLModel
+
+from activities.db.instants import Instant
+from activities.db.tables.columns import RemovableRow, index_where
+
+
+class ArtifactRow(RemovableRow):
+    """The columns of datasets, models, checkpoints and volumes.
+
+    `account_id` is the account of the project's owner, which pays for what is stored.
+    """
+
+    project_id: str = Field(foreign_key="projects.id", index=True)
+    creator_user_id: str
+    creator_account_id: str
+    source: dict[str, Any] = Field(sa_type=JSON)
+    """Where the content comes from, a `Source`, which has no secrets."""
+    content_sha256: str | None = None
+    """The hash of the manifest; None: the content is not complete."""
+    size_bytes: int | None = Field(default=None, sa_type=BigInteger)
+    unpacked_bytes: int | None = Field(default=None, sa_type=BigInteger)
+    file_count: int | None = None
+    bytes_transferred: int = Field(default=0, sa_type=BigInteger)
+    """What is stored of the content so far."""
+    total_bytes: int | None = Field(default=None, sa_type=BigInteger)
+    """What the source has in all, for the progress; None: it has not said."""
+
+
+def _indexes(table: str) -> tuple[Index, ...]:
+    is_there = "status != 'archived'"
+    return (
+        index_where(is_there, f"{table}_name_of_project", "project_id", "name", unique=True),
+        Index(f"{table}_by_account", "account_id", "status", "size_bytes", "bytes_transferred"),
+    )
+
+
+class Dataset(ArtifactRow, table=True):
+    __tablename__ = "datasets"
+    __table_args__ = _indexes("datasets")
+
+
+class Model(ArtifactRow, table=True):
+    __tablename__ = "models"
+    __table_args__ = _indexes("models")
+
+
+class Checkpoint(ArtifactRow, table=True):
+    __tablename__ = "checkpoints"
+    __table_args__ = _indexes("checkpoints")
+
+
+class Volume(ArtifactRow, table=True):
+    __tablename__ = "volumes"
+    __table_args__ = _indexes("volumes")
+
+
+ARTIFACT_TABLES: tuple[type[ArtifactRow], ...] = tuple(ArtifactRow.__subclasses__())
+
+
+class ArtifactPart(SQLModel, table=True):
+    """A part of an upload that is stored; the row goes when the content is complete."""
+
+    __tablename__ = "artifact_parts"
+    artifact_id: str = Field(primary_key=True)
+    index: int = Field(primary_key=True)
+    sha256: str
+    size_bytes: int = Field(sa_type=BigInteger)
+    created_at: datetime = Field(sa_type=Instant)
+
+
+class ArtifactUse(SQLModel, table=True):
+    """The use of an artifact by a job, from the job's submission on.
+
+    The artifact is not removed before the job has ended.
+    """
+
+    __tablename__ = "artifact_uses"
+    job_id: str = Field(primary_key=True, foreign_key="jobs.id")
+    artifact_id: str = Field(primary_key=True, index=True)
+    role: str = Field(primary_key=True)
+    """An `ArtifactRole`."""
