@@ -84,6 +84,12 @@ class Settings(BaseSettings):
     platform_networks: Networks = ""
     """The platform's own networks, in which no node is: CIDRs separated by commas."""
 
+    source_networks: Networks = ""
+    """Networks from which datasets, models and checkpoints are fetched although they are not
+    public, as CIDRs separated by commas; public addresses are always permitted."""
+    artifact_max_bytes: int = Field(default=1024**4, ge=1)
+    """The largest size of one dataset, model, checkpoint or volume, as a tar."""
+
     gcp_endpoint: str | None = None
     """The base URL of all HTTP APIs of Google, each under its own path; None: Google's own URLs."""
     gcp_ssh_source_ranges: str = "0.0.0.0/0"
@@ -123,8 +129,8 @@ class Settings(BaseSettings):
     upload_max_bytes: int = 2 * 1024**3
     upload_max_unpacked_bytes: int = 20 * 1024**3
     account_stored_max_bytes: int = Field(default=1024**4, ge=0)
-    """What uploads, outputs, logs and state snapshots of one account may have in the object store
-    together."""
+    """What uploads, outputs, logs, state snapshots and artifacts (datasets, models, checkpoints and
+    volumes) of one account may have in the object store together."""
     run_log_max_bytes: int = Field(default=1024**3, ge=1)
     """What is stored of the log of one run; the last line of a cut log says that it is cut."""
     account_most_open_jobs: int = Field(default=10_000, ge=1)
@@ -138,6 +144,8 @@ class Settings(BaseSettings):
     account_most_secrets: int = Field(default=1000, ge=1)
     account_most_uploads: int = Field(default=100_000, ge=1)
     """How many uploads of one account may be stored, also of equal bytes."""
+    account_most_artifacts: int = Field(default=100_000, ge=1)
+    """How many datasets of one account may be there, and as many models, checkpoints, volumes."""
     account_uploads_at_once: int = Field(default=8, ge=1)
     """How many uploads of one account an API process receives and checks at once."""
     administrators_have_limits: bool = True

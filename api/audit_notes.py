@@ -19,7 +19,7 @@ from fastapi.requests import HTTPConnection
 from activities.accounts import audit
 from activities.db.ids import new_id
 from activities.db.session import AWAY, database
-from activities.db.tables import AuditRow, Job
+from activities.db.tables import ArtifactRow, AuditRow, Job
 from api.authorization import Caller, KeyRefused, address_of
 from api.problems import Problem
 
@@ -146,6 +146,11 @@ class Reads:
         """Note that a job's log or output is read, unless its owner or its creator reads it."""
         if caller.user_id != job.creator_user_id:
             self.note(request, caller, (job.account_id, job.id))
+
+    def note_artifact(self, request: Request, caller: Caller, artifact: ArtifactRow) -> None:
+        """Note that an artifact's content is read, unless its owner or its creator reads it."""
+        if caller.user_id != artifact.creator_user_id:
+            self.note(request, caller, (artifact.account_id, artifact.id))
 
     def note(self, request: Request, caller: Caller, about: tuple[str, str]) -> None:
         """Write the audit entry of a read of another account's resource. Blocking.

@@ -7,13 +7,18 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from activities.settings import settings
 from api.problems import Problem, field_error, response
 
-UPLOADS = "/v1/uploads"
+_BYTES = re.compile(r"/v1/(?:uploads|[a-z]+/[^/]+/parts/[^/]+)")
 _FOR_JOB = re.compile(r"/v1/jobs/[^/]+/endpoint/")
 
 
 def is_for_job(path: str) -> bool:
     """Whether a request goes on to what a job serves, which has limits of its own."""
     return _FOR_JOB.match(path) is not None
+
+
+def is_bytes(path: str) -> bool:
+    """Whether a request's body is bytes to be stored, which have a limit of their own."""
+    return _BYTES.fullmatch(path) is not None
 
 
 class Limited:
@@ -23,7 +28,7 @@ class Limited:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] == UPLOADS or is_for_job(scope["path"]):
+        if scope["type"] != "http" or is_bytes(scope["path"]) or is_for_job(scope["path"]):
             await self._app(scope, receive, send)
             return
         limit = settings().request_max_bytes

@@ -12,11 +12,10 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.body_limits import is_for_job
+from api.body_limits import is_bytes, is_for_job
 from api.problems import Problem, field_error, invalid, response
 from api.schemas.base import FieldError
 
-UPLOADS = "/v1/uploads"
 MAX_MISTAKES = 100
 MAX_FIELD = 200
 CHANGING = frozenset({"POST", "PATCH", "PUT", "DELETE"})
@@ -33,7 +32,7 @@ class Readable:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         asked = scope["type"] == "http" and scope["method"] in CHANGING
-        if not asked or scope["path"] == UPLOADS or is_for_job(scope["path"]):
+        if not asked or is_bytes(scope["path"]) or is_for_job(scope["path"]):
             await self._app(scope, receive, send)
             return
         try:

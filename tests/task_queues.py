@@ -12,6 +12,7 @@ def task_queues() -> tuple[str, ...]:
         queues.MAIN,
         queues.PLANNING,
         queues.NOTIFICATIONS,
+        queues.TRANSFERS,
         queues.SITE,
         *(queues.of_kind(queue, ProviderKind(kind)) for kind in cloud_kinds() for queue in clouds),
     )

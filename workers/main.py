@@ -1,4 +1,4 @@
-"""The main worker process: every workflow; activities on rows, clouds, notifications and sites."""
+"""The main worker process: every workflow; activities on rows, transfers, clouds and sites."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +16,7 @@ from activities.providers.calls import CALLS_AT_ONCE
 from activities.registry.cloud import CLOUD, RELEASES
 from activities.registry.main import MAIN
 from activities.registry.notifications import NOTIFICATIONS
+from activities.registry.transfers import TRANSFERS
 from activities.settings import settings
 from activities.site.node_client import close_connections
 from activities.site.sessions.trunks import close_trunks
@@ -31,6 +32,8 @@ from workflows.contracts import queues
 from workflows.rules.catalogue.providers import cloud_kinds
 
 ROW_THREADS = 32
+TRANSFER_THREADS = 8
+"""Transfers of artifacts at once, each of which may take hours."""
 HANDED_BACK_AT_ONCE = 32
 """Activities beyond the slots for calls, each of which is handed back at once."""
 LONGEST_SINGLETON_INTERVAL_S = 60
@@ -46,11 +49,14 @@ async def serve_main(stop: asyncio.Event) -> int:
     client = await start_worker_process(stop, runtime)
     if client is None:
         return 0
-    with ThreadPoolExecutor(ROW_THREADS, "rows") as rows:
+    with (
+        ThreadPoolExecutor(ROW_THREADS, "rows") as rows,
+        ThreadPoolExecutor(TRANSFER_THREADS, "transfers") as transfers,
+    ):
         await run_until_stopped(
             stop,
             serve_workflows(stop, client, partial(main_worker, client, rows)),
-            _beside(client, runtime, stop),
+            _beside(client, runtime, stop, transfers),
         )
     await close_trunks()
     await close_connections()
@@ -86,6 +92,20 @@ def notifications_worker(client: Client) -> Worker:
     )
 
 
+def transfers_worker(client: Client, threads: ThreadPoolExecutor) -> Worker:
+    """The worker of transfers, which have slots and threads of their own."""
+    return Worker(
+        client,
+        task_queue=queues.TRANSFERS,
+        activities=TRANSFERS,
+        activity_executor=threads,
+        max_concurrent_activities=TRANSFER_THREADS,
+        max_heartbeat_throttle_interval=LONG_ACTIVITY_HEARTBEAT,
+        activity_task_poller_behavior=PollerBehaviorSimpleMaximum(2),
+        graceful_shutdown_timeout=timedelta(seconds=GRACE_S),
+    )
+
+
 def cloud_workers(client: Client) -> list[Worker]:
     """The workers of all kinds of clouds; a kind that hangs has no slot and no thread of another.
 
@@ -105,11 +125,14 @@ def cloud_workers(client: Client) -> list[Worker]:
     ]
 
 
-async def _beside(client: Client, runtime: Runtime | None, stop: asyncio.Event) -> None:
-    """Serve notifications, clouds and sites beside the main queue, until the process is stopped."""
+async def _beside(
+    client: Client, runtime: Runtime | None, stop: asyncio.Event, transfers: ThreadPoolExecutor
+) -> None:
+    """Serve all other queues beside the main one, until the process is stopped."""
     await _ensure_singletons(client)
     sites = [site_worker(client, queue) for queue in site_queues(settings().sites)]
-    others = (notifications_worker(client), *cloud_workers(client), *sites)
+    long = (notifications_worker(client), transfers_worker(client, transfers))
+    others = (*long, *cloud_workers(client), *sites)
     async with serving(*others):
         if runtime is not None:
             served = (queues.MAIN, queues.PLANNING, *(worker.task_queue for worker in others))

@@ -21,13 +21,17 @@ from workflows.sessions.trunk_opening import TrunkOpening
 
 def _lifecycle_of(noun: LifecycleNoun) -> type:
     """The lifecycle of a noun, such as `NodeLifecycle` of `workflows/nodes/node_lifecycle.py`."""
-    module = import_module(f"workflows.{noun.plural}.{noun.name}_lifecycle")
-    found: type = getattr(module, noun.workflow)
+    found: type = getattr(import_module(noun.module), noun.workflow)
     return found
 
 
+def _lifecycles() -> tuple[type, ...]:
+    """The lifecycles of all nouns; one that several nouns share is there once."""
+    return tuple(dict.fromkeys(_lifecycle_of(noun) for noun in LIFECYCLE_NOUNS))
+
+
 WORKFLOWS: tuple[type, ...] = (
-    *(_lifecycle_of(noun) for noun in LIFECYCLE_NOUNS),
+    *_lifecycles(),
     JobBilling,
     ProviderNotifications,
     PlacementLoop,

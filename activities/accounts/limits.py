@@ -10,8 +10,10 @@ from sqlmodel import Session, col, func, literal, select, text
 
 from activities.db.session import advisory_lock
 from activities.db.tables import (
+    ARTIFACT_TABLES,
     Account,
     ApiKey,
+    ArtifactRow,
     Job,
     JoinToken,
     Project,
@@ -22,7 +24,7 @@ from activities.db.tables import (
 from activities.settings import settings
 from workflows.rules.counts import counted
 
-Limited = Job | ApiKey | JoinToken | Project | User | StoredSecret | Upload
+Limited = Job | ApiKey | JoinToken | Project | User | StoredSecret | Upload | ArtifactRow
 Counted = Callable[[str, datetime], tuple[ColumnElement[bool], ...]]
 AT_ONCE = 1000
 """More transactions than all processes have open at once. So far from the limit nobody waits."""
@@ -45,6 +47,11 @@ class Limit:
 
 def _of(table: type[Any]) -> Counted:
     return lambda account_id, _: (col(table.account_id) == account_id,)
+
+
+def _there(table: type[ArtifactRow]) -> Counted:
+    is_there = text("status != 'archived'")
+    return lambda account_id, _: ((col(table.account_id) == account_id) & is_there,)
 
 
 def _open_jobs(account_id: str, _: datetime) -> tuple[ColumnElement[bool], ...]:
@@ -88,6 +95,12 @@ LIMITS: Mapping[type[Limited], Limit] = {
         _of(Upload),
         "name one that is there already; an upload goes when no job has named it for 30 days",
     ),
+    **{
+        table: Limit(
+            "account_most_artifacts", str(table.__tablename__)[:-1], _there(table), "remove some"
+        )
+        for table in ARTIFACT_TABLES.values()
+    },
 }
 
 

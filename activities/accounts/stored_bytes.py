@@ -1,12 +1,13 @@
-"""The quota of an account in the object store: its uploads, and what its jobs have stored."""
+"""The quota of an account in the object store: uploads, what jobs have stored, and artifacts."""
 
 from typing import Any
 
 from sqlmodel import Session, col, func, select, update
 
 from activities.db.session import advisory_lock
-from activities.db.tables import Account, Job, Upload
+from activities.db.tables import ARTIFACT_TABLES, Account, ArtifactRow, Job, Upload
 from activities.settings import settings
+from workflows.contracts.artifacts import ArtifactStatus
 from workflows.contracts.statuses import JobStatus
 
 
@@ -47,19 +48,57 @@ def add_job_bytes(session: Session, account_id: str, more: int) -> None:
         session.execute(changed)
 
 
+def refusal_of_artifact(session: Session, account_id: str, size_bytes: int) -> str | None:
+    """Why the account has no room for so many more bytes of an artifact; None: it has."""
+    return _refusal(session, account_id, size_bytes, f"asked {size_bytes} bytes of an artifact")
+
+
+def room_of_artifact(session: Session, artifact: ArtifactRow) -> int:
+    """How many bytes the content of an artifact may have in all, by its account's quota."""
+    own = _artifact_size(type(artifact))
+    stored = session.exec(select(own).where(type(artifact).id == artifact.id)).first() or 0
+    used = sum(_stored(session, artifact.account_id)) - int(stored)
+    return max(0, settings().account_stored_max_bytes - used)
+
+
 def _refusal(session: Session, account_id: str, size_bytes: int, asked: str) -> str | None:
-    uploads, outputs = _uploads_bytes(session, account_id), _outputs_bytes(session, account_id)
-    account = select(Account.job_bytes).where(Account.id == account_id)
-    logs = session.exec(account).first() or 0
+    uploads, outputs, logs, artifacts = _stored(session, account_id)
     limit = settings().account_stored_max_bytes
-    if uploads + outputs + logs + size_bytes <= limit:
+    if uploads + outputs + logs + artifacts + size_bytes <= limit:
         return None
     return (
         f"account {account_id}: {asked}; found {uploads} bytes of uploads, {outputs} bytes of "
-        f"outputs and {logs} bytes of logs and state snapshots, at most {limit} together "
-        "(BASELOAD_ACCOUNT_STORED_MAX_BYTES): remove ended jobs with their logs and outputs; an "
-        "upload goes when no job has named it for 30 days"
+        f"outputs, {logs} bytes of logs and state snapshots and {artifacts} bytes of datasets, "
+        f"models, checkpoints and volumes, at most {limit} together "
+        "(BASELOAD_ACCOUNT_STORED_MAX_BYTES): remove ended jobs with their logs and outputs, or "
+        "such as no job uses; an upload goes when no job has named it for 30 days"
     )
+
+
+def _stored(session: Session, account_id: str) -> tuple[int, int, int, int]:
+    """The bytes of uploads, of outputs, of logs with state snapshots, and of artifacts."""
+    account = select(Account.job_bytes).where(Account.id == account_id)
+    return (
+        _uploads_bytes(session, account_id),
+        _outputs_bytes(session, account_id),
+        session.exec(account).first() or 0,
+        _artifacts_bytes(session, account_id),
+    )
+
+
+def _artifacts_bytes(session: Session, account_id: str) -> int:
+    """What is stored of artifacts that are not archived, complete or not."""
+    sums: list[Any] = [
+        select(func.coalesce(func.sum(_artifact_size(table)), 0)).where(
+            table.account_id == account_id, table.status != ArtifactStatus.ARCHIVED
+        )
+        for table in ARTIFACT_TABLES.values()
+    ]
+    return sum(int(session.exec(one).one() or 0) for one in sums)
+
+
+def _artifact_size(table: type[ArtifactRow]) -> Any:
+    return func.coalesce(col(table.size_bytes), col(table.bytes_transferred))
 
 
 def _uploads_bytes(session: Session, account_id: str) -> int:

@@ -1,4 +1,4 @@
-"""Dependents of a provider, a region or a node: finding them, and asking for their removal."""
+"""Dependents of a resource, such as nodes of a region: finding them, and having them removed."""
 
 import asyncio
 
@@ -8,6 +8,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
+from activities.artifacts.uses import jobs_using
 from activities.db.session import database
 from activities.db.tables import Allocation, Lease, Node, Region
 from activities.lifecycles.kinds import KIND_BY_NOUN
@@ -16,7 +17,14 @@ from activities.placement.allocation_states import is_of_job
 from activities.regions.storage_nodes import storage_nodes_of
 from activities.temporal.client import tell
 from workflows.contracts.base import Done
-from workflows.contracts.lifecycles import LEASE, PROVIDER, REGION, noun_of, workflow_id_of
+from workflows.contracts.lifecycles import (
+    ARTIFACT_NOUNS,
+    LEASE,
+    PROVIDER,
+    REGION,
+    noun_of,
+    workflow_id_of,
+)
 from workflows.contracts.statuses import LeaseStatus, NodeStatus, NodeType, RegionStatus
 from workflows.effects.lifecycles import DependentsFound, FindDependents, RemoveDependents
 
@@ -112,5 +120,7 @@ def _users_of(session: Session, resource_id: str) -> list[str]:
             col(Node.region_id) == resource_id, col(Node.status) != NodeStatus.ARCHIVED
         )
         return sorted(session.exec(query).all())
+    if noun in ARTIFACT_NOUNS:
+        return jobs_using(session, resource_id)
     query = select(Allocation.job_id).where(col(Allocation.node_id) == resource_id, is_of_job())
     return sorted(set(session.exec(query).all()))

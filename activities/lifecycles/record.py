@@ -23,8 +23,10 @@ from activities.placement.allocations import (
     release_allocations,
 )
 from activities.placement.wake import wake_placement
+from workflows.contracts.artifacts import Content
 from workflows.contracts.errors import NOT_FOUND
 from workflows.contracts.lifecycles import (
+    ArtifactChanges,
     JobChanges,
     LeaseChanges,
     NodeChanges,
@@ -143,6 +145,8 @@ def _values(step: Record) -> dict[str, Any]:
         }
     if isinstance(changes, NodeChanges) and changes.hardware is not None:
         values |= _capacity(changes.hardware)
+    if isinstance(changes, ArtifactChanges) and changes.content is not None:
+        values |= _content(changes.content)
     if isinstance(changes, LeaseChanges):
         # No column takes an instant as JSON writes it.
         values |= {"began_at": changes.began_at, "ended_at": changes.ended_at}
@@ -153,7 +157,7 @@ def _values(step: Record) -> dict[str, Any]:
 
 _ALLOCATIONS = {"confirms", "release", "leaving", "staying_nodes"}
 """What a step of a job changes in its allocations, and not in its row."""
-_NO_COLUMNS = {"noun", "is_another", "removal", *_ALLOCATIONS}
+_NO_COLUMNS = {"noun", "is_another", "removal", "content", *_ALLOCATIONS}
 
 
 def _waits_again(status: str, changes: JobChanges) -> bool:
@@ -181,6 +185,14 @@ def _capacity(hardware: Hardware) -> dict[str, Any]:
         "cpu_count": hardware.cpu_count,
         "memory_bytes": hardware.memory_bytes,
     }
+
+
+def _content(content: Content) -> dict[str, Any]:
+    size = content.size_bytes
+    sizes = content.model_dump(include={"size_bytes", "unpacked_bytes", "file_count"})
+    return {
+        **sizes, "content_sha256": content.sha256, "bytes_transferred": size, "total_bytes": size
+    }  # fmt: skip
 
 
 def _append_events(session: Session, step: Record) -> None:

@@ -1,5 +1,6 @@
 """Activities of the task queue `main`, which read and write rows and call nobody else."""
 
+from activities.artifacts.contents import find_progress, remove_content
 from activities.billing.job_billing import begin_billing, end_billing, post_usage, tell_job_to_end
 from activities.billing.orphaned_runs import bill_orphaned_runs
 from activities.housekeeping.retention import remove_expired
@@ -69,4 +70,6 @@ MAIN: tuple[Activity, ...] = (
     find_storage_claim,
     add_storage_node,
     request_node_removal,
+    find_progress,
+    remove_content,
 )

@@ -10,7 +10,7 @@ import hashlib
 import posixpath
 import tarfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import IO, Any, cast
 
@@ -32,6 +32,7 @@ _LONG_HEADERS = (
     tarfile.GNUTYPE_LONGLINK,
 )
 _DIGEST_BYTES = 16
+TAR_READ_BYTES = 64 * 1024
 
 
 class ArchiveRefusedError(ValueError):
@@ -59,6 +60,14 @@ class ArchiveLimits:
         """The most bytes of the archive itself, whose files need not be compressible."""
         each = 4 * tarfile.BLOCKSIZE
         return self.max_unpacked_bytes + self.max_files * each + MAX_HEADERS_BYTES
+
+
+@dataclass(frozen=True)
+class ArchiveTally:
+    """What a checked archive holds: files with links and without folders, and their bytes."""
+
+    file_count: int
+    unpacked_bytes: int
 
 
 class _Archive(tarfile.TarFile):
@@ -117,9 +126,9 @@ def check_archive(packed: IO[bytes], limits: ArchiveLimits) -> int:
     """
     try:
         with open_archive(packed) as (archive, content):
-            files = _check_members(archive, limits)
+            tally = _check_members(archive, limits)
             _check_rest(content)
-            return files
+            return tally.file_count
     except ArchiveRefusedError:
         raise
     except (tarfile.TarError, zlib.error, EOFError, OSError, ValueError, RecursionError) as error:
@@ -127,13 +136,37 @@ def check_archive(packed: IO[bytes], limits: ArchiveLimits) -> int:
         raise ArchiveRefusedError(f"is a whole tar.gz archive: {error}") from error
 
 
-def _check_members(archive: tarfile.TarFile, limits: ArchiveLimits) -> int:
+def check_tar(
+    content: IO[bytes], limits: ArchiveLimits, count: Callable[[int], object] = int
+) -> ArchiveTally:
+    """Check an uncompressed tar as `check_archive` does, and count what it holds.
+
+    It is read once, to its last byte. count: called with the number of files so far.
+    Raises: ArchiveRefusedError; whatever reading the tar raises.
+    """
+    try:
+        with _Archive.open(
+            fileobj=content, mode="r|", bufsize=TAR_READ_BYTES, tarinfo=_Member
+        ) as archive:
+            tally = _check_members(archive, limits, count)
+        _check_rest(content)
+    except ArchiveRefusedError:
+        raise
+    except (tarfile.TarError, ValueError, RecursionError) as error:
+        raise ArchiveRefusedError(f"is a whole tar archive: {error}") from error
+    return tally
+
+
+def _check_members(
+    archive: tarfile.TarFile, limits: ArchiveLimits, counted: Callable[[int], object] = int
+) -> ArchiveTally:
     size, files, links = 0, 0, set[bytes]()
     for count, member in enumerate(archive, 1):
         if member.size < 0:
             raise ArchiveRefusedError("has no member of a negative size")
         size += member.size
         files += not member.isdir()
+        counted(files)
         if size > limits.max_unpacked_bytes:
             raise FilesRefusedError(f"unpacks to at most {limits.max_unpacked_bytes} bytes")
         if count > limits.max_files:
@@ -146,7 +179,7 @@ def _check_members(archive: tarfile.TarFile, limits: ArchiveLimits) -> int:
             links.add(_digest(name))
         # Python keeps every header that it has read; a stream does not need them again.
         archive.members = []  # type: ignore[attr-defined]
-    return files
+    return ArchiveTally(files, size)
 
 
 def _check_links(member: tarfile.TarInfo, name: str, links: set[bytes]) -> None:

@@ -22,6 +22,7 @@ from activities.storage.names import (
     artifact_manifest_name,
     artifact_of,
     artifact_part_name,
+    artifact_parts_of,
     artifact_progress_name,
 )
 from workflows.contracts.artifacts import SHA256, Content
@@ -90,6 +91,15 @@ class ContentWriter:
     def position(self) -> int:
         """How many bytes of the tar stream the writer has."""
         return sum(part.size_bytes for part in self._parts) + len(self._waiting)
+
+    def stored(self) -> Iterator[bytes]:
+        """The bytes of the tar stream that an earlier writer has stored, each part checked.
+
+        Raises: BlobMissingError; ContentBrokenError.
+        """
+        manifest = Manifest(parts=tuple(self._parts), file_count=0, unpacked_bytes=0)
+        reader = ContentReader(self._store, self._artifact_id, manifest)
+        return iter(lambda: reader.read(READ_BYTES), b"")
 
     def write(self, chunk: bytes) -> int:
         """Append bytes to the tar stream."""
@@ -196,6 +206,23 @@ class ContentReader:
             )
         self._open = content
         return True
+
+
+def forget_progress(store: BlobStore, artifact_id: str) -> None:
+    """Have the next writer begin anew, because what is stored so far is broken. Blocking."""
+    store.delete(artifact_progress_name(artifact_id))
+
+
+def remove_other_parts(store: BlobStore, artifact_id: str) -> None:
+    """Remove the parts that a complete content does not have, of interrupted transfers. Blocking.
+
+    Raises: BlobMissingError, when the content is not complete.
+    """
+    encoded = store.get(artifact_manifest_name(artifact_id))
+    parts = Manifest.model_validate_json(encoded).parts
+    needed = {artifact_part_name(artifact_id, part.sha256) for part in parts}
+    found = store.names(artifact_parts_of(artifact_id))
+    store.delete_all(name for name in found if name not in needed)
 
 
 def remove_content(store: BlobStore, artifact_id: str) -> None:

@@ -94,7 +94,12 @@ def artifact_of(artifact_id: str) -> str:
 
 def artifact_part_name(artifact_id: str, sha256: str) -> str:
     """The name of the part of an artifact's content whose bytes have this SHA-256."""
-    return f"{artifact_of(artifact_id)}/parts/{_checked_hash(sha256)}"
+    return f"{artifact_parts_of(artifact_id)}/{_checked_hash(sha256)}"
+
+
+def artifact_parts_of(artifact_id: str) -> str:
+    """The folder of the parts of an artifact's content."""
+    return f"{artifact_of(artifact_id)}/parts"
 
 
 def artifact_manifest_name(artifact_id: str) -> str:

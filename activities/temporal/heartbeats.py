@@ -43,6 +43,7 @@ async def _beat(details: list[str]) -> None:
 def beating_aside() -> Generator[None]:
     """Send heartbeats from a second thread while the block runs and keeps its own thread busy."""
     is_over = threading.Event()
+    token = _details.set([])
     beat = threading.Thread(target=copy_context().run, args=(_beat_aside, is_over), daemon=True)
     beat.start()
     try:
@@ -50,8 +51,9 @@ def beating_aside() -> Generator[None]:
     finally:
         is_over.set()
         beat.join()
+        _details.reset(token)
 
 
 def _beat_aside(is_over: threading.Event) -> None:
     while activity.in_activity() and not is_over.wait(BEAT_S):
-        activity.heartbeat()
+        activity.heartbeat(*_details.get([]))

@@ -17,7 +17,8 @@ from api.event_streams import EventPoll, Source, StreamQuery, described, stream,
 from api.pagination import PageQuery, Paging, page
 from api.schemas.events import Event, EventPage
 from api.services.events import event_responses
-from api.services.ownership import own, visible_job
+from api.services.ownership import own, visible_artifact, visible_job
+from workflows.contracts.lifecycles import ARTIFACT_NOUNS
 
 router = APIRouter(tags=["events"])
 Following = Annotated[StreamQuery, Depends(stream_query)]
@@ -88,6 +89,8 @@ def _find(
 ) -> None:
     if kind.table is tables.Job:
         visible_job(session, caller, resource_id)
+    elif kind.noun in ARTIFACT_NOUNS and resource_id.startswith(f"{kind.noun.prefix}-"):
+        visible_artifact(session, caller, resource_id)
     else:
         own(session, kind.table, resource_id, caller)
 

@@ -46,18 +46,20 @@ def projects_of(session: Session, caller: Caller, noun: str, level: str) -> list
     return [row.project_id for row in rows if row.permissions.get(noun) in _LEVELS[level]]
 
 
-def project_for(session: Session, caller: Caller, project_id: str) -> tables.Project:
-    """A project in which the caller may create jobs.
+def project_for(
+    session: Session, caller: Caller, project_id: str, noun: str = "job"
+) -> tables.Project:
+    """A project in which the caller may create resources of this noun.
 
     Raises: Problem `not-found`, or `forbidden` when the caller may only read there.
     """
     project = session.get(tables.Project, project_id)
     if project is not None and project.account_id == caller.account_id:
         return project
-    if project is None or project_id not in projects_of(session, caller, "job", "read"):
+    if project is None or project_id not in projects_of(session, caller, noun, "read"):
         raise missing("project", project_id)
-    if project_id not in projects_of(session, caller, "job", "all"):
-        raise Problem("forbidden", f"project {project_id}: its jobs may be read, not created")
+    if project_id not in projects_of(session, caller, noun, "all"):
+        raise Problem("forbidden", f"project {project_id}: its {noun}s may be read, not created")
     return project
 
 
@@ -82,6 +84,38 @@ def visible_job(session: Session, caller: Caller, job_id: str, level: str = "rea
     if job.project_id not in projects_of(session, caller, "job", level):
         raise Problem("forbidden", f"job {job_id}: may be read, not changed")
     return job
+
+
+def visible_artifacts(
+    session: Session, caller: Caller, table: type[tables.ArtifactRow], level: str = "read"
+) -> ColumnElement[bool]:
+    """The condition that a dataset, model, checkpoint or volume is the account's, or in a project
+    in which its user has this permission for them."""
+    shared = projects_of(session, caller, table.__name__.lower(), level)
+    return or_(col(table.account_id) == caller.account_id, col(table.project_id).in_(shared))
+
+
+def visible_artifact(
+    session: Session, caller: Caller, artifact_id: str, level: str = "read", *, locked: bool = False
+) -> tables.ArtifactRow:
+    """A dataset, model, checkpoint or volume that the caller may read, or change with `all`.
+
+    locked: until the transaction ends.
+    Raises: Problem `not-found`, or `forbidden` when the caller may only read it.
+    """
+    try:
+        table = tables.table_of_artifact(artifact_id)
+    except ValueError:
+        raise missing("artifact", artifact_id) from None
+    noun = table.__name__.lower()
+    row = session.get(table, artifact_id, with_for_update=locked)
+    if row is not None and row.account_id == caller.account_id:
+        return row
+    if row is None or row.project_id not in projects_of(session, caller, noun, "read"):
+        raise missing(noun, artifact_id)
+    if row.project_id not in projects_of(session, caller, noun, level):
+        raise Problem("forbidden", f"{noun} {artifact_id}: may be read, not changed")
+    return row
 
 
 def lifecycle(row: tables.LifecycleRow) -> dict[str, Any]:

@@ -67,12 +67,15 @@ class Received:
     size_bytes: int
 
 
-async def receive(body: AsyncIterator[bytes], announced_bytes: int | None) -> Received:
+async def receive(
+    body: AsyncIterator[bytes], announced_bytes: int | None, limit: int | None = None
+) -> Received:
     """Write a body to a temporary file, which the caller removes.
 
+    limit: in bytes; None: that of an archive.
     Raises: Problem `too-large`, at the first byte over the limit; the file is removed then.
     """
-    limit = settings().upload_max_bytes
+    limit = settings().upload_max_bytes if limit is None else limit
     if announced_bytes is not None and announced_bytes > limit:
         raise _too_large(limit)
     number, name = await run_in_threadpool(tempfile.mkstemp, prefix="upload-", suffix=".tar.gz")
@@ -178,4 +181,4 @@ def upload_response(row: tables.Upload) -> Upload:
 
 def _too_large(limit: int) -> Problem:
     rule = f"is at most {limit} bytes"
-    return Problem("too-large", f"the archive {rule}", [field_error("body", rule)])
+    return Problem("too-large", f"the body {rule}", [field_error("body", rule)])

@@ -16,6 +16,7 @@ from activities.registry.main import MAIN
 from activities.registry.notifications import NOTIFICATIONS
 from activities.registry.planning import PLANNING
 from activities.registry.site import SITE
+from activities.registry.transfers import TRANSFERS
 from tests.architecture.source import ROOT, Source, sources, within
 from workflows import effects
 from workflows.contracts import queues
@@ -25,6 +26,7 @@ BY_QUEUE: dict[str | None, list[Callable[..., Any]]] = {
     queues.MAIN: list(MAIN),
     queues.PLANNING: list(PLANNING),
     queues.NOTIFICATIONS: list(NOTIFICATIONS),
+    queues.TRANSFERS: list(TRANSFERS),
     queues.CLOUD: list(CLOUD),
     queues.RELEASES: list(RELEASES),
     None: list(SITE),
@@ -112,7 +114,9 @@ def test_what_is_done_on_a_site_cannot_reach_the_database(module: str) -> None:
     assert not [name for name in reached_from(module) if within(name, "activities.db")]
 
 
-@pytest.mark.parametrize("module", sorted({each.__module__ for each in (*MAIN, *PLANNING)}))
+@pytest.mark.parametrize(
+    "module", sorted({each.__module__ for each in (*MAIN, *PLANNING, *TRANSFERS)})
+)
 def test_what_writes_rows_cannot_reach_a_node(module: str) -> None:
     forbidden = ("activities.transport", "activities.site")
     assert not [name for name in reached_from(module) if within(name, *forbidden)]

@@ -3,11 +3,11 @@
 The bytes of a content never pass through a workflow, which knows its hash and its size alone.
 """
 
-from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Literal, cast
+from urllib.parse import urlsplit
 
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from workflows.contracts.base import Contract
 from workflows.contracts.removals import RemovalProgress
@@ -83,6 +83,20 @@ class Content(Contract):
     file_count: int = Field(ge=0)
 
 
+def _without_credentials(url: str) -> str:
+    """The URL, which is stored and shown as it is.
+
+    Raises: ValueError, when it has a user or a password, or is no URL.
+    """
+    parts = urlsplit(url)
+    if not parts.hostname or parts.port == 0 or "@" in parts.netloc:
+        raise ValueError("is a URL with a host, and without user and password")
+    return url
+
+
+_Url = Annotated[str, AfterValidator(_without_credentials)]
+
+
 class _Source(Contract):
     """Where the content of an artifact comes from; it has no secrets."""
 
@@ -99,13 +113,15 @@ class UploadSource(_Source):
     """An uncompressed tar that the client sends in parts."""
 
     type: Literal["upload"]
+    part_count: int | None = Field(default=None, ge=0, le=MOST_UPLOAD_PARTS)
+    """How many parts there are; null: they are still being sent."""
 
 
 class WebSource(_Source):
     """A file of a web server; a `.tar`, `.tar.gz`, `.tgz` or `.zip` is unpacked."""
 
     type: Literal["web"]
-    url: str = Field(max_length=2000, pattern=r"^https?://[!-~]+$")
+    url: _Url = Field(max_length=2000, pattern=r"^https?://[!-~]+$")
     sha256: str | None = Field(default=None, pattern=SHA256)
     """The hash that the file must have; null: any file is taken."""
     unpack: bool = True
@@ -116,7 +132,7 @@ class GitSource(_Source):
     """The files of one revision of a git repository, without its history."""
 
     type: Literal["git"]
-    url: str = Field(max_length=2000, pattern=r"^https://[!-~]+$")
+    url: _Url = Field(max_length=2000, pattern=r"^https://[!-~]+$")
     revision: str = Field(
         default="HEAD", min_length=1, max_length=200, pattern=r"^[0-9A-Za-z][0-9A-Za-z._/+-]*$"
     )
@@ -148,7 +164,8 @@ Source = Annotated[
 class Progress(Contract):
     """How far the transfer of an artifact has come."""
 
-    bytes_transferred: int = Field(ge=0)
+    bytes_transferred: int = Field(default=0, ge=0)
+    file_count: int = Field(default=0, ge=0)
     total_bytes: int | None = Field(default=None, ge=0)
     """What the source has in all; None: it does not say."""
 
@@ -162,10 +179,6 @@ class ArtifactRequest(Contract):
     sequence: int = 0
     resumed_status: ArtifactStatus | None = None
     resumed_reason: str | None = None
-    is_complete: bool = False
-    """Whether all parts of an upload are there."""
-    transfer_began_at: datetime | None = None
-    """When the transfer began that is under way; None: none is."""
     content: Content | None = None
     removal: RemovalProgress | None = None
     """The removal that is under way; None: there is none."""
@@ -180,10 +193,10 @@ class ArtifactReport(Contract):
 class UploadComplete(Contract):
     """Signal `complete`: all parts of the upload are there."""
 
-    part_count: int = Field(ge=0, le=MOST_UPLOAD_PARTS)
+    source: UploadSource
 
 
-class Retry(Contract):
+class RetryTransfer(Contract):
     """Signal `retry`: a person wants a failed transfer to be tried again."""
 
     requested_by: str = ""

@@ -10,6 +10,13 @@ from typing import Literal
 
 from pydantic import Field
 
+from workflows.contracts.artifacts import (
+    CheckpointEvent,
+    Content,
+    DatasetEvent,
+    ModelEvent,
+    VolumeEvent,
+)
 from workflows.contracts.base import Contract
 from workflows.contracts.billing import WorkerUsage
 from workflows.contracts.events import (
@@ -41,6 +48,14 @@ class LifecycleNoun:
     events: type[StrEnum]
     final_statuses: frozenset[str] = frozenset({"archived"})
     """In these the workflow has ended, and nothing takes signals any more."""
+    folder: str = ""
+    """The folder of its lifecycle in `workflows/`; empty: that of its plural."""
+
+    @property
+    def module(self) -> str:
+        """The module of its lifecycle, such as `workflows.nodes.node_lifecycle`."""
+        file = f"{self.workflow.removesuffix('Lifecycle').lower()}_lifecycle"
+        return f"workflows.{self.folder or self.plural}.{file}"
 
 
 PROVIDER = LifecycleNoun("prv", "provider", "providers", "ProviderLifecycle", ProviderEvent)
@@ -62,7 +77,19 @@ JOB = LifecycleNoun(
     JobEvent,
     frozenset(status for status in JobStatus if status.is_final),
 )
-LIFECYCLE_NOUNS = (PROVIDER, REGION, NODE, LEASE, JOB)
+
+
+def _artifact(prefix: str, name: str, events: type[StrEnum]) -> LifecycleNoun:
+    return LifecycleNoun(prefix, name, f"{name}s", "ArtifactLifecycle", events, folder="artifacts")
+
+
+DATASET = _artifact("dat", "dataset", DatasetEvent)
+MODEL = _artifact("mod", "model", ModelEvent)
+CHECKPOINT = _artifact("chk", "checkpoint", CheckpointEvent)
+VOLUME = _artifact("vol", "volume", VolumeEvent)
+ARTIFACT_NOUNS = (DATASET, MODEL, CHECKPOINT, VOLUME)
+"""The nouns of stored files, which have one lifecycle."""
+LIFECYCLE_NOUNS = (PROVIDER, REGION, NODE, LEASE, JOB, *ARTIFACT_NOUNS)
 
 
 def noun_of(resource_id: str) -> LifecycleNoun:
@@ -171,7 +198,17 @@ class LeaseChanges(Contract):
     """What is known of the machine of an earlier offer is not about this one."""
 
 
-Changes = ProviderChanges | RegionChanges | NodeChanges | JobChanges | LeaseChanges
+class ArtifactChanges(Contract):
+    """Fields that are None stay as they are."""
+
+    noun: Literal["dataset", "model", "checkpoint", "volume"]
+    content: Content | None = None
+    removal: Removal | None = None
+
+
+Changes = (
+    ProviderChanges | RegionChanges | NodeChanges | JobChanges | LeaseChanges | ArtifactChanges
+)
 
 
 class Record(Contract):

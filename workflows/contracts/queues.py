@@ -14,6 +14,9 @@ CLOUD = "cloud/{kind}"
 RELEASES = "cloud/{kind}/release"
 """The queue for terminating machines of one provider kind, and for proving their end; its slots
 are its own, because a machine that waits behind other calls costs money."""
+TRANSFERS = "transfers"
+"""The queue of transfers of artifacts from their sources, which take hours and read what others
+serve."""
 SITE = "site"
 """The queue of the sites of all shared regions; one for each would cost two long polls each."""
 

@@ -11,7 +11,7 @@ step concerns it."""
 
 
 class FindDependents(Contract):
-    """Find the dependents of a provider (regions), of a region (nodes) or of a node (jobs)."""
+    """Find the dependents of a provider (regions), a region (nodes), a node or artifact (jobs)."""
 
     resource_id: str
 

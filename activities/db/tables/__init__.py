@@ -20,6 +20,7 @@ from activities.db.tables.artifacts import (
     Dataset,
     Model,
     Volume,
+    table_of_artifact,
 )
 from activities.db.tables.columns import LifecycleRow, RemovableRow
 from activities.db.tables.events import AuditChain, AuditRow, EventRow
@@ -73,4 +74,5 @@ __all__ = [
     "UsedLink",
     "User",
     "Volume",
+    "table_of_artifact",
 ]

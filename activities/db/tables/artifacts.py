@@ -8,6 +8,7 @@ from sqlmodel import Field, SQLModel
 
 from activities.db.instants import Instant
 from activities.db.tables.columns import RemovableRow, index_where
+from workflows.contracts.lifecycles import noun_of
 
 
 class ArtifactRow(RemovableRow):
@@ -60,7 +61,18 @@ class Volume(ArtifactRow, table=True):
     __table_args__ = _indexes("volumes")
 
 
-ARTIFACT_TABLES: tuple[type[ArtifactRow], ...] = tuple(ArtifactRow.__subclasses__())
+ARTIFACT_TABLES: dict[str, type[ArtifactRow]] = {
+    str(table.__tablename__): table for table in ArtifactRow.__subclasses__()
+}
+"""The tables by their nouns' plurals."""
+
+
+def table_of_artifact(artifact_id: str) -> type[ArtifactRow]:
+    """The table of an artifact's row. Raises: ValueError, when it is no id of an artifact."""
+    table = ARTIFACT_TABLES.get(noun_of(artifact_id).plural)
+    if table is None:
+        raise ValueError(f"{artifact_id}: is no dataset, model, checkpoint or volume")
+    return table
 
 
 class ArtifactPart(SQLModel, table=True):

@@ -137,6 +137,54 @@ class ApiKeyPage(BaseModel):
     next: Annotated[str | None, Field(title="Next")]
 
 
+class ProjectId(RootModel[str]):
+    root: Annotated[str, Field(max_length=100, title="Project Id")]
+
+
+class ArtifactPart(BaseModel):
+    """
+    A part of an upload that is stored.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    index: Annotated[int, Field(title="Index")]
+    sha256: Annotated[str, Field(title="Sha256")]
+    size_bytes: Annotated[int, Field(title="Size Bytes")]
+
+
+class ArtifactParts(BaseModel):
+    """
+    The parts of an upload that are stored, in order.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    items: Annotated[list[ArtifactPart], Field(title="Items")]
+    part_bytes: Annotated[int, Field(title="Part Bytes")]
+
+
+class ArtifactSource(BaseModel):
+    """
+    The content of another artifact, which is copied.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    type: Annotated[Literal["artifact"], Field(title="Type")]
+    artifact_id: Annotated[
+        str,
+        Field(
+            max_length=100,
+            pattern="^(dat|mod|chk|vol)-[0-9a-z]{26}$",
+            title="Artifact Id",
+        ),
+    ]
+
+
 class AuditEntry(BaseModel):
     """
     An audit entry: which API key did what, to which resource, and when.
@@ -218,6 +266,38 @@ class DataSource(BaseModel):
     ] = None
 
 
+class EmptySource(BaseModel):
+    """
+    No content: a volume that jobs write to.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    type: Annotated[Literal["empty"], Field(title="Type")]
+
+
+class GitSource(BaseModel):
+    """
+    The files of one revision of a git repository, without its history.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    type: Annotated[Literal["git"], Field(title="Type")]
+    url: Annotated[str, Field(max_length=2000, pattern="^https://[!-~]+$", title="Url")]
+    revision: Annotated[
+        str,
+        Field(
+            max_length=200,
+            min_length=1,
+            pattern="^[0-9A-Za-z][0-9A-Za-z._/+-]*$",
+            title="Revision",
+        ),
+    ] = "HEAD"
+
+
 class Gpu(BaseModel):
     """
     A GPU in use; what its driver has not reported lately is null.
@@ -283,6 +363,19 @@ class JobOfArray(BaseModel):
     )
     id: Annotated[str, Field(title="Id")]
     name: Annotated[str, Field(title="Name")]
+
+
+class JobSource(BaseModel):
+    """
+    The output of one worker of a job of the same project.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    type: Annotated[Literal["job"], Field(title="Type")]
+    job_id: Annotated[str, Field(max_length=100, pattern="^job-[0-9a-z]{26}$", title="Job Id")]
+    worker: Annotated[int, Field(ge=0, le=10000, title="Worker")] = 0
 
 
 class JobWorker(BaseModel):
@@ -1339,12 +1432,35 @@ class Upload(BaseModel):
     created_at: Annotated[AwareDatetime, Field(title="Created At")]
 
 
+class UploadCompletion(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    part_count: Annotated[int, Field(ge=1, le=65536, title="Part Count")]
+
+
 class UploadPage(BaseModel):
     model_config = ConfigDict(
         extra="allow",
     )
     items: Annotated[list[Upload], Field(title="Items")]
     next: Annotated[str | None, Field(title="Next")]
+
+
+class PartCount(RootModel[int]):
+    root: Annotated[int, Field(ge=0, le=65536, title="Part Count")]
+
+
+class UploadSource(BaseModel):
+    """
+    An uncompressed tar that the client sends in parts.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    type: Annotated[Literal["upload"], Field(title="Type")]
+    part_count: Annotated[PartCount | None, Field(title="Part Count")] = None
 
 
 class User(BaseModel):
@@ -1372,6 +1488,75 @@ class UserPage(BaseModel):
         extra="allow",
     )
     items: Annotated[list[User], Field(title="Items")]
+    next: Annotated[str | None, Field(title="Next")]
+
+
+class Sha256(RootModel[str]):
+    root: Annotated[str, Field(pattern="^[0-9a-f]{64}$", title="Sha256")]
+
+
+class WebSource(BaseModel):
+    """
+    A file of a web server; a `.tar`, `.tar.gz`, `.tgz` or `.zip` is unpacked.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    type: Annotated[Literal["web"], Field(title="Type")]
+    url: Annotated[str, Field(max_length=2000, pattern="^https?://[!-~]+$", title="Url")]
+    sha256: Annotated[Sha256 | None, Field(title="Sha256")] = None
+    unpack: Annotated[bool, Field(title="Unpack")] = True
+
+
+class Artifact(BaseModel):
+    """
+    A dataset, model, checkpoint or volume.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    id: Annotated[str, Field(title="Id")]
+    account_id: Annotated[str, Field(title="Account Id")]
+    name: Annotated[str, Field(title="Name")]
+    status: Annotated[str, Field(title="Status")]
+    status_reason: Annotated[str | None, Field(title="Status Reason")]
+    created_at: Annotated[AwareDatetime, Field(title="Created At")]
+    updated_at: Annotated[AwareDatetime, Field(title="Updated At")]
+    workflow_id: Annotated[str, Field(title="Workflow Id")]
+    project_id: Annotated[str, Field(title="Project Id")]
+    source: Annotated[dict[str, Any], Field(title="Source")]
+    content_sha256: Annotated[str | None, Field(title="Content Sha256")]
+    size_bytes: Annotated[int | None, Field(title="Size Bytes")]
+    unpacked_bytes: Annotated[int | None, Field(title="Unpacked Bytes")]
+    file_count: Annotated[int | None, Field(title="File Count")]
+    bytes_transferred: Annotated[int, Field(title="Bytes Transferred")]
+    total_bytes: Annotated[int | None, Field(title="Total Bytes")]
+    job_ids: Annotated[list[str], Field(title="Job Ids")]
+
+
+class ArtifactCreation(BaseModel):
+    """
+    A new dataset, model, checkpoint or volume.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    name: Annotated[str, Field(max_length=100, min_length=1, title="Name")]
+    project_id: Annotated[ProjectId | None, Field(title="Project Id")] = None
+    source: Annotated[
+        EmptySource | UploadSource | WebSource | GitSource | JobSource | ArtifactSource,
+        Field(discriminator="type", title="Source"),
+    ]
+
+
+class ArtifactPage(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    items: Annotated[list[Artifact], Field(title="Items")]
     next: Annotated[str | None, Field(title="Next")]
 
 

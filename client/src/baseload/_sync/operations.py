@@ -494,6 +494,264 @@ class Operations:
         """Why the job waits, or on which nodes it was placed."""
         return self._ask(models.JobPlacement, Call("GET", f"/v1/jobs/{segment(job_id)}/placement"))
 
+    def list_datasets(
+        self,
+        *,
+        status: str | None = None,
+        project_id: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+    ) -> models.ArtifactPage:
+        """Those of the account and of projects that its user is a member of; archived by
+        status."""
+        return self._ask(
+            models.ArtifactPage,
+            Call(
+                "GET",
+                "/v1/datasets",
+                query={"status": status, "project_id": project_id, "limit": limit, "after": after},
+            ),
+        )
+
+    def create_dataset(self, body: models.ArtifactCreation) -> models.Artifact:
+        """`status` says when it is ready; its events say how far the transfer has come."""
+        return self._ask(models.Artifact, Call("POST", "/v1/datasets", body=_sent(body)))
+
+    def get_dataset(self, artifact_id: str) -> models.Artifact:
+        """Get a dataset."""
+        return self._ask(models.Artifact, Call("GET", f"/v1/datasets/{segment(artifact_id)}"))
+
+    def remove_dataset(self, artifact_id: str) -> models.Artifact:
+        """Remove it with its files; refused while jobs use it, which the answer names."""
+        return self._ask(models.Artifact, Call("DELETE", f"/v1/datasets/{segment(artifact_id)}"))
+
+    def list_dataset_parts(self, artifact_id: str) -> models.ArtifactParts:
+        """What an upload that was interrupted need not send again."""
+        return self._ask(
+            models.ArtifactParts, Call("GET", f"/v1/datasets/{segment(artifact_id)}/parts")
+        )
+
+    def retry_dataset(self, artifact_id: str) -> models.Artifact:
+        """Try a transfer again that has failed; it goes on after what is stored."""
+        return self._ask(
+            models.Artifact, Call("POST", f"/v1/datasets/{segment(artifact_id)}/retry")
+        )
+
+    def send_dataset_part(
+        self, artifact_id: str, index: str, file: Path, *, sha256: str
+    ) -> models.ArtifactPart:
+        """Send 64 MiB of an uncompressed tar, or what is left at its end; a part may come
+        again."""
+        return self._ask(
+            models.ArtifactPart,
+            Call(
+                "PUT",
+                f"/v1/datasets/{segment(artifact_id)}/parts/{segment(index)}",
+                query={"sha256": sha256},
+                file=file,
+            ),
+        )
+
+    def complete_dataset(self, artifact_id: str, body: models.UploadCompletion) -> models.Artifact:
+        """Say that all parts are there; its files are checked, and it is ready or failed then."""
+        return self._ask(
+            models.Artifact,
+            Call("POST", f"/v1/datasets/{segment(artifact_id)}/complete", body=_sent(body)),
+        )
+
+    def list_models(
+        self,
+        *,
+        status: str | None = None,
+        project_id: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+    ) -> models.ArtifactPage:
+        """Those of the account and of projects that its user is a member of; archived by
+        status."""
+        return self._ask(
+            models.ArtifactPage,
+            Call(
+                "GET",
+                "/v1/models",
+                query={"status": status, "project_id": project_id, "limit": limit, "after": after},
+            ),
+        )
+
+    def create_model(self, body: models.ArtifactCreation) -> models.Artifact:
+        """`status` says when it is ready; its events say how far the transfer has come."""
+        return self._ask(models.Artifact, Call("POST", "/v1/models", body=_sent(body)))
+
+    def get_model(self, artifact_id: str) -> models.Artifact:
+        """Get a model."""
+        return self._ask(models.Artifact, Call("GET", f"/v1/models/{segment(artifact_id)}"))
+
+    def remove_model(self, artifact_id: str) -> models.Artifact:
+        """Remove it with its files; refused while jobs use it, which the answer names."""
+        return self._ask(models.Artifact, Call("DELETE", f"/v1/models/{segment(artifact_id)}"))
+
+    def list_model_parts(self, artifact_id: str) -> models.ArtifactParts:
+        """What an upload that was interrupted need not send again."""
+        return self._ask(
+            models.ArtifactParts, Call("GET", f"/v1/models/{segment(artifact_id)}/parts")
+        )
+
+    def retry_model(self, artifact_id: str) -> models.Artifact:
+        """Try a transfer again that has failed; it goes on after what is stored."""
+        return self._ask(models.Artifact, Call("POST", f"/v1/models/{segment(artifact_id)}/retry"))
+
+    def send_model_part(
+        self, artifact_id: str, index: str, file: Path, *, sha256: str
+    ) -> models.ArtifactPart:
+        """Send 64 MiB of an uncompressed tar, or what is left at its end; a part may come
+        again."""
+        return self._ask(
+            models.ArtifactPart,
+            Call(
+                "PUT",
+                f"/v1/models/{segment(artifact_id)}/parts/{segment(index)}",
+                query={"sha256": sha256},
+                file=file,
+            ),
+        )
+
+    def complete_model(self, artifact_id: str, body: models.UploadCompletion) -> models.Artifact:
+        """Say that all parts are there; its files are checked, and it is ready or failed then."""
+        return self._ask(
+            models.Artifact,
+            Call("POST", f"/v1/models/{segment(artifact_id)}/complete", body=_sent(body)),
+        )
+
+    def list_checkpoints(
+        self,
+        *,
+        status: str | None = None,
+        project_id: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+    ) -> models.ArtifactPage:
+        """Those of the account and of projects that its user is a member of; archived by
+        status."""
+        return self._ask(
+            models.ArtifactPage,
+            Call(
+                "GET",
+                "/v1/checkpoints",
+                query={"status": status, "project_id": project_id, "limit": limit, "after": after},
+            ),
+        )
+
+    def create_checkpoint(self, body: models.ArtifactCreation) -> models.Artifact:
+        """`status` says when it is ready; its events say how far the transfer has come."""
+        return self._ask(models.Artifact, Call("POST", "/v1/checkpoints", body=_sent(body)))
+
+    def get_checkpoint(self, artifact_id: str) -> models.Artifact:
+        """Get a checkpoint."""
+        return self._ask(models.Artifact, Call("GET", f"/v1/checkpoints/{segment(artifact_id)}"))
+
+    def remove_checkpoint(self, artifact_id: str) -> models.Artifact:
+        """Remove it with its files; refused while jobs use it, which the answer names."""
+        return self._ask(models.Artifact, Call("DELETE", f"/v1/checkpoints/{segment(artifact_id)}"))
+
+    def list_checkpoint_parts(self, artifact_id: str) -> models.ArtifactParts:
+        """What an upload that was interrupted need not send again."""
+        return self._ask(
+            models.ArtifactParts, Call("GET", f"/v1/checkpoints/{segment(artifact_id)}/parts")
+        )
+
+    def retry_checkpoint(self, artifact_id: str) -> models.Artifact:
+        """Try a transfer again that has failed; it goes on after what is stored."""
+        return self._ask(
+            models.Artifact, Call("POST", f"/v1/checkpoints/{segment(artifact_id)}/retry")
+        )
+
+    def send_checkpoint_part(
+        self, artifact_id: str, index: str, file: Path, *, sha256: str
+    ) -> models.ArtifactPart:
+        """Send 64 MiB of an uncompressed tar, or what is left at its end; a part may come
+        again."""
+        return self._ask(
+            models.ArtifactPart,
+            Call(
+                "PUT",
+                f"/v1/checkpoints/{segment(artifact_id)}/parts/{segment(index)}",
+                query={"sha256": sha256},
+                file=file,
+            ),
+        )
+
+    def complete_checkpoint(
+        self, artifact_id: str, body: models.UploadCompletion
+    ) -> models.Artifact:
+        """Say that all parts are there; its files are checked, and it is ready or failed then."""
+        return self._ask(
+            models.Artifact,
+            Call("POST", f"/v1/checkpoints/{segment(artifact_id)}/complete", body=_sent(body)),
+        )
+
+    def list_volumes(
+        self,
+        *,
+        status: str | None = None,
+        project_id: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+    ) -> models.ArtifactPage:
+        """Those of the account and of projects that its user is a member of; archived by
+        status."""
+        return self._ask(
+            models.ArtifactPage,
+            Call(
+                "GET",
+                "/v1/volumes",
+                query={"status": status, "project_id": project_id, "limit": limit, "after": after},
+            ),
+        )
+
+    def create_volume(self, body: models.ArtifactCreation) -> models.Artifact:
+        """`status` says when it is ready; its events say how far the transfer has come."""
+        return self._ask(models.Artifact, Call("POST", "/v1/volumes", body=_sent(body)))
+
+    def get_volume(self, artifact_id: str) -> models.Artifact:
+        """Get a volume."""
+        return self._ask(models.Artifact, Call("GET", f"/v1/volumes/{segment(artifact_id)}"))
+
+    def remove_volume(self, artifact_id: str) -> models.Artifact:
+        """Remove it with its files; refused while jobs use it, which the answer names."""
+        return self._ask(models.Artifact, Call("DELETE", f"/v1/volumes/{segment(artifact_id)}"))
+
+    def list_volume_parts(self, artifact_id: str) -> models.ArtifactParts:
+        """What an upload that was interrupted need not send again."""
+        return self._ask(
+            models.ArtifactParts, Call("GET", f"/v1/volumes/{segment(artifact_id)}/parts")
+        )
+
+    def retry_volume(self, artifact_id: str) -> models.Artifact:
+        """Try a transfer again that has failed; it goes on after what is stored."""
+        return self._ask(models.Artifact, Call("POST", f"/v1/volumes/{segment(artifact_id)}/retry"))
+
+    def send_volume_part(
+        self, artifact_id: str, index: str, file: Path, *, sha256: str
+    ) -> models.ArtifactPart:
+        """Send 64 MiB of an uncompressed tar, or what is left at its end; a part may come
+        again."""
+        return self._ask(
+            models.ArtifactPart,
+            Call(
+                "PUT",
+                f"/v1/volumes/{segment(artifact_id)}/parts/{segment(index)}",
+                query={"sha256": sha256},
+                file=file,
+            ),
+        )
+
+    def complete_volume(self, artifact_id: str, body: models.UploadCompletion) -> models.Artifact:
+        """Say that all parts are there; its files are checked, and it is ready or failed then."""
+        return self._ask(
+            models.Artifact,
+            Call("POST", f"/v1/volumes/{segment(artifact_id)}/complete", body=_sent(body)),
+        )
+
     def create_job_link(self, job_id: str, *, worker: int | None = None) -> models.JobLink:
         """A link for a browser to what a running job serves at its port; good once and soon."""
         return self._ask(
@@ -596,6 +854,58 @@ class Operations:
             Call(
                 "GET",
                 f"/v1/jobs/{segment(resource_id)}/events",
+                query={"limit": limit, "after": after},
+            ),
+        )
+
+    def list_dataset_events(
+        self, resource_id: str, *, limit: int | None = None, after: str | None = None
+    ) -> models.EventPage:
+        """Events of a dataset."""
+        return self._ask(
+            models.EventPage,
+            Call(
+                "GET",
+                f"/v1/datasets/{segment(resource_id)}/events",
+                query={"limit": limit, "after": after},
+            ),
+        )
+
+    def list_model_events(
+        self, resource_id: str, *, limit: int | None = None, after: str | None = None
+    ) -> models.EventPage:
+        """Events of a model."""
+        return self._ask(
+            models.EventPage,
+            Call(
+                "GET",
+                f"/v1/models/{segment(resource_id)}/events",
+                query={"limit": limit, "after": after},
+            ),
+        )
+
+    def list_checkpoint_events(
+        self, resource_id: str, *, limit: int | None = None, after: str | None = None
+    ) -> models.EventPage:
+        """Events of a checkpoint."""
+        return self._ask(
+            models.EventPage,
+            Call(
+                "GET",
+                f"/v1/checkpoints/{segment(resource_id)}/events",
+                query={"limit": limit, "after": after},
+            ),
+        )
+
+    def list_volume_events(
+        self, resource_id: str, *, limit: int | None = None, after: str | None = None
+    ) -> models.EventPage:
+        """Events of a volume."""
+        return self._ask(
+            models.EventPage,
+            Call(
+                "GET",
+                f"/v1/volumes/{segment(resource_id)}/events",
                 query={"limit": limit, "after": after},
             ),
         )

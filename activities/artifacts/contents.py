@@ -1,0 +1,44 @@
+"""The stored content of an artifact: how much of it there is, and its removal."""
+
+from sqlalchemy import delete
+from sqlmodel import col
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.db.session import database
+from activities.db.tables import ArtifactPart, table_of_artifact
+from activities.settings import settings
+from activities.storage import contents
+from activities.storage.blobs import blob_store
+from activities.temporal.heartbeats import beating_aside
+from workflows.contracts.artifacts import Progress
+from workflows.contracts.base import Done
+from workflows.contracts.errors import NOT_FOUND
+from workflows.effects.artifacts import FindProgress, RemoveContent
+
+
+@activity.defn
+def find_progress(command: FindProgress) -> Progress:
+    """How much is stored of an artifact's content. Raises: ApplicationError `NotFound`."""
+    with database().read() as session:
+        row = session.get(table_of_artifact(command.artifact_id), command.artifact_id)
+        if row is None:
+            raise ApplicationError(
+                f"{command.artifact_id}: there is no such artifact", type=NOT_FOUND
+            )
+        return Progress(
+            bytes_transferred=row.bytes_transferred,
+            file_count=row.file_count or 0,
+            total_bytes=row.total_bytes,
+        )
+
+
+@activity.defn
+def remove_content(command: RemoveContent) -> Done:
+    """Remove everything that is stored of an artifact; silent when there is nothing."""
+    with beating_aside():
+        contents.remove_content(blob_store(settings().storage), command.artifact_id)
+    own = col(ArtifactPart.artifact_id) == command.artifact_id
+    with database().write() as session:
+        session.execute(delete(ArtifactPart).where(own))
+    return Done()

@@ -1,0 +1,94 @@
+"""The addresses that a source may have: public ones, and those of the setting `source_networks`.
+
+A name is resolved once, and the address that was checked is the one that is connected.
+"""
+
+import socket
+from collections.abc import Iterable
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import Any
+
+import httpcore
+
+from activities.settings import cidrs_of, settings
+
+Address = IPv4Address | IPv6Address
+
+
+class SourceAddressRefusedError(OSError):
+    """The error for a host whose addresses are all refused."""
+
+
+def permitted_address(host: str, port: int) -> str:
+    """The first address of a source's host that may be connected. Blocking.
+
+    Raises: OSError, when the name is not known; SourceAddressRefusedError, when every address is
+    refused.
+    """
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = [str(each[4][0]) for each in found]
+    for address in addresses:
+        if is_permitted(address):
+            return address
+    raise SourceAddressRefusedError(
+        f"{host}: {', '.join(sorted(set(addresses)))}: no public address, see "
+        "BASELOAD_SOURCE_NETWORKS"
+    )
+
+
+def is_permitted(text: str) -> bool:
+    """Whether a source may be at this address."""
+    address = ip_address(text.partition("%")[0])
+    address = getattr(address, "ipv4_mapped", None) or address
+    if _is_in(address, settings().source_networks):
+        return True
+    is_ours = _is_in(address, settings().platform_networks) or _is_of_this_host(address)
+    leads_on = any(address in network for network in _TRANSLATED)
+    return address.is_global and not (address.is_multicast or is_ours or leads_on)
+
+
+_TRANSLATED = tuple(ip_network(one) for one in ("64:ff9b::/96", "2002::/16", "2001::/32"))
+"""IPv6 addresses behind which there is an IPv4 address, which may be any."""
+_ANY_PORT = 9
+
+
+def _is_in(address: Address, networks: str) -> bool:
+    return any(address in ip_network(one) for one in cidrs_of(networks))
+
+
+def _is_of_this_host(address: Address) -> bool:
+    """Whether the address is one of this host, which then sends from that address to itself."""
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((str(address), _ANY_PORT))  # Sends nothing.
+            return ip_address(probe.getsockname()[0]) == address
+        except OSError:  # There is no route to it.
+            return False
+
+
+class CheckedNetwork(httpcore.NetworkBackend):
+    """The network as HTTP requests to sources see it: they connect permitted addresses alone."""
+
+    def __init__(self) -> None:
+        self._network = httpcore.SyncBackend()
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.NetworkStream:
+        """A connection to the checked address of a host.
+
+        Raises: SourceAddressRefusedError; httpcore.ConnectError, also for an unknown name.
+        """
+        try:
+            address = permitted_address(host, port)
+        except SourceAddressRefusedError:
+            raise
+        except OSError as error:
+            raise httpcore.ConnectError(f"{host}: {error}") from error
+        return self._network.connect_tcp(address, port, timeout, local_address, socket_options)

@@ -1,0 +1,153 @@
+"""Transfers of artifacts from their sources: activities of the task queue `transfers`."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from sqlalchemy import CursorResult, update
+from sqlmodel import Session, col, select
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.accounts.stored_bytes import room_of_artifact
+from activities.artifacts.sources.git import open_git
+from activities.artifacts.sources.stored import open_copy, open_empty, open_output, open_upload
+from activities.artifacts.sources.tar_streams import OpenedSource, refused
+from activities.artifacts.sources.web import open_web
+from activities.artifacts.starts import content_of
+from activities.artifacts.storing import Destination, store_source, stored_content
+from activities.db.session import database
+from activities.db.tables import ArtifactPart, ArtifactRow, Job, table_of_artifact
+from activities.settings import settings
+from activities.storage.blobs import BlobStore, blob_store
+from activities.storage.contents import Part, remove_other_parts
+from activities.temporal.heartbeats import beating_aside, set_details
+from workflows.contracts.artifacts import (
+    ArtifactSource,
+    ArtifactStatus,
+    Content,
+    GitSource,
+    JobSource,
+    UploadSource,
+    WebSource,
+)
+from workflows.contracts.errors import NOT_FOUND, STALE
+from workflows.effects.artifacts import TransferArtifact
+
+
+@activity.defn
+def transfer_artifact(command: TransferArtifact) -> Content:
+    """Store the content of an artifact's source, going on after what is stored already.
+
+    Raises: ApplicationError `Refused` for a source or files that break a rule, `Unavailable` for a
+    source that does not serve now, `Stale` when the artifact is being removed, `NotFound`.
+    """
+    store = blob_store(settings().storage)
+    with beating_aside(), _scratch_folder() as scratch:
+        if (content := stored_content(store, command.artifact_id)) is not None:
+            remove_other_parts(store, command.artifact_id)
+            return content
+        with database().read() as session:
+            most_bytes = _most_bytes(session, command.artifact_id)
+        place = _Place(store, scratch, most_bytes)
+        source = _opened(command, place)
+        tell = partial(_tell, command.artifact_id, source.total_bytes)
+        return store_source(source, Destination(store, command.artifact_id, most_bytes, tell))
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a source is opened, and how much of it is taken."""
+
+    store: BlobStore
+    scratch: Path
+    most_bytes: int
+
+
+def _opened(command: TransferArtifact, place: _Place) -> OpenedSource:
+    source = command.source
+    match source:
+        case WebSource():
+            return open_web(source, place.scratch, place.most_bytes)
+        case GitSource():
+            return open_git(source, place.scratch, place.most_bytes)
+        case JobSource():
+            return _output(place.store, command.artifact_id, source)
+        case ArtifactSource():
+            return _copy(place.store, source.artifact_id)
+        case UploadSource():
+            return open_upload(place.store, command.artifact_id, _parts(command, source))
+    return open_empty()
+
+
+def _output(store: BlobStore, artifact_id: str, source: JobSource) -> OpenedSource:
+    """The output of a job of the artifact's own project."""
+    with database().read() as session:
+        job, row = session.get(Job, source.job_id), _row(session, artifact_id)
+        if job is None or job.project_id != row.project_id:
+            raise refused(f"{source.job_id}: there is no such job in project {row.project_id}")
+        attempt = job.attempt
+    return open_output(store, source.job_id, source.worker, attempt)
+
+
+def _copy(store: BlobStore, artifact_id: str) -> OpenedSource:
+    with database().read() as session:
+        row = _row(session, artifact_id)
+        content, status = content_of(row), row.status
+    if content is None or status != ArtifactStatus.READY:
+        raise refused(f"{artifact_id}: is {status}; must be ready to be copied")
+    return open_copy(store, artifact_id, content)
+
+
+def _parts(command: TransferArtifact, source: UploadSource) -> list[Part]:
+    query = select(ArtifactPart).where(ArtifactPart.artifact_id == command.artifact_id)
+    with database().read() as session:
+        rows = session.exec(query.order_by(col(ArtifactPart.index))).all()
+        parts = [Part(sha256=row.sha256, size_bytes=row.size_bytes) for row in rows]
+        indices = [row.index for row in rows]
+    if indices != list(range(source.part_count or 0)):
+        raise refused(f"asked for {source.part_count} parts, found {len(indices)}")
+    return parts
+
+
+def _most_bytes(session: Session, artifact_id: str) -> int:
+    return min(settings().artifact_max_bytes, room_of_artifact(session, _row(session, artifact_id)))
+
+
+def _row(session: Session, artifact_id: str) -> ArtifactRow:
+    row = session.get(table_of_artifact(artifact_id), artifact_id)
+    if row is None:
+        raise ApplicationError(f"{artifact_id}: there is no such artifact", type=NOT_FOUND)
+    return row
+
+
+def _tell(artifact_id: str, total_bytes: int | None, stored_bytes: int, file_count: int) -> None:
+    """Write the progress of a transfer into its row and its heartbeat.
+
+    Raises: ApplicationError `Stale`, when the artifact is not being transferred any more.
+    """
+    set_details(f"{stored_bytes} bytes, {file_count} files")
+    table = table_of_artifact(artifact_id)
+    changed = (
+        update(table)
+        .where(col(table.id) == artifact_id, col(table.status) == ArtifactStatus.TRANSFERRING)
+        .values(bytes_transferred=stored_bytes, file_count=file_count, total_bytes=total_bytes)
+    )
+    with database().write() as session:
+        written = session.execute(changed)
+    if not isinstance(written, CursorResult) or written.rowcount == 0:
+        raise ApplicationError(
+            f"{artifact_id}: is not being transferred any more", type=STALE, non_retryable=True
+        )
+
+
+@contextmanager
+def _scratch_folder() -> Iterator[Path]:
+    """A folder for what a source needs on disk; it is removed after the block."""
+    within = settings().home / "transfers"
+    within.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=within, prefix="transfer-") as folder:
+        yield Path(folder)

@@ -1,0 +1,310 @@
+"""Datasets, models, checkpoints and volumes: reads, creation, uploads in parts, removal."""
+
+from collections.abc import Iterator, Sequence
+
+from sqlmodel import Session, col, func, select
+
+from activities.accounts.stored_bytes import refusal_of_artifact
+from activities.artifacts.uses import jobs_using, users_of
+from activities.db import tables
+from activities.db.ids import new_id
+from activities.db.session import database
+from activities.settings import settings
+from activities.storage.blobs import blob_store
+from activities.storage.contents import PART_BYTES, READ_BYTES, ContentReader, manifest_of
+from activities.storage.names import artifact_part_name
+from api.authorization import Caller
+from api.changes import ChangeContext
+from api.problems import Problem, field_error, invalid, missing
+from api.schemas.artifacts import (
+    Artifact,
+    ArtifactCreation,
+    ArtifactPart,
+    ArtifactParts,
+    UploadCompletion,
+)
+from api.services.account_limits import check_limit
+from api.services.job_references import personal_project
+from api.services.lifecycles import GONE, wrong_state
+from api.services.ownership import (
+    lifecycle,
+    project_for,
+    visible_artifact,
+    visible_job,
+)
+from api.services.uploads import Received
+from workflows.contracts.artifacts import (
+    MOST_UPLOAD_PARTS,
+    ArtifactSource,
+    ArtifactStatus,
+    EmptySource,
+    JobSource,
+    RetryTransfer,
+    UploadComplete,
+    UploadSource,
+)
+from workflows.contracts.lifecycles import VOLUME, LifecycleNoun
+from workflows.contracts.removals import Removal
+
+Row = tables.ArtifactRow
+_SENDING = (ArtifactStatus.NEW, ArtifactStatus.TRANSFERRING)
+_IN_USE_SHOWN = 5
+
+
+def table_of(noun: LifecycleNoun) -> type[Row]:
+    """The table of one noun among the artifacts."""
+    return tables.ARTIFACT_TABLES[noun.plural]
+
+
+def artifact_responses(session: Session, rows: Sequence[Row]) -> list[Artifact]:
+    users = users_of(session, [row.id for row in rows])
+    return [_response(row, users.get(row.id, [])) for row in rows]
+
+
+def artifact_response(session: Session, row: Row) -> Artifact:
+    return artifact_responses(session, [row])[0]
+
+
+def find(session: Session, caller: Caller, noun: LifecycleNoun, artifact_id: str) -> Row:
+    """An artifact of this noun that the caller may read. Raises: Problem `not-found`."""
+    _must_be(noun, artifact_id)
+    return visible_artifact(session, caller, artifact_id)
+
+
+def create_artifact(
+    context: ChangeContext, noun: LifecycleNoun, asked: ArtifactCreation
+) -> Artifact:
+    """Create an artifact, whose content is then transferred from its source.
+
+    Raises: Problem `invalid-request`, `not-found`, `forbidden`, `conflict`, `limit-reached`,
+    `storage-exhausted`.
+    """
+    session = context.session
+    project = _project(context, noun, asked.project_id)
+    _check_source(context, noun, project, asked)
+    table = table_of(noun)
+    same = select(table.id).where(
+        table.project_id == project.id,
+        table.name == asked.name,
+        table.status != ArtifactStatus.ARCHIVED,
+    )
+    if (found := session.exec(same).first()) is not None:
+        raise Problem("conflict", f"{noun.name} {asked.name}: is there already, {found}")
+    check_limit(context, table, project.account_id)
+    if (refusal := refusal_of_artifact(session, project.account_id, 1)) is not None:
+        raise Problem("storage-exhausted", refusal)
+    row = table(
+        id=new_id(noun.prefix),
+        account_id=project.account_id,
+        project_id=project.id,
+        name=asked.name,
+        creator_user_id=context.caller.user_id,
+        creator_account_id=context.caller.account_id,
+        source=asked.source.model_dump(mode="json"),
+        created_at=context.now,
+        updated_at=context.now,
+    )
+    context.concerned_account_id = row.account_id
+    context.create(row)
+    return _response(row, [])
+
+
+def remove_artifact(context: ChangeContext, noun: LifecycleNoun, artifact_id: str) -> Artifact:
+    """Remove an artifact with its content; a second call changes nothing.
+
+    Raises: Problem `not-found`, `forbidden`; `conflict`, when jobs use it that have not ended.
+    """
+    row = _changeable(context, noun, artifact_id)
+    users = jobs_using(context.session, row.id)
+    if row.status not in GONE:
+        if users:
+            more = len(users) - _IN_USE_SHOWN
+            named = ", ".join(users[:_IN_USE_SHOWN]) + (f" and {more} more" if more > 0 else "")
+            raise Problem("conflict", f"{noun.name} {row.name}: is used by {named}")
+        context.tell(row.id, "remove", Removal(requested_by=context.caller.user_id))
+    return _response(row, users)
+
+
+def retry_artifact(context: ChangeContext, noun: LifecycleNoun, artifact_id: str) -> Artifact:
+    """Try a failed transfer again. Raises: Problem `not-found`, `forbidden`, `conflict`."""
+    row = _changeable(context, noun, artifact_id)
+    if row.status != ArtifactStatus.FAILED:
+        raise wrong_state(noun.name, row, "failed")
+    context.tell(row.id, "retry", RetryTransfer(requested_by=context.caller.user_id))
+    return artifact_response(context.session, row)
+
+
+def complete_upload(
+    context: ChangeContext, noun: LifecycleNoun, artifact_id: str, asked: UploadCompletion
+) -> Artifact:
+    """Say that all parts of an upload are there; the content is checked then.
+
+    Raises: Problem `not-found`, `forbidden`, `conflict`, `invalid-request`.
+    """
+    row = _changeable(context, noun, artifact_id)
+    source = _upload_of(row)
+    if source.part_count != asked.part_count:
+        _must_be_sent(row, source)
+        _check_parts(context.session, row, asked.part_count)
+        complete = UploadSource(type="upload", part_count=asked.part_count)
+        row.source = complete.model_dump(mode="json")
+        context.session.add(row)
+        context.tell(row.id, "complete", UploadComplete(source=complete))
+    return artifact_response(context.session, row)
+
+
+def check_part(
+    caller: Caller, noun: LifecycleNoun, artifact_id: str, index: int, size_bytes: int
+) -> None:
+    """Check that a part may be stored, before its bytes are. Blocking.
+
+    Raises: Problem `not-found`, `forbidden`, `conflict`, `invalid-request`, `storage-exhausted`.
+    """
+    _must_be(noun, artifact_id)
+    if not 0 <= index < MOST_UPLOAD_PARTS:
+        raise invalid(field_error("index", f"is 0 to {MOST_UPLOAD_PARTS - 1}", index))
+    if size_bytes == 0:
+        raise invalid(field_error("body", "has at least one byte"))
+    with database().read() as session:
+        row = visible_artifact(session, caller, artifact_id, "all")
+        _must_be_sent(row, _upload_of(row))
+        refusal = refusal_of_artifact(session, row.account_id, size_bytes)
+    if refusal is not None:
+        raise Problem("storage-exhausted", refusal)
+
+
+def store_part(artifact_id: str, received: Received) -> None:
+    """Store the bytes of a part. Blocking."""
+    name = artifact_part_name(artifact_id, received.sha256)
+    store = blob_store(settings().storage)
+    if store.size(name) != received.size_bytes:
+        store.put_file(name, received.path)
+
+
+def discard_part(artifact_id: str, received: Received) -> None:
+    """Remove the bytes of a part that came when its artifact was being removed. Blocking."""
+    with database().read() as session:
+        row = session.get(tables.table_of_artifact(artifact_id), artifact_id)
+    if row is None or row.status in GONE:
+        name = artifact_part_name(artifact_id, received.sha256)
+        blob_store(settings().storage).delete(name)
+
+
+def add_part(
+    context: ChangeContext, noun: LifecycleNoun, place: tuple[str, int], received: Received
+) -> ArtifactPart:
+    """Add the row of a stored part, in place of an earlier one of its index.
+
+    place: the artifact and the index. Raises: Problem, as `check_part`.
+    """
+    artifact_id, index = place
+    row = _changeable(context, noun, artifact_id)
+    _must_be_sent(row, _upload_of(row))
+    session = context.session
+    part = session.get(tables.ArtifactPart, (artifact_id, index)) or tables.ArtifactPart(
+        artifact_id=artifact_id, index=index, sha256="", size_bytes=0, created_at=context.now
+    )
+    part.sha256, part.size_bytes = received.sha256, received.size_bytes
+    session.add(part)
+    session.flush()
+    size = func.coalesce(func.sum(col(tables.ArtifactPart.size_bytes)), 0)
+    own = tables.ArtifactPart.artifact_id == artifact_id
+    row.bytes_transferred = int(session.exec(select(size).where(own)).one())
+    session.add(row)
+    context.resource_id = artifact_id
+    return ArtifactPart(index=index, sha256=part.sha256, size_bytes=part.size_bytes)
+
+
+def parts_of(session: Session, row: Row) -> ArtifactParts:
+    """The parts of an upload that are stored."""
+    own = select(tables.ArtifactPart).where(tables.ArtifactPart.artifact_id == row.id)
+    found = session.exec(own.order_by(col(tables.ArtifactPart.index)))
+    items = [
+        ArtifactPart(index=part.index, sha256=part.sha256, size_bytes=part.size_bytes)
+        for part in found
+    ]
+    return ArtifactParts(items=items, part_bytes=PART_BYTES)
+
+
+def content_of(noun: LifecycleNoun, row: Row) -> Iterator[bytes]:
+    """The content of an artifact as a tar, each part checked. Raises: Problem `conflict`."""
+    if row.status != ArtifactStatus.READY or row.content_sha256 is None:
+        raise wrong_state(noun.name, row, "ready")
+    store = blob_store(settings().storage)
+    reader = ContentReader(store, row.id, manifest_of(store, row.id, row.content_sha256))
+    return iter(lambda: reader.read(READ_BYTES), b"")
+
+
+def _changeable(context: ChangeContext, noun: LifecycleNoun, artifact_id: str) -> Row:
+    _must_be(noun, artifact_id)
+    row = visible_artifact(context.session, context.caller, artifact_id, "all", locked=True)
+    context.concerned_account_id = row.account_id
+    return row
+
+
+def _must_be(noun: LifecycleNoun, artifact_id: str) -> None:
+    if not artifact_id.startswith(f"{noun.prefix}-"):
+        raise missing(noun.name, artifact_id)
+
+
+def _project(context: ChangeContext, noun: LifecycleNoun, project_id: str | None) -> tables.Project:
+    wanted = project_id or personal_project(context)
+    return project_for(context.session, context.caller, wanted, noun.name)
+
+
+def _check_source(
+    context: ChangeContext, noun: LifecycleNoun, project: tables.Project, asked: ArtifactCreation
+) -> None:
+    source, session = asked.source, context.session
+    if isinstance(source, EmptySource) and noun is not VOLUME:
+        raise invalid(field_error("source.type", "is empty for volumes alone", source.type))
+    if isinstance(source, UploadSource) and source.part_count is not None:
+        raise invalid(field_error("source.part_count", "is said when all parts are there"))
+    if isinstance(source, JobSource):
+        job = visible_job(session, context.caller, source.job_id)
+        if job.project_id != project.id:
+            raise invalid(field_error("source.job_id", f"is a job of project {project.id}", job.id))
+    if isinstance(source, ArtifactSource):
+        other = visible_artifact(session, context.caller, source.artifact_id)
+        if other.status != ArtifactStatus.READY:
+            raise Problem("conflict", f"{other.id}: is {other.status}; must be ready to be copied")
+
+
+def _upload_of(row: Row) -> UploadSource:
+    if row.source.get("type") != "upload":
+        raise Problem("conflict", f"{row.id}: its source is {row.source.get('type')}, no upload")
+    return UploadSource.model_validate(row.source)
+
+
+def _must_be_sent(row: Row, source: UploadSource) -> None:
+    if source.part_count is not None:
+        raise Problem("conflict", f"{row.id}: its upload is complete, {source.part_count} parts")
+    if row.status not in _SENDING:
+        raise Problem("conflict", f"{row.id}: is {row.status}; parts are taken while it is new")
+
+
+def _check_parts(session: Session, row: Row, part_count: int) -> None:
+    parts = parts_of(session, row).items
+    found = {part.index for part in parts}
+    lacking = [index for index in range(part_count) if index not in found]
+    if lacking or len(parts) != part_count:
+        some = f", lacking {', '.join(map(str, lacking[:5]))}" if lacking else ""
+        rule = f"is the number of parts that are there, {len(parts)}{some}"
+        raise invalid(field_error("part_count", rule, part_count))
+    short = next((part for part in parts[:-1] if part.size_bytes != PART_BYTES), None)
+    if short is not None:
+        raise Problem(
+            "conflict",
+            f"{row.id}: part {short.index} has {short.size_bytes} bytes; all but the last have "
+            f"{PART_BYTES}",
+        )
+
+
+def _response(row: Row, job_ids: Sequence[str]) -> Artifact:
+    shown = (
+        "project_id", "source", "content_sha256", "size_bytes", "unpacked_bytes", "file_count",
+        "bytes_transferred", "total_bytes",
+    )  # fmt: skip
+    return Artifact(
+        **lifecycle(row), **{name: getattr(row, name) for name in shown}, job_ids=list(job_ids)
+    )

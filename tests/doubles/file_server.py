@@ -1,0 +1,91 @@
+"""A web server of files, with ETags and ranges, which can break off, lead elsewhere and fail."""
+
+import hashlib
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+@dataclass
+class FileServer:
+    """The files by their paths, and what goes wrong with them."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    redirects: dict[str, str] = field(default_factory=dict)
+    statuses: dict[str, int] = field(default_factory=dict)
+    """The paths that are answered with an error."""
+    breaks_after: list[int] = field(default_factory=list)
+    """After how many bytes of the body each of the next answers breaks off."""
+    has_ranges: bool = True
+    asked: list[tuple[str, str]] = field(default_factory=list)
+    """Each path that was asked for, and its `Range`."""
+    port: int = 0
+
+    def url(self, path: str) -> str:
+        return f"http://127.0.0.1:{self.port}{path}"
+
+    @contextmanager
+    def serving(self) -> Iterator["FileServer"]:
+        server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self.port = server.server_address[1]
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield self
+        finally:
+            server.shutdown()
+            server.server_close()
+            thread.join()
+
+
+def _handler(files: FileServer) -> type[BaseHTTPRequestHandler]:  # noqa: C901 - a class
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            asked_range = self.headers.get("Range", "")
+            files.asked.append((self.path, asked_range))
+            if self.path in files.redirects:
+                self._answer(302, {"Location": files.redirects[self.path]}, b"")
+                return
+            if self.path in files.statuses or self.path not in files.files:
+                self._answer(files.statuses.get(self.path, 404), {}, b"no")
+                return
+            self._send(files.files[self.path], asked_range)
+
+        def _send(self, content: bytes, asked_range: str) -> None:
+            etag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
+            if not files.has_ranges:
+                self._answer(200, {"ETag": etag}, content)
+                return
+            headers = {"ETag": etag, "Accept-Ranges": "bytes"}
+            if asked_range and self.headers.get("If-Range") == etag:
+                begin = int(asked_range.removeprefix("bytes=").removesuffix("-"))
+                headers["Content-Range"] = f"bytes {begin}-{len(content) - 1}/{len(content)}"
+                self._answer(206, headers, content[begin:])
+                return
+            self._answer(200, headers, content)
+
+        def _answer(self, status: int, headers: dict[str, str], body: bytes) -> None:
+            self.send_response(status)
+            for name, value in {**headers, "Content-Length": str(len(body))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            sent = body
+            # A look reads nothing of a body; only a reader asks for the rest of one.
+            if files.breaks_after and len(body) > files.breaks_after[0]:
+                sent = body[: files.breaks_after[0]]
+            try:
+                self.wfile.write(sent)
+            except OSError:
+                return
+            if len(sent) < len(body):
+                self.close_connection = True
+
+        def log_message(self, *_: Any) -> None:
+            return
+
+    return Handler

@@ -1,0 +1,114 @@
+"""A git repository, served over HTTP by git's own `http-backend`."""
+
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+BACKEND = "/usr/lib/git-core/git-http-backend"
+
+
+@dataclass
+class GitServer:
+    """A repository with a work tree in `folder/cats`, and the port at which it is served."""
+
+    folder: Path
+    port: int = 0
+    leads_to: str = ""
+    """Where every request is sent instead."""
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/cats/.git"
+
+    def run(self, *words: str) -> str:
+        """The output of git in the repository."""
+        names = ("AUTHOR_NAME", "AUTHOR_EMAIL", "COMMITTER_NAME", "COMMITTER_EMAIL")
+        done = subprocess.run(
+            ("git", "-C", str(self.folder / "cats"), *words),
+            env={**os.environ, **{f"GIT_{name}": "a@example.test" for name in names}},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=30,
+        )
+        return done.stdout.strip()
+
+    def commit(self, files: dict[str, str]) -> str:
+        """Commit files; the id of the commit."""
+        for name, content in files.items():
+            path = self.folder / "cats" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content)
+        self.run("add", "--all")
+        self.run("commit", "--quiet", "--message", "Change files")
+        return self.run("rev-parse", "HEAD")
+
+    @contextmanager
+    def serving(self) -> Iterator["GitServer"]:
+        (self.folder / "cats").mkdir(parents=True)
+        self.run("init", "--quiet", "--initial-branch", "main")
+        self.run("config", "uploadpack.allowAnySHA1InWant", "true")
+        server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self.port = server.server_address[1]
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield self
+        finally:
+            server.shutdown()
+            server.server_close()
+            thread.join()
+
+
+def _handler(repository: GitServer) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._serve(b"")
+
+        def do_POST(self) -> None:
+            self._serve(self.rfile.read(int(self.headers.get("Content-Length", "0"))))
+
+        def _serve(self, body: bytes) -> None:
+            if repository.leads_to:
+                self.send_response(302)
+                self.send_header("Location", repository.leads_to + self.path)
+                self.end_headers()
+                return
+            path, _, query = self.path.partition("?")
+            environment = {
+                "PATH": os.environ["PATH"],
+                "GIT_PROJECT_ROOT": str(repository.folder),
+                "GIT_HTTP_EXPORT_ALL": "1",
+                "REQUEST_METHOD": self.command,
+                "PATH_INFO": path,
+                "QUERY_STRING": query,
+                "CONTENT_TYPE": self.headers.get("Content-Type", ""),
+                "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
+                "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
+            }
+            done = subprocess.run(
+                (BACKEND,),
+                input=body,
+                env=environment,
+                capture_output=True,
+                check=False,
+                timeout=30,
+            )
+            head, _, content = done.stdout.partition(b"\r\n\r\n")
+            headers = dict(line.split(": ", 1) for line in head.decode().split("\r\n"))
+            self.send_response(int(headers.pop("Status", "200").split()[0]))
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: Any) -> None:
+            return
+
+    return Handler

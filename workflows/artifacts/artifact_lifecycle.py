@@ -1,0 +1,233 @@
+"""The lifecycle of a dataset, a model, a checkpoint or a volume."""
+
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.exceptions import is_cancelled_exception
+
+from workflows.artifacts.transfer_progress import Rate, progress_event
+from workflows.contracts.artifacts import (
+    ArtifactEvent,
+    ArtifactReport,
+    ArtifactRequest,
+    ArtifactStatus,
+    Content,
+    RetryTransfer,
+    UploadComplete,
+    UploadSource,
+)
+from workflows.contracts.events import Event
+from workflows.contracts.lifecycles import ArtifactChanges, noun_of
+from workflows.contracts.removals import Removal, RemovalProgress
+from workflows.effects.artifacts import (
+    FindProgress,
+    RemoveContent,
+    TransferArtifact,
+    find_progress,
+    remove_content,
+    transfer_artifact,
+)
+from workflows.primitives.dependents import Dependents
+from workflows.primitives.failures import EFFECT_FAILED, cause_of
+from workflows.primitives.inbox import Inbox
+from workflows.primitives.journal import Journal
+from workflows.primitives.waiting import Interrupted, interruptible, wait_until, with_watch
+
+IDLE_INTERVAL = timedelta(days=30)
+UPLOAD_LIMIT = timedelta(days=7)
+"""How long the parts of an upload are waited for."""
+FIRST_PROGRESS_INTERVAL = timedelta(seconds=15)
+LAST_PROGRESS_INTERVAL = timedelta(minutes=10)
+"""Between two events of a transfer's progress: at first, and later in a transfer of hours."""
+REMOVAL_INTERVAL = timedelta(minutes=10)
+"""Between two tries to remove what is stored."""
+
+
+@workflow.defn(name="ArtifactLifecycle")
+class ArtifactLifecycle:
+    """The stored files of one dataset, model, checkpoint or volume, until they are removed.
+
+    new → transferring → ready · failed, which a person may have tried again → removing → archived
+    """
+
+    @workflow.init
+    def __init__(self, request: ArtifactRequest) -> None:
+        self._request = request
+        self._noun = noun_of(request.artifact_id).name
+        self._journal = Journal(
+            request.artifact_id, request.account_id, request.sequence, request.resumed_reason
+        )
+        self._journal.next_run = self._next_run
+        self._dependents = Dependents(self._journal)
+        self._source = request.source
+        self._content = request.content
+        self._removal = request.removal
+        self._status = request.resumed_status or ArtifactStatus.NEW
+        self._inbox = Inbox()
+
+    @workflow.run
+    async def run(self, request: ArtifactRequest) -> ArtifactReport:
+        if request.removal is not None:
+            await self._carry_out(request.removal.removal)
+        elif request.resumed_status in (None, ArtifactStatus.TRANSFERRING):
+            await self._transfer()
+        while self._status is not ArtifactStatus.ARCHIVED:
+            await self._serve()
+        return self._report()
+
+    async def _serve(self) -> None:
+        message = await self._inbox.wait(IDLE_INTERVAL)
+        if isinstance(message, Removal):
+            await self._remove(message)
+        elif isinstance(message, RetryTransfer) and self._status is ArtifactStatus.FAILED:
+            await self._transfer()
+        await self._journal.continue_when_long()
+
+    async def _transfer(self) -> None:
+        """Ready with the content of the source, or failed with the reason."""
+        self._status = ArtifactStatus.TRANSFERRING
+        message = f"its content is being transferred: {self._source.type}"
+        await self._write(ArtifactEvent.TRANSFERRING, message)
+        try:
+            content = await interruptible(self._fetch(), when=self._has_removal)
+        except Interrupted:
+            return
+        except EFFECT_FAILED as failure:
+            if is_cancelled_exception(failure):
+                raise
+            await self._fail(cause_of(failure)[1])
+            return
+        if content is None:
+            await self._fail(f"its upload was not completed within {UPLOAD_LIMIT.days} days")
+            return
+        self._status, self._content = ArtifactStatus.READY, content
+        message = f"{content.file_count} files, {content.unpacked_bytes} bytes are stored"
+        await self._write(ArtifactEvent.READY, message, content=content)
+
+    async def _fetch(self) -> Content | None:
+        """The content, once it is stored; None: the parts of the upload have not come."""
+        if not await wait_until(self._is_uploaded, UPLOAD_LIMIT, "the parts of the upload"):
+            return None
+        command = TransferArtifact(artifact_id=self._request.artifact_id, source=self._source)
+        return await with_watch(transfer_artifact(command), self._tell_progress())
+
+    def _is_uploaded(self) -> bool:
+        if complete := self._inbox.pick(UploadComplete):
+            self._source = complete.source
+        source = self._source
+        return not isinstance(source, UploadSource) or source.part_count is not None
+
+    async def _tell_progress(self) -> None:
+        """Record the progress of a transfer in ever longer intervals, until it has ended."""
+        pause, rate = FIRST_PROGRESS_INTERVAL, Rate()
+        while True:
+            await workflow.sleep(pause, summary="the transfer goes on")
+            try:
+                progress = await find_progress(FindProgress(artifact_id=self._request.artifact_id))
+            except EFFECT_FAILED as failure:
+                if is_cancelled_exception(failure):
+                    raise
+                continue  # The transfer itself says when something is wrong.
+            event = progress_event(self._noun, progress, rate.at(workflow.now(), progress))
+            await self._journal.write(
+                self._status, self._changes(), event, reason=self._journal.reason
+            )
+            pause = min(2 * pause, LAST_PROGRESS_INTERVAL)
+
+    async def _fail(self, reason: str) -> None:
+        self._status = ArtifactStatus.FAILED
+        await self._write(ArtifactEvent.FAILED, reason, reason=reason)
+
+    async def _remove(self, removal: Removal) -> None:
+        """Remove the content, unless jobs use it. Whoever uses it from now on is refused."""
+        self._status = ArtifactStatus.REMOVING
+        message = "its content is being removed"
+        await self._write(ArtifactEvent.REMOVING, message, removal=removal)
+        await self._carry_out(removal)
+
+    async def _carry_out(self, removal: Removal) -> None:
+        self._removal = RemovalProgress(removal=removal)
+        if users := (await self._dependents.find()).ids:
+            await self._stay(f"asked to be removed, is used by {', '.join(users)}: stays")
+            return
+        while reason := await self._content_left():
+            await self._write(ArtifactEvent.REMOVING, reason, reason=reason)
+            await workflow.sleep(REMOVAL_INTERVAL, summary="its content is there")
+            await self._journal.continue_when_long()
+        self._status, self._removal = ArtifactStatus.ARCHIVED, None
+        await self._write(ArtifactEvent.ARCHIVED, "removed")
+
+    async def _stay(self, message: str) -> None:
+        """Go back to what it was before its removal was asked for."""
+        self._removal = None
+        has_content = self._content is not None
+        self._status = ArtifactStatus.READY if has_content else ArtifactStatus.FAILED
+        reason = None if has_content else message
+        await self._write(ArtifactEvent.REMOVAL_REFUSED, message, reason=reason)
+
+    async def _content_left(self) -> str:
+        """Remove what is stored; why it could not be removed."""
+        try:
+            await remove_content(RemoveContent(artifact_id=self._request.artifact_id))
+        except EFFECT_FAILED as failure:
+            if is_cancelled_exception(failure):
+                raise
+            return f"its content could not be removed yet: {cause_of(failure)[1]}"
+        return ""
+
+    def _has_removal(self) -> bool:
+        return self._inbox.holds(Removal)
+
+    @workflow.signal(description="Remove it; refused while jobs use it.")
+    def remove(self, removal: Removal) -> None:
+        self._inbox.put(removal)
+
+    @workflow.signal(description="All parts of its upload are there.")
+    def complete(self, complete: UploadComplete) -> None:
+        if self._status in (ArtifactStatus.NEW, ArtifactStatus.TRANSFERRING):
+            self._inbox.put(complete)
+
+    @workflow.signal(description="Try a failed transfer again.")
+    def retry(self, retry: RetryTransfer) -> None:
+        self._inbox.put(retry)
+
+    @workflow.query(description="Status and reason.")
+    def status(self) -> ArtifactReport:
+        return self._report()
+
+    def _next_run(self) -> ArtifactRequest | None:
+        """The request of the next workflow run; None while messages wait."""
+        if len(self._inbox):
+            return None
+        update = {
+            "source": self._source,
+            "sequence": self._journal.sequence,
+            "resumed_status": self._status,
+            "resumed_reason": self._journal.reason,
+            "content": self._content,
+            "removal": self._removal,
+        }
+        return self._request.model_copy(update=update)
+
+    async def _write(
+        self,
+        word: ArtifactEvent,
+        message: str,
+        *,
+        reason: str | None = None,
+        content: Content | None = None,
+        removal: Removal | None = None,
+    ) -> None:
+        changes = self._changes().model_copy(update={"content": content, "removal": removal})
+        event = Event(type=word.of(self._noun), message=message)
+        await self._journal.write(self._status, changes, event, reason=reason)
+
+    def _changes(self) -> ArtifactChanges:
+        return ArtifactChanges.model_validate({"noun": self._noun})
+
+    def _report(self) -> ArtifactReport:
+        return ArtifactReport(
+            artifact_id=self._request.artifact_id,
+            status=self._status,
+            status_reason=self._journal.reason,
+        )
