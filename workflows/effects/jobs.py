@@ -35,6 +35,8 @@ class SealRunSpecs(Contract):
 class RunSpecsSealed(Contract):
     references: tuple[str, ...]
     """The key of each worker's run spec in the object store, in order of the assignments."""
+    data_bytes: int = 0
+    """The bytes of the datasets, models and checkpoints that each worker's node must have."""
 
 
 class StageWorker(SiteCommand):
