@@ -13,6 +13,7 @@ import hmac
 import time
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -49,6 +50,10 @@ TRIES = 3
 PARTS_AT_ONCE = 256
 """The most parts that one call brings to a cache."""
 SAY_S = 2.0
+CHUNKS_AT_ONCE = 4
+"""How many chunks of `READ_BYTES` are read at once, beside the event loop."""
+WRITE_BYTES = 1 << 18
+"""What is written to SSH at once; with more, it copies the rest for each of its packets."""
 
 _bringing: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 _filling: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
@@ -249,14 +254,32 @@ async def _stream(
     """`head`, and then the bytes of parts from a position on, read beside the event loop."""
     if head:
         yield head
-    chunks = _chunks(content.artifact_id, parts, position)
     try:
-        while chunk := await asyncio.to_thread(next, chunks, b""):
+        async for chunk in _read_ahead(_chunks(content.artifact_id, parts, position)):
             yield chunk
             if progress is not None:
                 progress.add(len(chunk))
     except BlobMissingError as error:
         raise _not_stored(content) from error
+
+
+async def _read_ahead(chunks: Iterator[bytes]) -> AsyncGenerator[bytes]:
+    """The bytes of chunks, of which some more are read while the last ones are sent."""
+
+    def some() -> list[bytes]:
+        return list(islice(chunks, CHUNKS_AT_ONCE))
+
+    reading = asyncio.create_task(asyncio.to_thread(some))
+    try:
+        while found := await reading:
+            reading = asyncio.create_task(asyncio.to_thread(some))
+            for chunk in found:
+                for begin in range(0, len(chunk), WRITE_BYTES):
+                    yield chunk[begin : begin + WRITE_BYTES]
+    finally:
+        # A thread cannot be cancelled: let it put its chunks away before the file is closed.
+        await asyncio.wait({reading})
+        reading.cancelled() or reading.exception()
 
 
 def _chunks(artifact_id: str, parts: Sequence[Part], position: int) -> Iterator[bytes]:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -40,7 +40,11 @@ PART_BYTES = 100_000
 BYTES = random.Random(7).randbytes(730_000)
 READ = 'cat "$BASELOAD_DATASETS/digits/file" | sha256sum'
 
-Change = Callable[[bytes], bytes]
+Change = Callable[[bytes], Awaitable[bytes]]
+
+
+async def unchanged(chunk: bytes) -> bytes:
+    return chunk
 
 
 @dataclass
@@ -65,12 +69,12 @@ class Wire:
             source: AsyncIterator[bytes],
             **more: Any,
         ) -> None:
-            change = self.changes.pop(0) if self.changes else bytes
+            change = self.changes.pop(0) if self.changes else unchanged
             self.positions += [request["position"]] if "position" in request else []
 
             async def counting() -> AsyncIterator[bytes]:
                 async for chunk in source:
-                    changed = change(chunk)
+                    changed = await change(chunk)
                     self.sent[verb] = self.sent.get(verb, 0) + len(changed)
                     yield changed
 
@@ -163,10 +167,12 @@ async def test_a_transfer_goes_on_at_the_byte_where_its_connection_was_lost(
 ) -> None:
     content = dataset(store(site))
     left = [25]
+    begun = site.agent.root / "contents" / f".arriving-{content.content.sha256}" / "begun"
 
-    def cut(chunk: bytes) -> bytes:
+    async def cut(chunk: bytes) -> bytes:
         left[0] -= 1
         if not left[0]:
+            await wait_until(begun.exists, "some of it has arrived")
             raise ConnectionError("the cable is out")
         return chunk
 
@@ -193,7 +199,7 @@ async def test_bytes_that_change_on_the_wire_are_sent_again_and_nothing_else(
     content = dataset(store(site))
     count = [0]
 
-    def spoil(chunk: bytes) -> bytes:
+    async def spoil(chunk: bytes) -> bytes:
         count[0] += 1
         return bytes([chunk[0] ^ 1]) + chunk[1:] if count[0] == 35 else chunk
 
