@@ -17,10 +17,9 @@ from ..folders import Folders, Run
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 SHA256 = re.compile(r"[0-9a-f]{64}\Z")
-GROUPS = {"dataset": "datasets", "model": "models", "checkpoint": "checkpoints"}
-"""The folder of the contents of each role."""
-VARIABLES = {"dataset": "BASELOAD_DATASETS", "checkpoint": "BASELOAD_CHECKPOINTS"}
-MODEL_VARIABLE = "BASELOAD_MODEL"
+ROLE = re.compile(r"[a-z]{1,20}\Z")
+SINGLE = "model"
+"""The role of which a run has one content at most, so that its variable names that content."""
 
 
 def places(folders: Folders, spec: dict[str, Any]) -> dict[str, str]:
@@ -30,10 +29,10 @@ def places(folders: Folders, spec: dict[str, Any]) -> dict[str, str]:
     """
     found = {}
     for one in spec.get("contents") or []:
-        if not (NAME.match(one["name"]) and SHA256.match(one["sha256"])):
+        is_named = NAME.match(one["name"]) and ROLE.match(one["role"])
+        if not (is_named and SHA256.match(one["sha256"])):
             raise ValueError("content %r: no name for a folder" % (one["name"],))
-        place = "%s/%s" % (GROUPS[one["role"]], one["name"])
-        found[place] = os.path.join(folders.contents, one["sha256"])
+        found[_place(one)] = os.path.join(folders.contents, one["sha256"])
     return found
 
 
@@ -42,12 +41,17 @@ def variables(spec: dict[str, Any], top: str) -> dict[str, str]:
     in which each dataset and each checkpoint has a folder. top: where they are for the run."""
     found = {}
     for one in spec.get("contents") or []:
-        group = "%s/%s" % (top, GROUPS[one["role"]])
-        if one["role"] in VARIABLES:
-            found[VARIABLES[one["role"]]] = group
+        folder = "%s/%s" % (top, _place(one))
+        if one["role"] == SINGLE:
+            found["BASELOAD_" + SINGLE.upper()] = folder
         else:
-            found[MODEL_VARIABLE] = "%s/%s" % (group, one["name"])
+            found["BASELOAD_%sS" % one["role"].upper()] = os.path.dirname(folder)
     return found
+
+
+def _place(one: dict[str, Any]) -> str:
+    """The folder of a content in the run's folder."""
+    return "%ss/%s" % (one["role"], one["name"])
 
 
 def make(run: Run, spec: dict[str, Any], owner: tuple[int, int] | None) -> None:

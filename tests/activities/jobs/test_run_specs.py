@@ -6,23 +6,14 @@ from typing import Any
 
 import pytest
 from sqlalchemy import update
-from sqlmodel import col, select
+from sqlmodel import col
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from activities.accounts.accounts import add_account
 from activities.db.session import Database
-from activities.db.tables import (
-    Account,
-    Allocation,
-    Job,
-    Node,
-    Provider,
-    Region,
-    StoredSecret,
-    Upload,
-)
+from activities.db.tables import Allocation, Job, Node, Provider, Region, StoredSecret, Upload
 from activities.jobs.run_specs import (
     discard_outputs,
     discard_run_specs,
@@ -36,9 +27,7 @@ from activities.settings import settings
 from activities.storage.blobs import BlobStore, blob_store
 from activities.storage.logs import log_store
 from activities.storage.run_specs import open_run_spec, seal_run_spec
-from tests.activities.artifacts.artifact_rows import add_artifact
 from workflows.contracts import errors
-from workflows.contracts.artifacts import ArtifactRole
 from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.jobs import WorkerAssignment
 from workflows.contracts.nodes import NodeAddress
@@ -461,50 +450,3 @@ def test_discarded_outputs_are_removed_of_every_attempt_and_the_logs_stay(home: 
         ActivityEnvironment().run(discard_outputs, DiscardOutputs(job_id=JOB))
     assert store().names("outputs") == ["outputs/job-second/0-1.tar.gz"]
     assert logs.length(f"{JOB}-0-1") == 7
-
-
-def owner_of(database: Database, project_id: str) -> Account:
-    with database.read() as session:
-        query = select(Account).where(Account.personal_project_id == project_id)
-        return session.exec(query).one()
-
-
-def ready(database: Database, project_id: str, prefix: str, **changes: Any) -> str:
-    """An artifact of the project with a content of 70 bytes."""
-    content = {
-        "content_sha256": "ab" * 32, "size_bytes": 70, "unpacked_bytes": 60, "file_count": 2,
-    }  # fmt: skip
-    values = {"status": "ready", "name": f"some-{prefix}", **content, **changes}
-    return add_artifact(database, owner_of(database, project_id), prefix, **values)
-
-
-def test_a_run_spec_has_the_contents_of_the_jobs_data_and_their_folders(
-    migrated: Database, project: str
-) -> None:
-    first = ready(migrated, project, "dat", name="digits")
-    odd = ready(migrated, project, "dat", name="with a blank", content_sha256="cd" * 32)
-    model, best = ready(migrated, project, "mod"), ready(migrated, project, "chk")
-    data: dict[str, object] = {
-        "datasets": [first, odd], "model": {"id": model}, "checkpoints": [best],
-    }  # fmt: skip
-    submit(migrated, project, data=data)
-    sealed = seal()
-    assert sealed.data_bytes == 2 * 70  # Three have one content, which a node has once.
-    contents = open_run_spec(sealed.references[1], "reg-2").contents
-    assert [(each.role, each.artifact_id, each.name) for each in contents] == [
-        (ArtifactRole.DATASET, first, "digits"),
-        (ArtifactRole.DATASET, odd, odd),
-        (ArtifactRole.MODEL, model, "some-mod"),
-        (ArtifactRole.CHECKPOINT, best, "some-chk"),
-    ]
-    assert contents[0].content.sha256 == "ab" * 32
-
-
-def test_a_job_whose_data_is_not_ready_any_more_is_refused_and_told_why(
-    migrated: Database, project: str
-) -> None:
-    artifact_id = ready(migrated, project, "dat", status="removing")
-    submit(migrated, project, data={"datasets": [artifact_id]})
-    found = refusal()
-    assert found.type == errors.WORK_REFUSED
-    assert found.message == f"{JOB}: asked the dataset {artifact_id}: it is removing"
