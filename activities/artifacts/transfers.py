@@ -23,7 +23,7 @@ from activities.db.session import database
 from activities.db.tables import ArtifactPart, ArtifactRow, Job, table_of_artifact
 from activities.settings import settings
 from activities.storage.blobs import BlobStore, blob_store
-from activities.storage.contents import Part, remove_other_parts
+from activities.storage.contents import Part, remove_content, remove_other_parts
 from activities.temporal.heartbeats import beating_aside, set_details
 from workflows.contracts.artifacts import (
     ArtifactSource,
@@ -52,10 +52,17 @@ def transfer_artifact(command: TransferArtifact) -> Content:
             return content
         with database().read() as session:
             most_bytes = _most_bytes(session, command.artifact_id)
-        place = _Place(store, scratch, most_bytes)
-        source = _opened(command, place)
+        source = _opened(command, _Place(store, scratch, most_bytes))
         tell = partial(_tell, command.artifact_id, source.total_bytes)
-        return store_source(source, Destination(store, command.artifact_id, most_bytes, tell))
+        destination = Destination(store, command.artifact_id, most_bytes, tell)
+        try:
+            content = store_source(source, destination)
+            tell(content.size_bytes, content.file_count)
+        except ApplicationError as failure:
+            if failure.type == STALE and _is_removed(command.artifact_id):
+                remove_content(store, command.artifact_id)
+            raise
+        return content
 
 
 @dataclass(frozen=True)
@@ -122,6 +129,13 @@ def _row(session: Session, artifact_id: str) -> ArtifactRow:
     if row is None:
         raise ApplicationError(f"{artifact_id}: there is no such artifact", type=NOT_FOUND)
     return row
+
+
+def _is_removed(artifact_id: str) -> bool:
+    """Whether what an attempt stores that was given up is stored after the removal."""
+    with database().read() as session:
+        status = _row(session, artifact_id).status
+    return status in (ArtifactStatus.REMOVING, ArtifactStatus.ARCHIVED)
 
 
 def _tell(artifact_id: str, total_bytes: int | None, stored_bytes: int, file_count: int) -> None:

@@ -13,6 +13,7 @@ from temporalio import workflow
 from tests.failure.all_cases import cases
 from tests.failure.cases import BY_KILLING, Mode, id_part
 from tests.failure.pairs import pairs, stubs
+from workflows.artifacts import artifact_lifecycle
 from workflows.billing import job_billing
 from workflows.effects.effect import Effect
 from workflows.jobs import job_lifecycle, node_outages, teardown
@@ -50,6 +51,8 @@ SHORTENED: tuple[tuple[ModuleType, str, float], ...] = (
     (provider_lifecycle, "REMOVAL_INTERVAL", 0.2),
     (machine_reconciliation, "RECONCILIATION_INTERVAL", 0.5),
     (machine_reconciliation, "UNRECONCILED_LIMIT", 0),
+    (artifact_lifecycle, "FIRST_PROGRESS_INTERVAL", 0.2),
+    (artifact_lifecycle, "REMOVAL_INTERVAL", 0.2),
     (loop, "QUIET_INTERVAL", 2),
     (reconcilers, "RELAY_INTERVAL", 1),
     (job_billing, "SHORTEST_WAIT", 1),

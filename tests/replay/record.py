@@ -16,6 +16,7 @@ from temporalio.client import Client, WorkflowHandle
 
 from tests.temporal_server import TemporalServer
 from tests.waiting import eventually
+from tests.workflows.artifacts import test_artifact_lifecycle as artifacts
 from tests.workflows.conftest import Stage, served
 from tests.workflows.jobs import test_job_lifecycle as jobs
 from tests.workflows.leases import test_lease_lifecycle as machines
@@ -23,7 +24,9 @@ from tests.workflows.nodes import test_leased_machine as leased_nodes
 from tests.workflows.nodes import test_node_lifecycle as nodes
 from tests.workflows.providers.test_provider_lifecycle import CLOUD, HOME, PROVIDER, reaches
 from tests.workflows.regions.test_cloud_resources import REQUEST as CLOUD_REGION
+from workflows.artifacts.artifact_lifecycle import ArtifactLifecycle
 from workflows.contracts import queues
+from workflows.contracts.artifacts import RetryTransfer
 from workflows.contracts.jobs import EndRequest, NodeReachable
 from workflows.contracts.placement import PlacementRequest
 from workflows.contracts.regions import Replacement
@@ -173,6 +176,17 @@ async def outbox_round(stage: Stage) -> WorkflowHandle[Any, Any]:
     return handle
 
 
+async def dataset_retried_and_removed(stage: Stage) -> WorkflowHandle[Any, Any]:
+    stage.world.faults["transfer_artifact"] = [artifacts.refuse]
+    handle = await artifacts.start(stage)
+    await artifacts.reaches(stage, "failed")
+    await handle.signal(ArtifactLifecycle.retry, RetryTransfer())
+    await artifacts.reaches(stage, "ready")
+    await handle.signal(ArtifactLifecycle.remove, Removal())
+    await handle.result()
+    return handle
+
+
 STORIES: tuple[Story, ...] = (
     job_finished,
     job_canceled,
@@ -187,6 +201,7 @@ STORIES: tuple[Story, ...] = (
     lease_released,
     placement_round,
     outbox_round,
+    dataset_retried_and_removed,
 )
 
 

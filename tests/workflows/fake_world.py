@@ -18,7 +18,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.temporal.heartbeats import heartbeating
 from tests.workflows.cloud_projects import CloudProjects
-from tests.workflows.fake_allocations import Allocations
+from tests.workflows.fake_artifacts import Artifacts
 from tests.workflows.fake_cloud import Cloud
 from tests.workflows.fake_leases import LeasedNodes
 from tests.workflows.fake_machines import REGION, Machine, Run, StateSnapshot, node_address
@@ -53,7 +53,7 @@ Fault = Callable[[Contract], Awaitable[None]]
 
 
 @dataclass
-class World(Allocations, WantedStatuses, LeasedNodes, CloudProjects):
+class World(Artifacts, WantedStatuses, LeasedNodes, CloudProjects):
     """Everything outside of the workflows. Methods named like effects implement them."""
 
     machines: dict[str, Machine] = field(default_factory=lambda: {"nod-1": Machine()})
@@ -479,7 +479,7 @@ async def _meet(fault: Fault, command: Contract, is_transfer: bool) -> None:
             await met
 
 
-_TRANSFERS = {"store_output", "save_snapshot"}
+_TRANSFERS = {"store_output", "save_snapshot", "transfer_artifact"}
 _EFFECTS = {
     effect.name: effect
     for found in pkgutil.iter_modules(effects.__path__)

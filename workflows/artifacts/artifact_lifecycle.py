@@ -27,7 +27,7 @@ from workflows.effects.artifacts import (
     remove_content,
     transfer_artifact,
 )
-from workflows.primitives.dependents import Dependents
+from workflows.effects.lifecycles import FindDependents, find_dependents
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import Journal
@@ -58,7 +58,6 @@ class ArtifactLifecycle:
             request.artifact_id, request.account_id, request.sequence, request.resumed_reason
         )
         self._journal.next_run = self._next_run
-        self._dependents = Dependents(self._journal)
         self._source = request.source
         self._content = request.content
         self._removal = request.removal
@@ -147,8 +146,10 @@ class ArtifactLifecycle:
 
     async def _carry_out(self, removal: Removal) -> None:
         self._removal = RemovalProgress(removal=removal)
-        if users := (await self._dependents.find()).ids:
-            await self._stay(f"asked to be removed, is used by {', '.join(users)}: stays")
+        found = await find_dependents(FindDependents(resource_id=self._request.artifact_id))
+        await self._journal.stop_if_behind(found.sequence)
+        if found.ids:
+            await self._stay(f"asked to be removed, is used by {', '.join(found.ids)}: stays")
             return
         while reason := await self._content_left():
             await self._write(ArtifactEvent.REMOVING, reason, reason=reason)

@@ -1,6 +1,7 @@
 """The lives that are broken: which story reaches which effect of which lifecycle."""
 
 from tests.failure.pairs import Pair
+from tests.failure.stories.artifacts import ArtifactStory
 from tests.failure.stories.bill import BillStory
 from tests.failure.stories.cloud_region import CloudRegionStory
 from tests.failure.stories.ends import ENDED_STORIES
@@ -49,6 +50,7 @@ STORIES: tuple[type[Story], ...] = (
     ReconciledProviderStory,
     RegionStory,
     CloudRegionStory,
+    ArtifactStory,
     PlacementStory,
     StartsStory,
     SweepStory,

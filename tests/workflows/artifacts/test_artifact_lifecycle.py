@@ -1,0 +1,180 @@
+"""The lives of datasets, models, checkpoints and volumes, against a world with state."""
+
+import uuid
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from temporalio.client import WorkflowHandle
+from temporalio.exceptions import ApplicationError
+
+from tests.waiting import eventually
+from tests.workflows.conftest import Stage
+from tests.workflows.fake_artifacts import CONTENT
+from tests.workflows.jobs.test_races import Gate
+from workflows.artifacts import artifact_lifecycle
+from workflows.artifacts.artifact_lifecycle import ArtifactLifecycle
+from workflows.contracts import errors, queues
+from workflows.contracts.artifacts import (
+    ArtifactReport,
+    ArtifactRequest,
+    ArtifactStatus,
+    RetryTransfer,
+    UploadComplete,
+    UploadSource,
+    WebSource,
+)
+from workflows.contracts.base import Contract
+from workflows.contracts.lifecycles import ArtifactChanges
+from workflows.contracts.removals import Removal, RemovalProgress
+
+Handle = WorkflowHandle[Any, ArtifactReport]
+DATASET = "dat-1"
+WEB = WebSource(type="web", url="https://example.test/cats.tar")
+REQUEST = ArtifactRequest(artifact_id=DATASET, account_id="acc-1", source=WEB)
+
+
+async def start(stage: Stage, request: ArtifactRequest = REQUEST) -> Handle:
+    return await stage.client.start_workflow(
+        ArtifactLifecycle.run, request, id=f"dataset/{uuid.uuid4().hex}", task_queue=queues.MAIN
+    )
+
+
+async def reaches(stage: Stage, status: str, artifact_id: str = DATASET) -> None:
+    await eventually(
+        lambda: stage.world.statuses[artifact_id][-1:] == [status], f"{artifact_id} is {status}"
+    )
+
+
+async def refuse(_: Contract) -> None:
+    raise ApplicationError("its server answers 404", type=errors.REFUSED)
+
+
+@pytest.mark.parametrize(
+    ("artifact_id", "noun"),
+    [("dat-1", "dataset"), ("mod-1", "model"), ("chk-1", "checkpoint"), ("vol-1", "volume")],
+)
+async def test_each_noun_is_transferred_and_removed_with_events_of_its_own(
+    stage: Stage, artifact_id: str, noun: str
+) -> None:
+    handle = await start(stage, REQUEST.model_copy(update={"artifact_id": artifact_id}))
+    await reaches(stage, "ready", artifact_id)
+    changes = stage.world.rows[artifact_id].changes
+    assert isinstance(changes, ArtifactChanges)
+    assert (changes.noun, changes.content) == (noun, CONTENT)
+    await handle.signal(ArtifactLifecycle.remove, Removal())
+    assert (await handle.result()).status is ArtifactStatus.ARCHIVED
+    assert stage.world.statuses[artifact_id] == ["transferring", "ready", "removing", "archived"]
+    words = ("transferring", "ready", "removing", "archived")
+    assert stage.world.events[artifact_id] == [f"{noun}.{word}" for word in words]
+    assert stage.world.contents == {}
+
+
+async def test_a_failed_transfer_says_why_and_is_tried_again_when_a_person_asks(
+    stage: Stage,
+) -> None:
+    stage.world.faults["transfer_artifact"] = [refuse]
+    handle = await start(stage)
+    await reaches(stage, "failed")
+    assert stage.world.rows[DATASET].status_reason == "its server answers 404"
+    await handle.signal(ArtifactLifecycle.retry, RetryTransfer())
+    await reaches(stage, "ready")
+    assert stage.world.rows[DATASET].status_reason is None
+    await handle.signal(ArtifactLifecycle.retry, RetryTransfer())  # Nothing is left to try.
+    await handle.signal(ArtifactLifecycle.remove, Removal())
+    await handle.result()
+    assert len(stage.world.transfers) == 1
+
+
+async def test_an_upload_is_checked_when_its_parts_are_there(stage: Stage) -> None:
+    handle = await start(stage, REQUEST.model_copy(update={"source": UploadSource(type="upload")}))
+    await reaches(stage, "transferring")
+    complete = UploadSource(type="upload", part_count=3)
+    await handle.signal(ArtifactLifecycle.complete, UploadComplete(source=complete))
+    await reaches(stage, "ready")
+    assert [each.source for each in stage.world.transfers] == [complete]
+
+
+async def test_an_upload_that_is_not_completed_fails_after_a_week(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(artifact_lifecycle, "UPLOAD_LIMIT", timedelta(seconds=0.2))
+    await start(stage, REQUEST.model_copy(update={"source": UploadSource(type="upload")}))
+    await reaches(stage, "failed")
+    assert "was not completed" in (stage.world.rows[DATASET].status_reason or "")
+    assert stage.world.transfers == []
+
+
+async def test_progress_is_told_with_rate_and_rest(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(artifact_lifecycle, "FIRST_PROGRESS_INTERVAL", timedelta(seconds=0.1))
+    stage.world.looks_wanted = 2
+    await start(stage)
+    await reaches(stage, "ready")
+    assert stage.world.told[DATASET]["dataset.progress"].startswith("1024 of 3072 bytes, 1 files")
+
+
+async def test_a_removal_ends_the_transfer_first_and_leaves_nothing(stage: Stage) -> None:
+    gate = Gate(stage, "transfer_artifact")
+    handle = await start(stage)
+    await gate.entered()
+    await handle.signal(ArtifactLifecycle.remove, Removal())
+    assert (await handle.result()).status is ArtifactStatus.ARCHIVED
+    gate.open()
+    assert stage.world.under_way["transfer_artifact"] == 0
+    assert stage.world.contents == {}
+
+
+async def test_what_a_job_uses_stays_as_it_was_and_the_job_is_named(stage: Stage) -> None:
+    handle = await start(stage)
+    await reaches(stage, "ready")
+    stage.world.dependents[DATASET].add("job-7")
+    await handle.signal(ArtifactLifecycle.remove, Removal(force=True))
+    await eventually(
+        lambda: "dataset.removal-refused" in stage.world.events[DATASET], "it is refused"
+    )
+    assert stage.world.statuses[DATASET][-1] == "ready"
+    assert "job-7" in stage.world.told[DATASET]["dataset.removal-refused"]
+    assert stage.world.contents == {DATASET: CONTENT}
+    stage.world.dependents[DATASET].clear()
+    await handle.signal(ArtifactLifecycle.remove, Removal())
+    await handle.result()
+    assert stage.world.contents == {}
+
+
+async def test_a_content_that_cannot_be_removed_is_tried_again_and_says_why(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(artifact_lifecycle, "REMOVAL_INTERVAL", timedelta(seconds=0.1))
+    stage.world.faults["remove_content"] = [refuse]
+    handle = await start(stage)
+    await handle.signal(ArtifactLifecycle.remove, Removal())
+    assert (await handle.result()).status is ArtifactStatus.ARCHIVED
+    assert "could not be removed yet" in stage.world.told[DATASET]["dataset.removing"]
+    assert stage.world.contents == {}
+
+
+RESUMED: dict[str, dict[str, Any]] = {
+    "transferring": {},
+    "ready": {"content": CONTENT},
+    "failed": {"resumed_reason": "its server answers 404"},
+    "removing": {"removal": RemovalProgress(removal=Removal()), "content": CONTENT},
+}
+
+
+@pytest.mark.parametrize("status", RESUMED)
+async def test_an_artifact_is_adopted_in_each_status(stage: Stage, status: str) -> None:
+    update = {"resumed_status": ArtifactStatus(status), "sequence": 5, **RESUMED[status]}
+    handle = await start(stage, REQUEST.model_copy(update=update))
+    if status == "transferring":
+        await reaches(stage, "ready")
+        assert len(stage.world.transfers) == 1
+    if status in ("ready", "failed"):
+        found = await handle.query(ArtifactLifecycle.status)
+        assert (found.status, found.status_reason) == (status, update.get("resumed_reason"))
+        assert stage.world.transfers == []
+    if status != "removing":
+        await handle.signal(ArtifactLifecycle.remove, Removal())
+    assert (await handle.result()).status is ArtifactStatus.ARCHIVED
+    assert stage.world.rows[DATASET].sequence > 5
