@@ -264,6 +264,8 @@ def _check_source(
         job = visible_job(session, context.caller, source.job_id)
         if job.project_id != project.id:
             raise invalid(field_error("source.job_id", f"is a job of project {project.id}", job.id))
+        if job.status in GONE:
+            raise Problem("conflict", f"job {job.name}: is {job.status}, and its output with it")
     if isinstance(source, ArtifactSource):
         other = visible_artifact(session, context.caller, source.artifact_id)
         if other.status != ArtifactStatus.READY:

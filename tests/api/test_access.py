@@ -13,6 +13,7 @@ from api.authorization import SCOPES
 from tests.api.http_server import JOB, Person, Site
 from tests.api.openapi_document import DOCUMENT
 from tests.api.test_leases import lease
+from workflows.contracts.lifecycles import ARTIFACT_NOUNS
 
 FREE = {"get_health", "get_readiness", "get_metrics", "announce_machine"}
 """They need no key; the first three tell nothing of an account."""
@@ -36,7 +37,9 @@ NOUN_OF: dict[str, str] = {
     "get_utilisation": "jobs",
 }
 """The noun whose scope a route needs, where it is not the first of its path."""
+ARTIFACT = {"name": "cats", "source": {"type": "upload"}}
 BODIES: dict[str, Any] = {
+    **{f"complete_{noun.name}": {"part_count": 1} for noun in ARTIFACT_NOUNS},
     "change_provider": {"credentials": "store://providers/gcp/x"},
     "change_region": {"own_worker": True},
     "store_project_secret": {"name": "token", "value": "hidden"},
@@ -141,7 +144,12 @@ async def owned(site: Site, ada: Person) -> dict[str, str]:
     await lease(site, ada)
     key = await ada.made("/v1/api-keys", {"name": "ci"})
     await ada.made(f"/v1/projects/{ada.project_id}/secrets", BODIES["store_project_secret"])
+    artifacts = {
+        noun.plural: (await ada.made(f"/v1/{noun.plural}", ARTIFACT))["id"]
+        for noun in ARTIFACT_NOUNS
+    }
     return {
+        **artifacts,
         "api-keys": key["id"],
         "projects": ada.project_id,
         "providers": region.provider_id,
@@ -159,7 +167,9 @@ async def test_what_is_another_accounts_is_not_there(
     kept = _rows(site)
     for route in OF_ONE_RESOURCE:
         path = re.sub(r"\{\w+_id\}", owned[route.path.split("/")[2]], route.path)
-        path = path.replace("{name}", "token") + ("?zone=a" if "machines" in path else "")
+        path = path.replace("{name}", "token").replace("{index}", "0")
+        path += "?zone=a" if "machines" in path else ""
+        path += f"?sha256={'0' * 64}" if route.method == "PUT" and "parts" in path else ""
         assert await _ask(route, bob, path) == (404, "not-found"), route.name
     assert _rows(site) == kept
 

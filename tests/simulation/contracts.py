@@ -208,6 +208,8 @@ class Verb(StrEnum):
     REBOOT = "reboot"
     REPLACE = "replace"
     RECHECK = "recheck"
+    RETRY = "retry"
+    """Try a failed transfer again."""
     KILL = "kill"
     """End a lease's machine."""
     TOP_UP = "top_up"
@@ -276,7 +278,7 @@ class AllocationView:
 
 @dataclass(frozen=True)
 class ResourceView:
-    """A provider or a region."""
+    """A provider, a region or a dataset."""
 
     resource_id: str
     status: str
@@ -308,6 +310,9 @@ class Rows(Protocol):
 
     def add_node(self, region_id: str, minion_id: str) -> str:
         """A node of the person's own machine, which has announced itself. Raises: Refused."""
+
+    def add_dataset(self, account_id: str) -> str:
+        """A dataset from the web. Raises: Refused."""
 
     def announce(self, minion_id: str, host: str) -> None:
         """A machine says where it is."""
@@ -343,6 +348,10 @@ class Rows(Protocol):
 
     def providers(self) -> Iterable[ResourceView]: ...
     def regions(self) -> Iterable[ResourceView]: ...
+    def datasets(self) -> Iterable[ResourceView]: ...
+    def dataset_status(self, dataset_id: str) -> str:
+        """As artifacts/transfers.py:_tell reads it; empty: no such row."""
+
     def usage(self) -> Iterable[Usage]: ...
     def usage_of(self, job_id: str) -> Iterable[Usage]: ...
     def unsettled_of(self, job_id: str) -> int:
@@ -463,6 +472,15 @@ class Outside(Protocol):
     ) -> None:
         """Remove what is stored of a job; silent when there is nothing. `everything`: also logs;
         attempt: of the run specs alone."""
+
+    def discard_content(self, artifact_id: str) -> None:
+        """Remove what is stored of a dataset; silent when there is nothing.
+
+        Raises: ApplicationError, while the store is away.
+        """
+
+    def contents(self) -> Mapping[str, int]:
+        """How many parts are stored of each dataset of which anything is."""
 
     def jobs_with_snapshots(self) -> Iterable[str]:
         """The jobs of which the object store has state snapshots."""

@@ -206,11 +206,13 @@ class Player:
         self._dispatch()
 
     def _add(self, noun: str) -> None:
-        """A person adds a node of an own machine, a region or a provider."""
+        """A person adds a node of an own machine, a region, a provider or a dataset."""
         life = self.life
         try:
             if noun == "provider":
                 life.providers.append(life.rows.add_provider(life.accounts[0], ProviderKind.GCP))
+            elif noun == "dataset":
+                life.datasets.append(life.rows.add_dataset(life.accounts[0]))
             elif noun == "region":
                 zone = ZONE if len(life.providers) > 1 else ""
                 life.regions.append(life.rows.add_region(life.providers[-1], zone=zone))
@@ -241,6 +243,7 @@ class Player:
             "machine": lambda: life.machines,
             "region": lambda: life.regions,
             "provider": lambda: life.providers,
+            "dataset": lambda: life.datasets,
             "account": lambda: life.accounts,
             "lease": lambda: [one.lease_id for one in life.rows.leases()],
             "cloud-machine": lambda: [

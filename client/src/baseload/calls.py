@@ -18,13 +18,17 @@ CHUNK_BYTES = 256 * 1024
 
 @dataclass(frozen=True)
 class Call:
-    """One request to the API. `file` is sent as the body, in pieces; `body` is sent as JSON."""
+    """One request to the API.
+
+    `file` is sent as the body, in pieces, `content` as it is, and `body` as JSON.
+    """
 
     method: str
     path: str
     query: Mapping[str, Any] = field(default_factory=dict)
     body: Any = None
     file: Path | None = None
+    content: bytes | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -44,6 +48,8 @@ class Call:
             headers.setdefault("Idempotency-Key", uuid.uuid4().hex)
         if self.file is not None:
             headers.setdefault("Content-Type", "application/gzip")
+        if self.content is not None:
+            headers.setdefault("Content-Type", "application/octet-stream")
         return headers
 
 

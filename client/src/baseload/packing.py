@@ -69,8 +69,8 @@ def pack(folder: Path, target: IO[bytes]) -> Packed:
         gzip.GzipFile(filename="", mode="wb", fileobj=target, mtime=0, compresslevel=6) as zipped,
         tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT) as archive,
     ):
-        for path, name in _members(folder.resolve(), left_out):
-            entry = _entry(path, name)
+        for path, name in members_of(folder.resolve(), left_out):
+            entry = entry_of(path, name)
             if entry.isdir():
                 archive.addfile(entry)
                 continue
@@ -83,7 +83,7 @@ def pack(folder: Path, target: IO[bytes]) -> Packed:
 
 def packed_files(folder: Path) -> frozenset[str]:
     """The names of the files that `pack` packs of a folder. Raises: PackingError, as `pack`."""
-    members = _members(folder.resolve(), [])
+    members = members_of(folder.resolve(), [])
     return frozenset(name for path, name in members if path.is_file())
 
 
@@ -108,7 +108,7 @@ def pack_to_file(folder: Path) -> Iterator[PackedFile]:
         yield PackedFile(Path(archive.name), packed)
 
 
-def _members(folder: Path, left_out: list[LeftOut]) -> Iterator[tuple[Path, str]]:
+def members_of(folder: Path, left_out: list[LeftOut]) -> Iterator[tuple[Path, str]]:
     """The files and folders to pack, with their names. left_out: gets what is left out."""
     try:
         rules = IgnoreRules(folder)
@@ -150,7 +150,7 @@ def _inside(link: Path, folder: Path) -> Path:
     return target
 
 
-def _entry(path: Path, name: str) -> tarfile.TarInfo:
+def entry_of(path: Path, name: str) -> tarfile.TarInfo:
     state = path.stat()
     entry = tarfile.TarInfo(name)
     if stat.S_ISDIR(state.st_mode):

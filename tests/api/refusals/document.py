@@ -35,6 +35,8 @@ NAMED = {
     "body credentials": "credentials",
     "body project_id": "project",
     "body code.upload_id": "upload",
+    "body source.job_id": "job",
+    "body source.artifact_id": "dataset",
     "body data.input.upload_id": "upload",
     "body placement.region_id": "region",
     "body placement.providers[]": "provider",
@@ -60,6 +62,8 @@ PLAIN = frozenset(
         *("body environment.variables{}", "body workers[].command", "body resources.gpus"),
         *("body resources.gpu_types[]", "body environment.image", "body environment.requirements"),
         *("body environment.python_packages[]", "body environment.apt_packages[]"),
+        *("path index", "query sha256", "body source.type", "body source.url"),
+        *("body source.sha256", "body source.revision"),
         *("body environment.setup[]", "body data.input.type", "body data.output.type"),
     }
 )
@@ -106,7 +110,7 @@ def kind_of(route: Route, place: Place) -> str | None:
     Raises: LookupError, when nobody has said what the place holds.
     """
     own = NAMED_ON.get(route.name, {}).get(str(place)) or NAMED.get(str(place))
-    if place == Place("path", "resource_id"):
+    if place in (Place("path", "resource_id"), Place("path", "artifact_id")):
         return route.path.split("/")[2].removesuffix("s")
     if own is None and str(place) not in PLAIN | UNAVAILABLE:
         raise LookupError(f"{route.name}: nobody has said what {place} holds")
@@ -122,6 +126,8 @@ def named_places(route: Route) -> dict[Place, str]:
 def put(body: dict[str, Any], field: str, value: str) -> dict[str, Any]:
     """A body with one field more: `placement.providers[]` is the only one of a list."""
     name, _, rest = field.partition(".")
+    if name == "source":  # It has no other fields beside the one that names its kind of thing.
+        return body | {name: {"type": rest.removesuffix("_id"), rest: value}}
     if rest:
         return body | {name: put(body.get(name, {}), rest, value)}
     if name.endswith("[]"):

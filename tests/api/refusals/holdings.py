@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 from sqlalchemy import select
@@ -24,8 +25,10 @@ from tests.api.refusals.document import (
 from tests.api.running_jobs import running_job
 from tests.api.test_access import Route
 from tests.api.test_leases import BEGAN, lease_row
+from workflows.contracts.lifecycles import ARTIFACT_NOUNS
 
 ARCHIVE = tar_gz({"train.py": b"print(1)"})
+PART = b"a part of a tar"
 SOUND: dict[str, dict[str, Any]] = {
     "create_account": {"name": "another"},
     "change_account": {"plan": "team"},
@@ -44,6 +47,11 @@ SOUND: dict[str, dict[str, Any]] = {
     "submit_job": JOB,
     "preview_job": JOB,
     "submit_job_array": {**JOB, "array": [{}, {}]},
+    **{
+        f"create_{noun.name}": {"name": "another", "source": {"type": "upload"}}
+        for noun in ARTIFACT_NOUNS
+    },
+    **{f"complete_{noun.name}": {"part_count": 1} for noun in ARTIFACT_NOUNS},
 }
 """The bodies of the routes that take one, without what names things."""
 NEEDED = {
@@ -75,6 +83,7 @@ class Holdings:
         """
         given = self._needed(route) | (others or {})
         path = {place.field: text for place, text in given.items() if place.where == "path"}
+        path.setdefault("index", "0")
         query = {place.field: text for place, text in given.items() if place.where == "query"}
         asked: dict[str, Any] = {
             "method": route.method,
@@ -85,6 +94,8 @@ class Holdings:
             return asked
         if route.name == "create_upload":
             return asked | {"content": ARCHIVE}
+        if route.method == "PUT":
+            return asked | {"content": PART, "params": {"sha256": sha256(PART).hexdigest()}}
         if route.name not in SOUND:
             raise LookupError(f"{route.name}: nobody has said which body is sound")
         body = SOUND[route.name]
@@ -130,7 +141,12 @@ async def holdings(person: Person, word: str) -> Holdings:
             job_id=job_id, description=f"{word} usage", details={}, at=BEGAN,
         )
     )  # fmt: skip
+    asked = {"name": f"{word} files", "source": {"type": "upload"}}
+    artifacts = {
+        noun.name: (await person.made(f"/v1/{noun.plural}", asked))["id"] for noun in ARTIFACT_NOUNS
+    }
     named = {
+        **artifacts,
         "account": person.account_id,
         "user": person.user_id,
         "key": key["id"],

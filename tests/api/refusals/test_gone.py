@@ -8,6 +8,7 @@ from tests.api.refusals.document import Place, named_places
 from tests.api.refusals.holdings import Holdings, all_rows, holdings, listed_machines
 from tests.api.refusals.test_scopes import CHANGING
 from tests.api.test_access import Route
+from workflows.contracts.lifecycles import ARTIFACT_NOUNS
 
 TABLES = {
     "provider": tables.Provider,
@@ -15,6 +16,7 @@ TABLES = {
     "region": tables.Region,
     "node": tables.Node,
     "job": tables.Job,
+    **{noun.name: tables.ARTIFACT_TABLES[noun.plural] for noun in ARTIFACT_NOUNS},
 }
 """The kinds of things that are removed, and then stay as rows."""
 ALLOWED = {

@@ -10,12 +10,16 @@ from tests.api.http_server import Person, Site
 from tests.api.refusals.document import operation
 from tests.api.refusals.holdings import Holdings, all_rows, holdings, rows_of_others
 from tests.api.test_access import ADMINISTRATORS, ROUTES, Route
+from workflows.contracts.lifecycles import ARTIFACT_NOUNS
 
 KEY = "Idempotency-Key"
 REPLAYED = "Idempotent-Replayed"
 WITHOUT = {"preview_job", "create_job_link"}
 """They change nothing that lasts, so they take no such key."""
-NOT_NOW = {"enable_provider", "reboot_node", "replace_node", "stop_job", "start_job"}
+NOT_NOW = {
+    *("enable_provider", "reboot_node", "replace_node", "stop_job", "start_job"),
+    *(f"{verb}_{noun.name}" for verb in ("retry", "complete") for noun in ARTIFACT_NOUNS),
+}
 """What the holder's things are not ready for; a refused request does not use up its key."""
 POSTS = [route for route in ROUTES if route.method == "POST" and route.name not in WITHOUT]
 

@@ -1,4 +1,4 @@
-"""Every route that names a job or its project, from a member of the project of another account."""
+"""Every route that names a job, a dataset or their project, from a member of another account."""
 
 from typing import Any
 
@@ -10,12 +10,15 @@ from tests.api.refusals.document import Place, named_places
 from tests.api.refusals.holdings import Holdings, holdings, rows_of_others
 from tests.api.test_access import ROUTES, Route
 from tests.api.test_leases import BEGAN
+from workflows.contracts.lifecycles import ARTIFACT_NOUNS
 
-OF_A_JOB = [
+SHARED = ("job", *(noun.name for noun in ARTIFACT_NOUNS))
+"""The nouns of which a membership says what the member may do."""
+OF_THESE = [
     (route, place)
     for route in ROUTES
     for place, kind in named_places(route).items()
-    if kind == "job" and place.where == "path"
+    if kind in SHARED and place.where == "path"
 ]
 CREATES = [
     (route, place)
@@ -64,24 +67,24 @@ def _join(site: Site, hers: Holdings, his: Holdings, **permissions: Any) -> None
     site.write(member)
 
 
-async def test_a_member_who_may_read_jobs_changes_none(
+async def test_a_member_who_may_read_changes_nothing(
     site: Site, hers: Holdings, his: Holdings
 ) -> None:
-    _join(site, hers, his, job="read")
-    changing = [(route, place) for route, place in OF_A_JOB if route.method != "GET"]
+    _join(site, hers, his, **dict.fromkeys(SHARED, "read"))
+    changing = [(route, place) for route, place in OF_THESE if route.method != "GET"]
     assert await _wrong(hers, his, [*changing, *CREATES], 403) == []
     assert await _wrong(hers, his, OTHERWISE, 404) == []
 
 
-async def test_a_member_of_another_kind_finds_no_job(
+async def test_a_member_of_another_kind_finds_nothing(
     site: Site, hers: Holdings, his: Holdings
 ) -> None:
     _join(site, hers, his, secret="all")
-    assert await _wrong(hers, his, [*OF_A_JOB, *CREATES, *OTHERWISE], 404) == []
+    assert await _wrong(hers, his, [*OF_THESE, *CREATES, *OTHERWISE], 404) == []
 
 
 async def test_a_member_who_may_do_everything_has_no_secret_of_the_project(
     site: Site, hers: Holdings, his: Holdings
 ) -> None:
-    _join(site, hers, his, job="all")
+    _join(site, hers, his, **dict.fromkeys(SHARED, "all"))
     assert await _wrong(hers, his, OTHERWISE, 404) == []

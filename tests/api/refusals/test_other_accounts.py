@@ -14,11 +14,13 @@ from tests.api.http_server import Person, Site
 from tests.api.refusals.document import UNAVAILABLE, Place, kind_of, named_places, places
 from tests.api.refusals.holdings import Holdings, holdings, listed_machines, rows_of_others
 from tests.api.test_access import ADMINISTRATORS, ROUTES, Route
+from workflows.contracts.lifecycles import ARTIFACT_NOUNS
 
 FILTERS = {
     "list_nodes query region_id",
     "list_leases query provider_id",
     "list_jobs query project_id",
+    *(f"list_{noun.plural} query project_id" for noun in ARTIFACT_NOUNS),
     "list_transactions query job_id",
     "list_audit query resource_id",
     "list_offers query region_id",

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 WORKFLOWS = "workflows"
 """Stands for the workflow tasks of the queue `main`."""
-MAIN_QUEUES = (WORKFLOWS, queues.MAIN, queues.NOTIFICATIONS, "cloud/*", queues.SITE)
+MAIN_QUEUES = (
+    WORKFLOWS, queues.MAIN, queues.NOTIFICATIONS, queues.TRANSFERS, "cloud/*", queues.SITE,
+)  # fmt: skip
 """As workers/main.py:serve_main, with `BASELOAD_SITES=*`."""
 SECOND_MAIN = "main-2"
 BOOT_S = 1.0

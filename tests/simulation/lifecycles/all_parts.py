@@ -1,5 +1,6 @@
 """All parts, one for each lifecycle. A new lifecycle joins by its file and a line here."""
 
+from tests.simulation.lifecycles.artifacts import ARTIFACTS
 from tests.simulation.lifecycles.billing import BILLING
 from tests.simulation.lifecycles.jobs import JOBS
 from tests.simulation.lifecycles.leases import LEASES
@@ -7,4 +8,6 @@ from tests.simulation.lifecycles.part import Part
 from tests.simulation.lifecycles.platform import PLATFORM
 from tests.simulation.lifecycles.resources import NODES, PROVIDERS, REGIONS
 
-PARTS: tuple[Part, ...] = (JOBS, BILLING, NODES, LEASES, REGIONS, PROVIDERS, PLATFORM)
+PARTS: tuple[Part, ...] = (
+    JOBS, BILLING, NODES, LEASES, REGIONS, PROVIDERS, ARTIFACTS, PLATFORM,
+)  # fmt: skip

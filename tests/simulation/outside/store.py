@@ -34,6 +34,8 @@ class Store:
         self.is_away = False
         self._objects: dict[str, dict[str, Any]] = {}
         """The objects of each job, by their names; the job's part of a name is `orders/job-1`."""
+        self.contents: dict[str, int] = {}
+        """How many parts are stored of the content of each dataset."""
         self._logs: dict[str, dict[str, int]] = {}
         """The stored bytes of the log of each run, by job."""
 
@@ -81,6 +83,21 @@ class Store:
         for job_id in self._logs:
             found.setdefault(job_id, []).append(LOGS)
         return found
+
+    # ── contents of datasets, as activities/storage/contents.py ─────────────────────────────
+
+    def content(self, artifact_id: str) -> int:
+        """How many parts of a content are stored."""
+        self._raise_if_away()
+        return self.contents.get(artifact_id, 0)
+
+    def keep_content(self, artifact_id: str, parts: int) -> None:
+        self._raise_if_away()
+        self.contents[artifact_id] = parts
+
+    def discard_content(self, artifact_id: str) -> None:
+        self._raise_if_away()
+        self.contents.pop(artifact_id, None)
 
     # ── run specs ───────────────────────────────────────────────────────────────────────────
 

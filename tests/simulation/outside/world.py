@@ -13,6 +13,7 @@ from tests.simulation.outside.machines import Machines, host_key
 from tests.simulation.outside.node_effects import NodeEffects
 from tests.simulation.outside.run_effects import RunEffects
 from tests.simulation.outside.store import Discarded, RunSpecs, Store
+from tests.simulation.outside.transfers import Transfers
 from tests.simulation.outside.watches import Watches
 
 JOINS_AFTER_S = (30.0, 600.0)
@@ -57,6 +58,7 @@ class World:
         nodes = NodeEffects(self.machines, self.store)
         runs = RunEffects(self.machines, self.store)
         collection = Collection(self.machines, self.store)
+        self._transfers = Transfers(temporal, self.store)
         watches = Watches(self.machines, self.store, self._is_odd)
         self._faults = MachineFaults(self.machines, self.store, nodes, self._announce)
         self.faults: Sequence[str] = tuple(
@@ -82,11 +84,12 @@ class World:
             "collect_log": collection.collect_log,
             "store_output": collection.store_output,
             "save_snapshot": collection.save_snapshot,
+            "transfer_artifact": self._transfers.transfer_artifact,
         }
 
     def connect(self, rows: Rows) -> None:
         """The rows that cloud activities read, and to which machines announce themselves."""
-        self._rows = rows
+        self._rows = self._transfers.rows = rows
         self.clouds.connect(rows)
 
     def behave(self, job_id: str, behaviour: Behaviour) -> None:
@@ -137,6 +140,13 @@ class World:
     def discard(self, job_id: str, what: Discarded, attempt: int | None = None) -> None:
         """Raises: ApplicationError, while the store is away."""
         self.store.discard(job_id, what, attempt)
+
+    def discard_content(self, artifact_id: str) -> None:
+        """Raises: ApplicationError, while the store is away."""
+        self.store.discard_content(artifact_id)
+
+    def contents(self) -> Mapping[str, int]:
+        return self.store.contents
 
     def jobs_with_snapshots(self) -> Iterable[str]:
         """Raises: ApplicationError, while the store is away."""

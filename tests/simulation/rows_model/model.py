@@ -19,6 +19,7 @@ from tests.simulation.contracts import (
 )
 from tests.simulation.rows_model.adoption import Adoption
 from tests.simulation.rows_model.allocations import Allocations
+from tests.simulation.rows_model.artifacts import Artifacts
 from tests.simulation.rows_model.billing import Billing
 from tests.simulation.rows_model.connection import Connection
 from tests.simulation.rows_model.inventory import PlacementInventory
@@ -30,6 +31,7 @@ from tests.simulation.rows_model.outbox import Outbox
 from tests.simulation.rows_model.planning import Planning
 from tests.simulation.rows_model.records import (
     Account,
+    Dataset,
     Job,
     Lease,
     LifecycleRow,
@@ -71,6 +73,7 @@ class ModelRows:
         nodes, regions = Nodes(tables, connection), Regions(tables, connection, outbox)
         self._of_jobs = JobRequests(tables, connection, outbox, self.ledger)
         self._of_resources = ResourceRequests(tables, connection, outbox, nodes, regions)
+        self._of_artifacts = Artifacts(tables, connection, outbox, outside)
         self._planning = Planning(tables, connection, outbox, allocations, inventory)
         self._dispatch: list[str] = []
         """Outbox rows of requests that the API's dispatcher has not relayed yet."""
@@ -85,6 +88,7 @@ class ModelRows:
             **regions.effects(),
             **Leases(tables, connection, outbox, allocations).effects(),
             **RunSpecs(tables, connection, allocations, outside).effects(),
+            **self._of_artifacts.effects(),
         }
 
     @property
@@ -124,6 +128,9 @@ class ModelRows:
     def add_node(self, region_id: str, minion_id: str) -> str:
         return self._made(lambda: self._of_resources.add_node(region_id, minion_id))
 
+    def add_dataset(self, account_id: str) -> str:
+        return self._made(lambda: self._of_artifacts.add(account_id))
+
     def submit(self, account_id: str, submission: JobSubmission) -> str:
         return self._made(lambda: self._of_jobs.submit(account_id, submission))
 
@@ -141,6 +148,8 @@ class ModelRows:
             elif verb is Verb.RESUBMIT:
                 job = self._job(resource_id)
                 made, requests = self._of_jobs.submit(job.account_id, job.spec)
+            elif isinstance(row := self._row(resource_id), Dataset):
+                requests = self._asked_of_dataset(row, verb)
             else:
                 requests = self._asked(resource_id, verb, details)
         self._dispatch += requests
@@ -182,6 +191,14 @@ class ModelRows:
                 return self._of_jobs.start(row)
             case Verb.REMOVE | Verb.FORCE_REMOVE:
                 return self._of_jobs.remove(row)
+        raise Refused(f"{row.id}: there is no route {verb}")
+
+    def _asked_of_dataset(self, row: Dataset, verb: Verb) -> list[str]:
+        match verb:
+            case Verb.REMOVE:
+                return self._of_artifacts.remove(row)
+            case Verb.RETRY:
+                return self._of_artifacts.retry(row)
         raise Refused(f"{row.id}: there is no route {verb}")
 
     def _asked_of_node(self, row: LifecycleRow, verb: Verb, *, force: bool) -> list[str]:
@@ -254,6 +271,13 @@ class ModelRows:
 
     def regions(self) -> Iterable[ResourceView]:
         return [resource_view(row) for row in self.tables.regions.values()]
+
+    def datasets(self) -> Iterable[ResourceView]:
+        return [resource_view(row) for row in self.tables.datasets.values()]
+
+    def dataset_status(self, dataset_id: str) -> str:
+        row = self.tables.datasets.get(dataset_id)
+        return "" if row is None else row.status
 
     def usage(self) -> Iterable[Usage]:
         return [

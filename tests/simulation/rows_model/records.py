@@ -12,7 +12,15 @@ from workflows.contracts.billing import UsageRates, WorkerUsage
 from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.jobs import JobEnding, WorkerProgress
 from workflows.contracts.leases import ReleaseProgress
-from workflows.contracts.lifecycles import JOB, LEASE, NODE, PROVIDER, REGION, LifecycleNoun
+from workflows.contracts.lifecycles import (
+    DATASET,
+    JOB,
+    LEASE,
+    NODE,
+    PROVIDER,
+    REGION,
+    LifecycleNoun,
+)
 from workflows.contracts.machines import MachineClaim, MachineOffer, MachineSpec
 from workflows.contracts.nodes import Hardware, Preparation, Requirement
 from workflows.contracts.placement import Refusal
@@ -154,6 +162,19 @@ class Job(LifecycleRow):
     output_bytes: int | None = None
     log_bytes: int | None = None
     state_bytes: int | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Dataset(RemovableRow):
+    noun: ClassVar[LifecycleNoun] = DATASET
+    project_id: str
+    source: dict[str, str]
+    content_sha256: str | None = None
+    size_bytes: int | None = None
+    unpacked_bytes: int | None = None
+    file_count: int | None = None
+    bytes_transferred: int = 0
+    total_bytes: int | None = None
 
 
 @dataclass(slots=True, kw_only=True)

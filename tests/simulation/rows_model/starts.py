@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from sqlmodel import Session
 
+from activities.artifacts.starts import resume_artifact, start_artifact
 from activities.jobs.starts import _at, _snapshot_bytes, _unseen, end_job, start_job
 from activities.leases.starts import _ending_of, start_lease
 from activities.nodes.addresses import address_of
@@ -91,6 +92,7 @@ _STARTS: dict[str, Any] = {
     "node": start_node,
     "lease": start_lease,
     "job": start_job,
+    "dataset": start_artifact,
 }
 
 
@@ -114,6 +116,8 @@ def _resumed(tables: Tables, row: Any, request: Any) -> Any:
             return resume_region(session, row, request)
         case "lease":
             return _resume_lease(row, request)
+        case "dataset":
+            return resume_artifact(session, row, request)
         case "node":
             return _resume_node(tables, row, request)
     return _resume_job(tables, row, request)

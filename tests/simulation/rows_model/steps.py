@@ -4,7 +4,13 @@ from typing import Any
 
 from temporalio.exceptions import ApplicationError
 
-from activities.lifecycles.record import _NO_COLUMNS, _NO_MACHINE, _capacity, _matters_to_placement
+from activities.lifecycles.record import (
+    _NO_COLUMNS,
+    _NO_MACHINE,
+    _capacity,
+    _content,
+    _matters_to_placement,
+)
 from activities.lifecycles.record import _waits_again as waits_again
 from tests.simulation.contracts import Attempt, Handler
 from tests.simulation.rows_model.allocations import Allocations
@@ -14,6 +20,7 @@ from tests.simulation.rows_model.records import Allocation, Job, LifecycleRow
 from tests.simulation.rows_model.tables import Tables
 from workflows.contracts.errors import NOT_FOUND
 from workflows.contracts.lifecycles import (
+    ArtifactChanges,
     JobChanges,
     LeaseChanges,
     NodeChanges,
@@ -133,6 +140,8 @@ def _values(step: Record) -> dict[str, Any]:
         }
     if isinstance(changes, NodeChanges) and changes.hardware is not None:
         values |= _capacity(changes.hardware)
+    if isinstance(changes, ArtifactChanges) and changes.content is not None:
+        values |= _content(changes.content)
     return values
 
 

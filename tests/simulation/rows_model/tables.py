@@ -13,6 +13,7 @@ from tests.simulation.rows_model.records import (
     Account,
     Allocation,
     Announced,
+    Dataset,
     EventRow,
     Job,
     Lease,
@@ -43,12 +44,15 @@ class Tables:
         self.nodes: dict[str, Node] = {}
         self.leases: dict[str, Lease] = {}
         self.jobs: dict[str, Job] = {}
+        self.datasets: dict[str, Dataset] = {}
         self.of_noun: dict[str, MutableMapping[str, Any]] = {
+            **{noun.name: {} for noun in LIFECYCLE_NOUNS},
             "provider": self.providers,
             "region": self.regions,
             "node": self.nodes,
             "lease": self.leases,
             "job": self.jobs,
+            "dataset": self.datasets,
         }
         self.allocations: dict[str, Allocation] = {}
         self.meters: dict[MeterKey, UsageMeter] = {}

@@ -28,6 +28,7 @@ from sqlmodel import Session
 from temporalio import activity
 
 from activities import settings as settings_module
+from activities.artifacts import contents as artifact_contents
 from activities.billing import unsettled_jobs
 from activities.db import ids
 from activities.db import session as database_session
@@ -218,11 +219,13 @@ def _values_of(tenant: Tenant) -> dict[Place, Any]:
         # Heartbeats come from threads, and nothing lasts here.
         (planning, "beating_aside"): nullcontext,
         (retention, "beating_aside"): nullcontext,
+        (artifact_contents, "beating_aside"): nullcontext,
         # The object store is the world's.
         (run_specs, "blob_store"): store.opened,
         (run_specs, "log_store"): WorldLogs(tenant.outside).opened,
         (run_specs, "seal_run_spec"): store.seal_run_spec,
         (retention, "blob_store"): store.opened,
+        (artifact_contents, "blob_store"): store.opened,
         (retention, "jobs_with_copies"): store.jobs_with_copies,
         # Machines of the world have no host key: they are believed to be who they say they are.
         (announcements, "_check_fingerprint"): _believe,

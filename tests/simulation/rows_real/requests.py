@@ -19,12 +19,14 @@ from api.authorization import Caller
 from api.changes import ChangeContext
 from api.problems import Problem
 from api.schemas.accounts import CreditGrant
+from api.schemas.artifacts import ArtifactCreation
 from api.schemas.join_tokens import JoinTokenCreation
 from api.schemas.nodes import AnnouncementCreation, NodeCreation
 from api.schemas.providers import ProviderCreation
 from api.schemas.regions import RegionCreation
 from api.services import (
     announcements,
+    artifacts,
     billing,
     job_submissions,
     jobs,
@@ -37,8 +39,9 @@ from api.services import (
 from api.services.lifecycles import GONE
 from tests.simulation.contracts import Refused, Verb
 from tests.simulation.rows_real.house import Tenant
+from workflows.contracts.artifacts import WebSource
 from workflows.contracts.job_submission import JobSubmission
-from workflows.contracts.lifecycles import LIFECYCLE_NOUNS, NODE, Refresh, noun_of
+from workflows.contracts.lifecycles import DATASET, LIFECYCLE_NOUNS, NODE, Refresh, noun_of
 from workflows.contracts.nodes import NODE_ACTIONS, NodeAction
 from workflows.contracts.removals import Removal
 from workflows.rules.catalogue.providers import traits_of
@@ -52,6 +55,7 @@ ACTIONS: Mapping[Verb, NodeAction] = {
     Verb.REBOOT: NODE_ACTIONS[2],
 }
 JOIN_FOR_S = 3600
+SOURCE = WebSource(type="web", url="https://example.test/cats.tar")
 _ZONE = re.compile(r"-[a-z]$")
 
 
@@ -117,6 +121,13 @@ class Requests:
             return regions.create_region(context, asked).id
 
         return self._change(self._owner(provider_id), add)
+
+    def add_dataset(self, account_id: str) -> str:
+        def add(context: ChangeContext) -> str:
+            asked = ArtifactCreation(name=f"dataset-{self._count('datasets')}", source=SOURCE)
+            return artifacts.create_artifact(context, DATASET, asked).id
+
+        return self._change(self._caller(account_id), add)
 
     def add_node(self, region_id: str, minion_id: str) -> str:
         """The machine announces itself with a join token of the region before it is added."""
@@ -201,6 +212,9 @@ class Requests:
             ("job", Verb.START): lambda context: jobs.start_job(context, id_),
             ("node", Verb.REPLACE): lambda context: nodes.replace_node(context, id_),
             ("provider", Verb.RECHECK): lambda context: providers.recheck_provider(context, id_),
+            ("dataset", Verb.RETRY): lambda context: artifacts.retry_artifact(
+                context, DATASET, id_
+            ),
             ("lease", Verb.KILL): lambda context: leases.kill(context, id_),
         }
         return routes.get((noun, verb))
@@ -300,6 +314,7 @@ def _removal(noun: str, id_: str, *, force: bool) -> Asked[Any] | None:
         "node": lambda context: nodes.remove_node(context, id_, force=force),
         "region": lambda context: regions.remove_region(context, id_, force=force),
         "provider": lambda context: providers.remove_provider(context, id_, force=force),
+        "dataset": lambda context: artifacts.remove_artifact(context, DATASET, id_),
     }
     return removals.get(noun)
 

@@ -170,6 +170,9 @@ class RealRows:
     def add_node(self, region_id: str, minion_id: str) -> str:
         return self._requests.add_node(region_id, minion_id)
 
+    def add_dataset(self, account_id: str) -> str:
+        return self._requests.add_dataset(account_id)
+
     def announce(self, minion_id: str, host: str) -> None:
         self._requests.announce(minion_id, host)
 
@@ -214,6 +217,12 @@ class RealRows:
 
     def regions(self) -> Iterable[ResourceView]:
         return self._views.resources("regions")
+
+    def datasets(self) -> Iterable[ResourceView]:
+        return self._views.resources("datasets")
+
+    def dataset_status(self, dataset_id: str) -> str:
+        return self._views.dataset_status(dataset_id)
 
     def usage(self) -> Iterable[Usage]:
         return self._views.usage()

@@ -38,6 +38,8 @@ class Store:
             self.outside.discard(job_id, "snapshots")
         elif kind == "outputs":
             self.outside.discard(job_id, "outputs")
+        elif kind == "artifacts":
+            self.outside.discard_content(job_id)
         else:
             raise ValueError(f"{folder}: is no folder of the object store")
 

@@ -120,6 +120,7 @@ class Views:
         query = {
             "providers": "SELECT id, status, status_reason FROM providers ORDER BY id",
             "regions": "SELECT id, status, status_reason FROM regions ORDER BY id",
+            "datasets": "SELECT id, status, status_reason FROM datasets ORDER BY id",
         }[table]
         return [
             ResourceView(row["id"], row["status"], row["status_reason"]) for row in self.all(query)
@@ -149,6 +150,10 @@ class Views:
     def sequence_of(self, resource_id: str) -> int:
         table = noun_of(resource_id).plural
         return self.number(f"SELECT sequence FROM {table} WHERE id = ?", resource_id)
+
+    def dataset_status(self, dataset_id: str) -> str:
+        found = self.all("SELECT status FROM datasets WHERE id = ?", dataset_id)
+        return found[0]["status"] if found else ""
 
     def provider_status(self, provider_id: str) -> str | None:
         found = self.all("SELECT status FROM providers WHERE id = ?", provider_id)

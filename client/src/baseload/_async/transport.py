@@ -212,7 +212,7 @@ class AsyncTransport:
             call.path,
             params=call.parameters,
             json=call.body,
-            content=None if call.file is None else _pieces(call.file),
+            content=call.content if call.file is None else _pieces(call.file),
             headers={**headers, **_length(call)},
             timeout=httpx.Timeout(silence_s, connect=5.0),
         )

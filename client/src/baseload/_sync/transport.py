@@ -207,7 +207,7 @@ class Transport:
             call.path,
             params=call.parameters,
             json=call.body,
-            content=None if call.file is None else _pieces(call.file),
+            content=call.content if call.file is None else _pieces(call.file),
             headers={**headers, **_length(call)},
             timeout=httpx.Timeout(silence_s, connect=5.0),
         )

@@ -38,7 +38,7 @@ class LazyGroup(TyperGroup):
             hint = f" Did you mean {near[0]!r}?" if near else ""
             return ctx.fail(f"No such command {cmd_name!r}.{hint}")
         module = import_module(f"baseload.commands.{entry.module}")
-        group = get_group(module.app)
+        group = get_group(getattr(module, entry.app))
         if not entry.is_group:
             return group.commands[cmd_name]
         group.name, group.help = cmd_name, _title(module.__doc__ or entry.help)

@@ -33,8 +33,11 @@ class Entry:
     help: str
     module: str
     is_group: bool = False
+    app: str = "app"
+    """The name of its commands in the module, which may have those of several groups."""
 
 
+_STORED = "create, ls, show, export, retry, rm"
 _ACTIONS = ", ".join(action.name for action in NODE_ACTIONS)
 SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
     (
@@ -80,6 +83,15 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
             Entry("offers", "Which machines would fit, and why others do not", "offers"),
             Entry("leases", "Machines that cost money, and what they have cost", "leases"),
             Entry("kill", "Terminate such machines, and wait until gone: kill --all", "leases"),
+        ),
+    ),
+    (
+        "Data",
+        (
+            Entry("dataset", f"{_STORED}: files to read", "artifacts", True, "dataset"),
+            Entry("model", f"{_STORED}: files of a model", "artifacts", True, "model"),
+            Entry("checkpoint", f"{_STORED}: to go on from", "artifacts", True, "checkpoint"),
+            Entry("volume", f"{_STORED}: files to write", "artifacts", True, "volume"),
         ),
     ),
     (

@@ -1,0 +1,229 @@
+"""`baseload dataset`, `model`, `checkpoint`, `volume`: stored files that jobs are given."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from baseload.commands.app import new_app
+from baseload.commands.artifact_transfers import fetch, find_upload, send
+from baseload.commands.lookup import find, find_id, find_newest_job
+from baseload.commands.session import Document, MistakeError, Session, command
+from baseload.commands.terminal import bytes_text, counted, moment_text, pick
+from baseload.commands.waiting import Goal, wait_for
+from baseload.content_parts import FolderTar, tar_of
+from baseload.packing import PackingError
+
+WAIT_LIMIT_S = 86_400
+ARTIFACTS = ("datasets", "models", "checkpoints", "volumes")
+SOURCES = (
+    "https://… (a .tar, .tar.gz, .tgz or .zip is unpacked), git+https://…[@revision], "
+    "job:NAME[/worker], dataset:NAME (or model:, checkpoint:, volume:)"
+)
+Name = Annotated[str, typer.Argument(help="id or name")]
+
+
+def _app(noun: str) -> typer.Typer:
+    """The commands of one noun; all four have the same."""
+    app, plural = new_app(), f"{noun}s"
+    for add in (_add_create, _add_ls, _add_show, _add_export, _add_retry, _add_rm):
+        add(app, plural)
+    return app
+
+
+def _add_create(app: typer.Typer, plural: str) -> None:
+    @command(app)
+    def create(
+        session: Session,
+        name: Annotated[str, typer.Argument(help="unique in its project")],
+        folder: Annotated[
+            Path | None, typer.Argument(help="whose files are sent; else say --source")
+        ] = None,
+        source: Annotated[str | None, typer.Option(help=SOURCES)] = None,
+        sha256: Annotated[str | None, typer.Option(help="that a file of the web must have")] = None,
+        project: Annotated[str | None, typer.Option(help="id or name; default: Personal")] = None,
+        no_wait: Annotated[
+            bool, typer.Option("--no-wait", help="do not wait until its files are there")
+        ] = False,
+        timeout: Annotated[float, typer.Option(help="seconds to wait at most")] = WAIT_LIMIT_S,
+    ) -> None:
+        """Create one from a folder or a source; repeat the command if it was interrupted."""
+        if (folder is None) == (source is None) and not (plural == "volumes" and source is None):
+            raise MistakeError("say a folder, or --source, and not both")
+        body: Document = {"name": name, "source": _source(session, folder, source, sha256)}
+        if project is not None:
+            body["project_id"] = find_id(session, "projects", project)
+        tar = None if folder is None else _tar(folder)
+        created = find_upload(session, plural, body) or session.post(f"/v1/{plural}", body)
+        if tar is not None:
+            send(session, plural, created, tar)
+        if not no_wait:
+            created = wait_for(session, plural, created, Goal(frozenset({"ready"}), timeout))
+        _show_line(session, created)
+
+
+def _add_ls(app: typer.Typer, plural: str) -> None:
+    @command(app)
+    def ls(
+        session: Session,
+        project: Annotated[str | None, typer.Option(help="id or name; default: all")] = None,
+    ) -> None:
+        """List them, newest first."""
+        project_id = None if project is None else find_id(session, "projects", project)
+        found = session.items(f"/v1/{plural}", project_id=project_id)
+        if session.screen.as_json:
+            session.screen.json({"items": found})
+            return
+        session.screen.table(
+            ("id", "name", "status", "size", "files", "source", "used by", "reason"),
+            [
+                (
+                    *pick(each, "id", "name", "status"),
+                    bytes_text(each["bytes_transferred"]),
+                    each["file_count"],
+                    _source_text(each["source"]),
+                    counted(len(each["job_ids"]), "job") if each["job_ids"] else None,
+                    each["status_reason"],
+                )
+                for each in found
+            ],
+        )
+
+
+def _add_show(app: typer.Typer, plural: str) -> None:
+    @command(app)
+    def show(session: Session, name: Name) -> None:
+        """Show one."""
+        found = find(session, plural, name)
+        if session.screen.as_json:
+            session.screen.json(found)
+            return
+        size = found["unpacked_bytes"]
+        session.screen.fields(
+            [
+                *((field, found[field]) for field in ("id", "name", "status")),
+                ("reason", found["status_reason"]),
+                ("project", found["project_id"]),
+                ("source", _source_text(found["source"])),
+                ("files", found["file_count"]),
+                ("size", None if size is None else bytes_text(size)),
+                ("stored", bytes_text(found["bytes_transferred"])),
+                ("content", found["content_sha256"]),
+                ("used by", ", ".join(found["job_ids"]) or None),
+                ("created", moment_text(found["created_at"])),
+            ]
+        )
+
+
+def _add_export(app: typer.Typer, plural: str) -> None:
+    @command(app)
+    def export(
+        session: Session,
+        name: Name,
+        to: Annotated[
+            Path | None, typer.Option(help="file; - is stdout; default: its name and .tar")
+        ] = None,
+    ) -> None:
+        """Fetch the files of one as a tar."""
+        found = find(session, plural, name)
+        chunks = session.chunks(f"/v1/{plural}/{found['id']}/content")
+        if to is not None and str(to) == "-":
+            for chunk in chunks:
+                sys.stdout.buffer.write(chunk)
+            return
+        target = to or Path(f"{_file_name(str(found['name']))}.tar")
+        fetch(session, found, chunks, target)
+        if session.screen.as_json:
+            session.screen.json({"id": found["id"], "file": str(target)})
+        else:
+            size = bytes_text(target.stat().st_size)
+            session.screen.result(f"{target}: {counted(found['file_count'], 'file')}, {size}")
+
+
+def _add_retry(app: typer.Typer, plural: str) -> None:
+    @command(app)
+    def retry(session: Session, name: Name) -> None:
+        """Try a transfer again that has failed; it goes on after what is stored."""
+        path = f"/v1/{plural}/{find_id(session, plural, name)}/retry"
+        _show_line(session, session.post(path))
+
+
+def _add_rm(app: typer.Typer, plural: str) -> None:
+    @command(app, takes_yes=True)
+    def rm(session: Session, name: Name) -> None:
+        """Remove one with its files; refused while jobs use it."""
+        path = f"/v1/{plural}/{find_id(session, plural, name)}"
+        _show_line(session, session.delete(path))
+
+
+def _show_line(session: Session, found: Document) -> None:
+    if session.screen.as_json:
+        session.screen.json(found)
+    else:
+        session.screen.result(f"{found['id']}  {found['name']}  {found['status']}")
+
+
+def _source(
+    session: Session, folder: Path | None, source: str | None, sha256: str | None
+) -> Document:
+    """The source as the API takes it. Raises: MistakeError."""
+    if source is None:
+        return {"type": "empty" if folder is None else "upload"}
+    is_web = source.startswith(("https://", "http://"))
+    if sha256 is not None and not is_web:
+        raise MistakeError("--sha256 is of a file of the web")
+    if is_web:
+        return {"type": "web", "url": source, **({"sha256": sha256} if sha256 else {})}
+    if source.startswith("git+"):
+        url, _, revision = source.removeprefix("git+").partition("@")
+        return {"type": "git", "url": url, **({"revision": revision} if revision else {})}
+    kind, _, name = source.partition(":")
+    read: Callable[[Session, str, str], Document] | None = None
+    if kind == "job":
+        read = _job_source
+    elif f"{kind}s" in ARTIFACTS:
+        read = _artifact_source
+    if read is None or not name:
+        raise MistakeError(f"--source {source}: is none of {SOURCES}")
+    return read(session, kind, name)
+
+
+def _job_source(session: Session, _kind: str, name: str) -> Document:
+    name, _, worker = name.partition("/")
+    if worker and not worker.isdigit():
+        raise MistakeError(f"--source job:{name}/{worker}: a worker is a number from 0 on")
+    job = find_newest_job(session, name)
+    return {"type": "job", "job_id": job["id"], **({"worker": int(worker)} if worker else {})}
+
+
+def _artifact_source(session: Session, kind: str, name: str) -> Document:
+    return {"type": "artifact", "artifact_id": find_id(session, f"{kind}s", name)}
+
+
+def _source_text(source: Document) -> str:
+    """A source in words: as `--source` takes it, as far as it can say it."""
+    kind = source["type"]
+    if kind == "web":
+        return str(source["url"])
+    if kind == "git":
+        return f"git+{source['url']}@{source['revision']}"
+    return str(source.get("job_id") or source.get("artifact_id") or kind)
+
+
+def _tar(folder: Path) -> FolderTar:
+    try:
+        return tar_of(folder)
+    except PackingError as cause:
+        raise MistakeError(str(cause)) from cause
+
+
+def _file_name(name: str) -> str:
+    return re.sub(r"[^0-9A-Za-z._-]", "_", name).lstrip(".") or "content"
+
+
+dataset, model, checkpoint, volume = (_app(plural.removesuffix("s")) for plural in ARTIFACTS)

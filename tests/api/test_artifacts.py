@@ -1,0 +1,247 @@
+"""Datasets, models, checkpoints and volumes over HTTP: made, sent in parts, exported, removed."""
+
+import hashlib
+from typing import Any
+
+import httpx
+import pytest
+
+from activities.db import tables
+from activities.settings import settings
+from activities.storage.blobs import blob_store
+from activities.storage.contents import ContentWriter
+from tests.activities.artifacts.artifact_rows import files_of, tar_of
+from tests.api.http_server import Person, Site
+from tests.api.test_leases import BEGAN
+from workflows.contracts.lifecycles import ARTIFACT_NOUNS, LifecycleNoun
+
+pytestmark = pytest.mark.parametrize("dialect", ["sqlite"], indirect=True)
+UPLOAD = {"type": "upload"}
+WEB = {"type": "web", "url": "https://example.test/cats.tar"}
+FILES = {"a/one.txt": b"1" * 2000, "two.txt": b"2"}
+
+
+async def made(person: Person, source: dict[str, Any] = UPLOAD, **more: Any) -> Any:
+    return await person.made("/v1/datasets", {"name": "cats", "source": source, **more})
+
+
+async def send(person: Person, dataset_id: str, index: int, content: bytes) -> httpx.Response:
+    sha256 = hashlib.sha256(content).hexdigest()
+    path = f"/v1/datasets/{dataset_id}/parts/{index}?sha256={sha256}"
+    return await person.call("PUT", path, content=content)
+
+
+def complete(site: Site, artifact_id: str) -> bytes:
+    """The artifact is ready, as its workflow makes it."""
+    tar = tar_of(FILES)
+    writer = ContentWriter(blob_store(settings().storage), artifact_id, "a test")
+    writer.write(tar)
+    content = writer.finish(2, 2001)
+    table = tables.table_of_artifact(artifact_id)
+    site.set(
+        table, artifact_id, status="ready", content_sha256=content.sha256,
+        size_bytes=content.size_bytes, unpacked_bytes=2001, file_count=2,
+    )  # fmt: skip
+    return tar
+
+
+@pytest.mark.parametrize("noun", ARTIFACT_NOUNS, ids=lambda noun: noun.name)
+async def test_each_noun_is_made_listed_exported_and_removed(
+    site: Site, ada: Person, noun: LifecycleNoun
+) -> None:
+    path = f"/v1/{noun.plural}"
+    found = await ada.made(path, {"name": "cats", "source": WEB})
+    assert found["id"].startswith(f"{noun.prefix}-")
+    assert (found["status"], found["project_id"]) == ("new", ada.project_id)
+    assert (await ada.get(path)).json()["items"] == [found]
+    events = (await ada.get(f"{path}/{found['id']}/events")).json()["items"]
+    assert [event["type"] for event in events] == [f"{noun.name}.requested"]
+    assert (await ada.get(f"{path}/{found['id']}/content")).status_code == 409
+    tar = complete(site, found["id"])
+    answer = await ada.get(f"{path}/{found['id']}/content")
+    assert (answer.content, answer.headers["content-length"]) == (tar, str(len(tar)))
+    assert files_of(answer.content) == FILES
+    assert (await ada.call("DELETE", f"{path}/{found['id']}")).status_code == 202
+    verbs = [row.verb for row in site.rows(tables.OutboxRow, resource_id=found["id"])]
+    assert sorted(verbs) == ["remove", "start"]
+
+
+async def test_a_name_is_unique_in_its_project_among_those_that_are_there(
+    site: Site, ada: Person, bob: Person
+) -> None:
+    first = await made(ada)
+    again = await ada.call("POST", "/v1/datasets", json={"name": "cats", "source": UPLOAD})
+    assert (again.status_code, again.json()["code"]) == (409, "conflict")
+    assert first["id"] in again.json()["detail"]
+    await made(bob)
+    await ada.made("/v1/models", {"name": "cats", "source": UPLOAD})
+    site.set(tables.Dataset, first["id"], status="archived")
+    await made(ada)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"type": "empty"},
+        {"type": "upload", "part_count": 1},
+        {"type": "web", "url": "ftp://example.test/a"},
+        {"type": "web", "url": "https://user:secret@example.test/a"},
+        {"type": "git", "url": "http://example.test/a"},
+        {"type": "git", "url": "https://example.test/a", "revision": "--upload-pack=x"},
+        {"type": "web", "url": "https://example.test/a", "token": "x"},
+        {"type": "job", "job_id": "../../etc"},
+        {"type": "regional"},
+        {},
+    ],
+    ids=str,
+)
+async def test_a_source_that_breaks_a_rule_is_refused_with_its_field(
+    site: Site, ada: Person, source: dict[str, Any]
+) -> None:
+    answer = await ada.call("POST", "/v1/datasets", json={"name": "cats", "source": source})
+    assert answer.status_code == 422, answer.text
+    assert all(error["field"].startswith("source") for error in answer.json()["errors"])
+    assert site.rows(tables.Dataset) == []
+
+
+async def test_an_upload_is_sent_in_parts_resumed_and_completed(
+    site: Site, ada: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("api.services.artifacts.PART_BYTES", 10_000)
+    monkeypatch.setattr("api.routes.artifacts.PART_BYTES", 10_000)
+    tar = tar_of({"a": b"a" * 20_000})
+    parts = [tar[start : start + 10_000] for start in range(0, len(tar), 10_000)]
+    dataset = (await made(ada))["id"]
+    path = f"/v1/datasets/{dataset}"
+    assert (await send(ada, dataset, 0, b"an earlier try")).status_code == 200
+    for index, part in reversed(list(enumerate(parts))):
+        if index != 1:
+            assert (await send(ada, dataset, index, part)).status_code == 200
+    early = await ada.call("POST", f"{path}/complete", json={"part_count": len(parts)})
+    assert early.json()["errors"][0]["rule"].endswith("lacking 1")
+    found = (await ada.get(f"{path}/parts")).json()
+    assert [each["index"] for each in found["items"]] == [0, *range(2, len(parts))]
+    assert found["items"][0]["sha256"] == hashlib.sha256(parts[0]).hexdigest()
+    await send(ada, dataset, 1, parts[1])
+    assert (await ada.get(path)).json()["bytes_transferred"] == len(tar)
+    done = await ada.call("POST", f"{path}/complete", json={"part_count": len(parts)})
+    assert done.json()["source"] == {"type": "upload", "part_count": len(parts)}
+    again = await ada.call("POST", f"{path}/complete", json={"part_count": len(parts)})
+    assert again.status_code == 202
+    (told,) = [row for row in site.rows(tables.OutboxRow) if row.verb == "complete"]
+    assert told.argument == {"source": {"type": "upload", "part_count": len(parts)}}
+    late = await send(ada, dataset, 0, parts[0])
+    assert (late.status_code, "is complete" in late.text) == (409, True)
+
+
+async def test_a_part_is_refused_that_is_too_large_or_has_another_hash(
+    site: Site, ada: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("api.routes.artifacts.PART_BYTES", 10_000)
+    dataset = (await made(ada))["id"]
+    large = await send(ada, dataset, 0, b"x" * 10_001)
+    assert (large.status_code, large.json()["code"]) == (413, "too-large")
+    wrong = f"/v1/datasets/{dataset}/parts/0?sha256={'0' * 64}"
+    answer = await ada.call("PUT", wrong, content=b"x")
+    assert answer.json()["errors"][0]["field"] == "sha256"
+    assert (await send(ada, dataset, -1, b"x")).status_code == 422
+    assert (await send(ada, dataset, 65_536, b"x")).status_code == 422
+    assert (await send(ada, dataset, 0, b"")).status_code == 422
+    assert site.rows(tables.ArtifactPart) == []
+    assert blob_store(settings().storage).names("artifacts") == []
+
+
+async def test_a_part_for_which_the_account_has_no_room_is_refused(
+    site: Site, ada: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = (await made(ada))["id"]
+    monkeypatch.setenv("BASELOAD_ACCOUNT_STORED_MAX_BYTES", "1000")
+    settings.cache_clear()
+    assert (await send(ada, dataset, 0, b"x" * 900)).status_code == 200
+    refused = await send(ada, dataset, 1, b"x" * 900)
+    assert (refused.status_code, refused.json()["code"]) == (409, "storage-exhausted")
+    assert "900 bytes of datasets, models, checkpoints and volumes" in refused.text
+    settings.cache_clear()
+
+
+async def test_what_is_sent_after_the_removal_is_not_kept(site: Site, ada: Person) -> None:
+    dataset = (await made(ada))["id"]
+    site.set(tables.Dataset, dataset, status="removing")
+    assert (await send(ada, dataset, 0, b"x")).status_code == 409
+    assert blob_store(settings().storage).names("artifacts") == []
+
+
+async def test_a_removal_is_refused_while_jobs_use_it_and_names_them(
+    site: Site, ada: Person
+) -> None:
+    dataset = (await made(ada))["id"]
+    complete(site, dataset)
+    job = await ada.job()
+    site.write(tables.ArtifactUse(job_id=job, artifact_id=dataset, role="dataset"))
+    refused = await ada.call("DELETE", f"/v1/datasets/{dataset}")
+    assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
+    assert job in refused.json()["detail"]
+    assert (await ada.get(f"/v1/datasets/{dataset}")).json()["job_ids"] == [job]
+    site.set(tables.Job, job, status="finished")
+    assert (await ada.get(f"/v1/datasets/{dataset}")).json()["job_ids"] == []
+    assert (await ada.call("DELETE", f"/v1/datasets/{dataset}")).status_code == 202
+
+
+async def test_only_a_failed_transfer_is_tried_again(site: Site, ada: Person) -> None:
+    dataset = (await made(ada, WEB))["id"]
+    early = await ada.call("POST", f"/v1/datasets/{dataset}/retry")
+    assert (early.status_code, "must be failed" in early.text) == (409, True)
+    site.set(tables.Dataset, dataset, status="failed", status_reason="answers 404")
+    assert (await ada.call("POST", f"/v1/datasets/{dataset}/retry")).status_code == 202
+    verbs = [row.verb for row in site.rows(tables.OutboxRow, resource_id=dataset)]
+    assert sorted(verbs) == ["retry", "start"]
+
+
+async def test_a_source_is_copied_only_by_those_who_may_read_it(
+    site: Site, ada: Person, bob: Person
+) -> None:
+    dataset = (await made(ada))["id"]
+    copy = {"name": "copy", "source": {"type": "artifact", "artifact_id": dataset}}
+    assert (await ada.call("POST", "/v1/models", json=copy)).status_code == 409
+    complete(site, dataset)
+    assert (await ada.call("POST", "/v1/models", json=copy)).status_code == 202
+    assert (await bob.call("POST", "/v1/models", json=copy)).status_code == 404
+    job = await ada.job()
+    of_job = {"name": "out", "source": {"type": "job", "job_id": job}}
+    assert (await bob.call("POST", "/v1/datasets", json=of_job)).status_code == 404
+    assert (await ada.call("POST", "/v1/datasets", json=of_job)).status_code == 202
+
+
+async def test_a_member_reads_what_the_membership_says_and_the_owner_pays(
+    site: Site, ada: Person, bob: Person
+) -> None:
+    dataset = (await made(ada))["id"]
+    complete(site, dataset)
+    site.write(
+        tables.ProjectMember(
+            project_id=ada.project_id, user_id=bob.user_id,
+            permissions={"dataset": "read", "model": "all"}, created_at=BEGAN,
+        )
+    )  # fmt: skip
+    assert (await bob.get(f"/v1/datasets/{dataset}/content")).status_code == 200
+    assert [each["id"] for each in (await bob.get("/v1/datasets")).json()["items"]] == [dataset]
+    assert (await bob.call("DELETE", f"/v1/datasets/{dataset}")).status_code == 403
+    asked = {"name": "his", "source": UPLOAD, "project_id": ada.project_id}
+    assert (await bob.call("POST", "/v1/datasets", json=asked)).status_code == 403
+    model = await bob.made("/v1/models", asked)
+    assert model["account_id"] == ada.account_id
+    read = [row.action for row in site.rows(tables.AuditRow) if row.actor_account_id]
+    assert "get_dataset_content" in read
+
+
+async def test_a_content_that_is_broken_is_not_sent_as_if_it_were_whole(
+    site: Site, ada: Person
+) -> None:
+    dataset = (await made(ada))["id"]
+    tar = complete(site, dataset)
+    store = blob_store(settings().storage)
+    (name,) = store.names(f"artifacts/{dataset}/parts")
+    store.put(name, b"broken")
+    answer = await ada.get(f"/v1/datasets/{dataset}/content")
+    assert b"broken" not in answer.content
+    assert len(answer.content) < len(tar)

@@ -1,0 +1,70 @@
+"""The rows of datasets, and what is asked of them.
+
+As activities/artifacts/*.py and api/services/artifacts.py; models, checkpoints and volumes have the
+same lifecycle.
+"""
+
+from api.services.lifecycles import GONE
+from tests.simulation.contracts import Attempt, Handler, Outside, Refused
+from tests.simulation.rows_model.connection import Connection
+from tests.simulation.rows_model.job_requests import PERSON
+from tests.simulation.rows_model.outbox import Outbox
+from tests.simulation.rows_model.records import Dataset
+from tests.simulation.rows_model.tables import Tables
+from workflows.contracts.artifacts import ArtifactStatus, Progress, RetryTransfer
+from workflows.contracts.base import Done
+from workflows.contracts.removals import Removal
+from workflows.effects.artifacts import FindProgress, RemoveContent
+
+SOURCE = {"type": "web", "url": "https://example.test/cats.tar"}
+
+
+class Artifacts:
+    def __init__(
+        self, tables: Tables, connection: Connection, outbox: Outbox, outside: Outside
+    ) -> None:
+        self._tables = tables
+        self._connection = connection
+        self._outbox = outbox
+        self._outside = outside
+
+    def effects(self) -> dict[str, Handler]:
+        return {"find_progress": self._find_progress, "remove_content": self._remove_content}
+
+    def _find_progress(self, attempt: Attempt, command: FindProgress) -> Progress:
+        return Progress(total_bytes=self._tables.datasets[command.artifact_id].size_bytes)
+
+    def _remove_content(self, attempt: Attempt, command: RemoveContent) -> Done:
+        self._outside.discard_content(command.artifact_id)
+        return Done()
+
+    def add(self, account_id: str) -> tuple[str, list[str]]:
+        """As create_artifact."""
+        account = self._tables.accounts.get(account_id)
+        if account is None:
+            raise Refused(f"{account_id}: there is no such account")
+        now, dataset_id = self._connection.now(), self._tables.new_id("dat")
+        row = Dataset(
+            id=dataset_id,
+            account_id=account_id,
+            name=f"dataset-{dataset_id.rpartition('-')[2].lstrip('0')}",
+            project_id=account.project_id,
+            source=SOURCE,
+            created_at=now,
+            updated_at=now,
+        )
+        return row.id, [self._outbox.create(row)]
+
+    def remove(self, row: Dataset) -> list[str]:
+        """As remove_artifact."""
+        if row.status in GONE:
+            return []
+        removal = Removal(requested_by=PERSON)
+        return [self._outbox.enqueue(row.id, "remove", removal, self._connection.now())]
+
+    def retry(self, row: Dataset) -> list[str]:
+        """As retry_artifact."""
+        if row.status != ArtifactStatus.FAILED:
+            raise Refused(f"dataset {row.name}: is {row.status}; must be failed")
+        asked = RetryTransfer(requested_by=PERSON)
+        return [self._outbox.enqueue(row.id, "retry", asked, self._connection.now())]
