@@ -13,6 +13,7 @@ from random import Random
 from typing import Any, Literal, Protocol
 
 from tests.simulation.behaviour import Behaviour
+from tests.simulation.datasets import Contents, DatasetRows, ResourceView
 from workflows.contracts.base import Contract
 from workflows.contracts.job_submission import JobSubmission
 
@@ -209,7 +210,6 @@ class Verb(StrEnum):
     REPLACE = "replace"
     RECHECK = "recheck"
     RETRY = "retry"
-    """Try a failed transfer again."""
     KILL = "kill"
     """End a lease's machine."""
     TOP_UP = "top_up"
@@ -277,15 +277,6 @@ class AllocationView:
 
 
 @dataclass(frozen=True)
-class ResourceView:
-    """A provider, a region or a dataset."""
-
-    resource_id: str
-    status: str
-    status_reason: str | None
-
-
-@dataclass(frozen=True)
 class Usage:
     """What the ledger has charged for one worker of one attempt."""
 
@@ -293,7 +284,7 @@ class Usage:
     seconds: int
 
 
-class Rows(Protocol):
+class Rows(DatasetRows, Protocol):
     """The database and the API before it."""
 
     effects: Mapping[str, Handler]
@@ -310,9 +301,6 @@ class Rows(Protocol):
 
     def add_node(self, region_id: str, minion_id: str) -> str:
         """A node of the person's own machine, which has announced itself. Raises: Refused."""
-
-    def add_dataset(self, account_id: str) -> str:
-        """A dataset from the web. Raises: Refused."""
 
     def announce(self, minion_id: str, host: str) -> None:
         """A machine says where it is."""
@@ -348,10 +336,6 @@ class Rows(Protocol):
 
     def providers(self) -> Iterable[ResourceView]: ...
     def regions(self) -> Iterable[ResourceView]: ...
-    def datasets(self) -> Iterable[ResourceView]: ...
-    def dataset_status(self, dataset_id: str) -> str:
-        """As artifacts/transfers.py:_tell reads it; empty: no such row."""
-
     def usage(self) -> Iterable[Usage]: ...
     def usage_of(self, job_id: str) -> Iterable[Usage]: ...
     def unsettled_of(self, job_id: str) -> int:
@@ -434,7 +418,7 @@ class CloudMachine:
     nobody knows of it before the next reconciliation; or nobody has asked for it."""
 
 
-class Outside(Protocol):
+class Outside(Contents, Protocol):
     """Machines, clouds and the object store."""
 
     def behave(self, job_id: str, behaviour: Behaviour) -> None:
@@ -472,15 +456,6 @@ class Outside(Protocol):
     ) -> None:
         """Remove what is stored of a job; silent when there is nothing. `everything`: also logs;
         attempt: of the run specs alone."""
-
-    def discard_content(self, artifact_id: str) -> None:
-        """Remove what is stored of a dataset; silent when there is nothing.
-
-        Raises: ApplicationError, while the store is away.
-        """
-
-    def contents(self) -> Mapping[str, int]:
-        """How many parts are stored of each dataset of which anything is."""
 
     def jobs_with_snapshots(self) -> Iterable[str]:
         """The jobs of which the object store has state snapshots."""

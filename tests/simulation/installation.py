@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterable
 
-from tests.simulation.contracts import ResourceView, Rows
+from tests.simulation.contracts import Rows
+from tests.simulation.datasets import ResourceView
 from tests.simulation.engine.engine import Engine, Limits
 from tests.simulation.life import Life
 from tests.simulation.outside import World

@@ -1,5 +1,7 @@
 """Every route that changes something × a thing that is being removed or was: it stays as it is."""
 
+from typing import Any
+
 import pytest
 
 from activities.db import tables
@@ -10,7 +12,7 @@ from tests.api.refusals.test_scopes import CHANGING
 from tests.api.test_access import Route
 from workflows.contracts.lifecycles import ARTIFACT_NOUNS
 
-TABLES = {
+TABLES: dict[str, type[Any]] = {
     "provider": tables.Provider,
     "cloud": tables.Provider,
     "region": tables.Region,

@@ -12,11 +12,11 @@ from tests.simulation.contracts import (
     NodeView,
     Outside,
     Refused,
-    ResourceView,
     Temporal,
     Usage,
     Verb,
 )
+from tests.simulation.datasets import ResourceView
 from tests.simulation.rows_model.adoption import Adoption
 from tests.simulation.rows_model.allocations import Allocations
 from tests.simulation.rows_model.artifacts import Artifacts

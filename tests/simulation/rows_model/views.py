@@ -5,8 +5,8 @@ from tests.simulation.contracts import (
     JobView,
     LeaseView,
     NodeView,
-    ResourceView,
 )
+from tests.simulation.datasets import ResourceView
 from tests.simulation.rows_model.records import Allocation, Job, Lease, LifecycleRow, Node
 from tests.simulation.rows_model.tables import Tables
 from workflows.contracts.jobs import run_id

@@ -25,11 +25,11 @@ from tests.simulation.contracts import (
     LeaseView,
     NodeView,
     Outside,
-    ResourceView,
     Temporal,
     Usage,
     Verb,
 )
+from tests.simulation.datasets import ResourceView
 from tests.simulation.rows_real.boundary import Died
 from tests.simulation.rows_real.house import Tenant
 from tests.simulation.rows_real.requests import Requests

@@ -11,9 +11,9 @@ from tests.simulation.contracts import (
     JobView,
     LeaseView,
     NodeView,
-    ResourceView,
     Usage,
 )
+from tests.simulation.datasets import ResourceView
 from tests.simulation.rows_real.house import Tenant
 from workflows.contracts.jobs import run_id
 from workflows.contracts.lifecycles import JOB, noun_of
