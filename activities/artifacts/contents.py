@@ -5,6 +5,7 @@ from sqlmodel import col
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from activities.artifacts.scratch import remove_scratch
 from activities.db.session import database
 from activities.db.tables import ArtifactPart, table_of_artifact
 from activities.settings import settings
@@ -38,6 +39,7 @@ def remove_content(command: RemoveContent) -> Done:
     """Remove everything that is stored of an artifact; silent when there is nothing."""
     with beating_aside():
         contents.remove_content(blob_store(settings().storage), command.artifact_id)
+        remove_scratch(command.artifact_id)
     own = col(ArtifactPart.artifact_id) == command.artifact_id
     with database().write() as session:
         session.execute(delete(ArtifactPart).where(own))

@@ -1,8 +1,5 @@
 """Transfers of artifacts from their sources: activities of the task queue `transfers`."""
 
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,6 +10,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.accounts.stored_bytes import room_of_artifact
+from activities.artifacts.scratch import scratch_folder
 from activities.artifacts.sources.git import open_git
 from activities.artifacts.sources.stored import open_copy, open_empty, open_output, open_upload
 from activities.artifacts.sources.tar_streams import OpenedSource, refused
@@ -46,7 +44,7 @@ def transfer_artifact(command: TransferArtifact) -> Content:
     source that does not serve now, `Stale` when the artifact is being removed, `NotFound`.
     """
     store = blob_store(settings().storage)
-    with beating_aside(), _scratch_folder() as scratch:
+    with beating_aside(), scratch_folder(command.artifact_id) as scratch:
         if (content := stored_content(store, command.artifact_id)) is not None:
             remove_other_parts(store, command.artifact_id)
             return content
@@ -156,12 +154,3 @@ def _tell(artifact_id: str, total_bytes: int | None, stored_bytes: int, file_cou
         raise ApplicationError(
             f"{artifact_id}: is not being transferred any more", type=STALE, non_retryable=True
         )
-
-
-@contextmanager
-def _scratch_folder() -> Iterator[Path]:
-    """A folder for what a source needs on disk; it is removed after the block."""
-    within = settings().home / "transfers"
-    within.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=within, prefix="transfer-") as folder:
-        yield Path(folder)

@@ -169,6 +169,9 @@ def check_part(
         row = visible_artifact(session, caller, artifact_id, "all")
         _must_be_sent(row, _upload_of(row))
         refusal = refusal_of_artifact(session, row.account_id, size_bytes)
+        limit = settings().artifact_max_bytes
+    if row.bytes_transferred + size_bytes > limit:
+        raise Problem("too-large", f"{artifact_id}: has at most {limit} bytes in all")
     if refusal is not None:
         raise Problem("storage-exhausted", refusal)
 

@@ -22,6 +22,8 @@ from activities.artifacts.sources.tar_streams import (
 from workflows.contracts.artifacts import GitSource
 
 FETCH_S = 3600
+PINNING_VERSION = [2, 37]
+"""The first version of git that connects the address that it is told."""
 LOOK_S = 1.0
 SLOW_BYTES_PER_S = 1000
 SLOW_S = 60
@@ -36,6 +38,7 @@ def open_git(source: GitSource, scratch: Path, most_bytes: int) -> OpenedSource:
     scratch: a folder for the packed revision.
     Raises: ApplicationError `Refused` or `Unavailable`.
     """
+    _check_version(scratch)
     address = _pinned(source.url)
     repository = scratch / "repository"
     _run(("init", "--quiet", "--bare", str(repository)), scratch)
@@ -51,6 +54,13 @@ def open_git(source: GitSource, scratch: Path, most_bytes: int) -> OpenedSource:
         raise unavailable(f"{source.url}: {source.revision} is no commit")
     chunks = partial(_archive, repository, commit)
     return OpenedSource(f"git {source.url} {commit}", lambda begin: after(chunks(), begin))
+
+
+def _check_version(scratch: Path) -> None:
+    """An older git resolves the host by itself again. Raises: ApplicationError `Refused`."""
+    found = [int(each) for each in re.findall(r"\d+", _run(("version",), scratch))[:2]]
+    if found < PINNING_VERSION:
+        raise refused(f"the worker's git is {found}; at least {PINNING_VERSION} can be used")
 
 
 def _pinned(url: str) -> str:
@@ -100,16 +110,19 @@ def _environment(home: Path) -> dict[str, str]:
 
 def _run(words: Sequence[str], scratch: Path, *, most_bytes: int | None = None) -> str:
     """The output of git. Raises: ApplicationError, when it fails, or its folder grows too large."""
-    running = subprocess.Popen(
-        ("git", *_options(), *words),
-        env=_environment(scratch),
-        cwd=scratch,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-    )
+    try:
+        running = subprocess.Popen(
+            ("git", *_options(), *words),
+            env=_environment(scratch),
+            cwd=scratch,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+        )
+    except FileNotFoundError as error:
+        raise refused("the host of the worker process has no git") from error
     ends_at = time.monotonic() + FETCH_S
     try:
         while True:
