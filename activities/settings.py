@@ -87,6 +87,9 @@ class Settings(BaseSettings):
     source_networks: Networks = ""
     """Networks from which datasets, models and checkpoints are fetched although they are not
     public, as CIDRs separated by commas; public addresses are always permitted."""
+    s3_endpoint: str | None = None
+    """The base URL of the S3 API for the buckets of sources, such as a store of one's own; None:
+    those of Amazon and Wasabi."""
     artifact_max_bytes: int = Field(default=1024**4, ge=1)
     """The largest size of one dataset, model, checkpoint or volume, as a tar."""
 

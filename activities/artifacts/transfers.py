@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 from sqlalchemy import CursorResult, update
@@ -18,7 +19,9 @@ from activities.artifacts.sources.web import open_web
 from activities.artifacts.starts import content_of
 from activities.artifacts.storing import Destination, store_source, stored_content
 from activities.db.session import database
-from activities.db.tables import ArtifactPart, ArtifactRow, Job, table_of_artifact
+from activities.db.tables import ArtifactPart, ArtifactRow, Job, StoredSecret, table_of_artifact
+from activities.secrets.credentials import STORED
+from activities.secrets.sealing import secret_box
 from activities.settings import settings
 from activities.storage.blobs import BlobStore, blob_store
 from activities.storage.contents import Part, remove_content, remove_other_parts
@@ -27,8 +30,10 @@ from workflows.contracts.artifacts import (
     ArtifactSource,
     ArtifactStatus,
     Content,
+    EmptySource,
     GitSource,
     JobSource,
+    ObjectStoreSource,
     UploadSource,
     WebSource,
 )
@@ -73,19 +78,24 @@ class _Place:
 
 
 def _opened(command: TransferArtifact, place: _Place) -> OpenedSource:
-    source = command.source
+    source, artifact_id = command.source, command.artifact_id
+    opened: OpenedSource
     match source:
         case WebSource():
-            return open_web(source, place.scratch, place.most_bytes)
+            opened = open_web(source, place.scratch, place.most_bytes)
         case GitSource():
-            return open_git(source, place.scratch, place.most_bytes)
+            opened = open_git(source, place.scratch, place.most_bytes)
         case JobSource():
-            return _output(place.store, command.artifact_id, source)
+            opened = _output(place.store, artifact_id, source)
         case ArtifactSource():
-            return _copy(place.store, source.artifact_id)
+            opened = _copy(place.store, source.artifact_id)
+        case ObjectStoreSource():
+            opened = _bucket(source, _secret(artifact_id, source.secret))
         case UploadSource():
-            return open_upload(place.store, command.artifact_id, _parts(command, source))
-    return open_empty()
+            opened = open_upload(place.store, artifact_id, _parts(command, source))
+        case EmptySource():
+            opened = open_empty()
+    return opened
 
 
 def _output(store: BlobStore, artifact_id: str, source: JobSource) -> OpenedSource:
@@ -105,6 +115,28 @@ def _copy(store: BlobStore, artifact_id: str) -> OpenedSource:
     if content is None or status != ArtifactStatus.READY:
         raise refused(f"{artifact_id}: is {status}; must be ready to be copied")
     return open_copy(store, artifact_id, content)
+
+
+def _bucket(source: ObjectStoreSource, secret: str | None) -> OpenedSource:
+    """Raises: ApplicationError `Refused`, also when this process cannot read buckets."""
+    try:
+        object_stores = import_module("activities.artifacts.sources.object_stores")
+    except ImportError as error:
+        raise refused(f"this platform is installed without its extra s3: {error}") from error
+    opened: OpenedSource = object_stores.open_bucket(source, secret)
+    return opened
+
+
+def _secret(artifact_id: str, name: str | None) -> str | None:
+    """The value of a secret of the artifact's project. Raises: ApplicationError `Refused`."""
+    if name is None:
+        return None
+    with database().read() as session:
+        stored = f"projects/{_row(session, artifact_id).project_id}/{name}"
+        secret = session.get(StoredSecret, stored)
+    if secret is None:
+        raise refused(f"{artifact_id}: the project has no secret {name}; set it, then try again")
+    return secret_box(STORED, secret.account_id).open(secret.sealed, stored.encode()).decode()
 
 
 def _parts(command: TransferArtifact, source: UploadSource) -> list[Part]:

@@ -39,6 +39,7 @@ from workflows.contracts.artifacts import (
     ArtifactStatus,
     EmptySource,
     JobSource,
+    ObjectStoreSource,
     RetryTransfer,
     UploadComplete,
     UploadSource,
@@ -269,6 +270,11 @@ def _check_source(
             raise invalid(field_error("source.job_id", f"is a job of project {project.id}", job.id))
         if job.status in GONE:
             raise Problem("conflict", f"job {job.name}: is {job.status}, and its output with it")
+    if isinstance(source, ObjectStoreSource) and source.secret is not None:
+        stored = f"projects/{project.id}/{source.secret}"
+        if session.get(tables.StoredSecret, stored) is None:
+            rule = f"is a secret of project {project.id}: baseload secret set"
+            raise invalid(field_error("source.secret", rule, source.secret))
     if isinstance(source, ArtifactSource):
         other = visible_artifact(session, context.caller, source.artifact_id)
         if other.status != ArtifactStatus.READY:

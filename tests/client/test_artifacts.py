@@ -13,6 +13,7 @@ from activities.settings import settings
 from activities.storage.blobs import blob_store
 from tests.activities.artifacts.artifact_rows import files_of
 from tests.api.test_artifacts import complete
+from tests.api.test_leases import BEGAN
 from tests.client.conftest import Desk
 
 PART = 10_240
@@ -82,12 +83,29 @@ def _part(dataset_id: str, index: int, content: bytes) -> Any:
         ("https://example.test/a.tar", {"type": "web", "url": "https://example.test/a.tar"}),
         ("git+https://example.test/a@v1", {"type": "git", "url": "https://example.test/a"}),
         ("git+https://example.test/a", {"type": "git", "revision": "HEAD"}),
+        ("wasabi://pets/cats", {"type": "wasabi", "bucket": "pets", "prefix": "cats"}),
     ],
 )
 def test_a_source_is_said_in_one_word(desk: Desk, given: str, source: dict[str, str]) -> None:
     made = desk.json("model", "create", "cats", "--source", given, "--no-wait")
     assert source.items() <= made["source"].items()
     assert given.partition("@")[0] in desk.baseload("model", "ls").out
+
+
+def test_a_bucket_is_read_with_a_secret_of_the_project(desk: Desk) -> None:
+    asked = ("dataset", "create", "cats", "--source", "s3://pets", "--secret", "aws", "--no-wait")
+    ended = desk.baseload(*asked)
+    assert (ended.code, "source.secret" in ended.err) == (3, True)
+    desk.site.write(
+        tables.StoredSecret(
+            name=f"projects/{desk.person.project_id}/aws",
+            account_id=desk.person.account_id,
+            sealed=b"sealed",
+            updated_at=BEGAN,
+        )
+    )
+    made = desk.json(*asked, "--region", "eu-west-1")
+    assert (made["source"]["secret"], made["source"]["region"]) == ("aws", "eu-west-1")
 
 
 def test_a_source_of_another_is_found_by_its_name(desk: Desk, folder: Path) -> None:
@@ -106,6 +124,7 @@ def test_a_source_of_another_is_found_by_its_name(desk: Desk, folder: Path) -> N
         ("create", "cats", ".", "--source", "https://example.test/a"),
         ("create", "cats", "--source", "ftp://example.test/a"),
         ("create", "cats", "--source", "job:"),
+        ("create", "cats", "--source", "git+https://example.test/a", "--sha256", "0"),
         ("create", "cats", "--source", "dataset:unknown"),
         ("create", "cats", "no-folder"),
     ],

@@ -20,6 +20,8 @@ class FileServer:
     breaks_after: list[int] = field(default_factory=list)
     """After how many bytes of the body each of the next answers breaks off."""
     has_ranges: bool = True
+    bytes_per_s: int = 0
+    """How fast bodies are sent; 0: as fast as they can be."""
     asked: list[tuple[str, str]] = field(default_factory=list)
     """Each path that was asked for, and its `Range`."""
     port: int = 0
@@ -79,11 +81,20 @@ def _handler(files: FileServer) -> type[BaseHTTPRequestHandler]:  # noqa: C901 -
             if files.breaks_after and len(body) > files.breaks_after[0]:
                 sent = body[: files.breaks_after[0]]
             try:
-                self.wfile.write(sent)
+                self._write(sent)
             except OSError:
                 return
             if len(sent) < len(body):
                 self.close_connection = True
+
+        def _write(self, body: bytes) -> None:
+            if not files.bytes_per_s:
+                self.wfile.write(body)
+                return
+            step = max(1, files.bytes_per_s // 20)
+            for start in range(0, len(body), step):
+                self.wfile.write(body[start : start + step])
+                threading.Event().wait(0.05)  # What a slow line takes.
 
         def log_message(self, *_: Any) -> None:
             return

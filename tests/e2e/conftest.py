@@ -26,6 +26,7 @@ def stack(lab: Lab) -> Iterator[RunningStack]:
         cpu_core_hour_microcredits=str(CPU_CORE_HOUR_MICROCREDITS),
         job_unreachable_limit_s=str(UNREACHABLE_LIMIT_S),
         job_end_grace_s="1",
+        source_networks="127.0.0.0/8",
     )
     try:
         running.wait_until_ready()

@@ -154,8 +154,29 @@ class ArtifactSource(_Source):
     artifact_id: str = Field(max_length=100, pattern=r"^(dat|mod|chk|vol)-[0-9a-z]{26}$")
 
 
+class ObjectStoreSource(_Source):
+    """The objects of a bucket at Amazon or Wasabi whose names begin alike."""
+
+    type: Literal["aws", "wasabi"]
+    bucket: str = Field(min_length=3, max_length=63, pattern=r"^[a-z0-9][a-z0-9.-]*[a-z0-9]$")
+    prefix: str = Field(default="", max_length=900)
+    """What the names begin with, up to a `/`; files are named by the rest."""
+    region: str = Field(default="us-east-1", max_length=32, pattern=r"^[a-z0-9][a-z0-9-]*$")
+    secret: str | None = Field(
+        default=None, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+    )
+    """The name of the project's secret with `ACCESS_KEY_ID:SECRET_ACCESS_KEY`; null: the bucket is
+    public."""
+
+
 Source = Annotated[
-    EmptySource | UploadSource | WebSource | GitSource | JobSource | ArtifactSource,
+    EmptySource
+    | UploadSource
+    | WebSource
+    | GitSource
+    | JobSource
+    | ArtifactSource
+    | ObjectStoreSource,
     Field(discriminator="type"),
 ]
 """The source of an artifact's content."""

@@ -644,6 +644,38 @@ class NodeRequirement(BaseModel):
     relaxed: Annotated[bool, Field(title="Relaxed")]
 
 
+class Secret(RootModel[str]):
+    root: Annotated[
+        str,
+        Field(max_length=100, pattern="^[A-Za-z0-9][A-Za-z0-9._-]*$", title="Secret"),
+    ]
+
+
+class ObjectStoreSource(BaseModel):
+    """
+    The objects of a bucket at Amazon or Wasabi whose names begin alike.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    type: Annotated[Literal["aws", "wasabi"], Field(title="Type")]
+    bucket: Annotated[
+        str,
+        Field(
+            max_length=63,
+            min_length=3,
+            pattern="^[a-z0-9][a-z0-9.-]*[a-z0-9]$",
+            title="Bucket",
+        ),
+    ]
+    prefix: Annotated[str, Field(max_length=900, title="Prefix")] = ""
+    region: Annotated[str, Field(max_length=32, pattern="^[a-z0-9][a-z0-9-]*$", title="Region")] = (
+        "us-east-1"
+    )
+    secret: Annotated[Secret | None, Field(title="Secret")] = None
+
+
 class Offer(BaseModel):
     """
     An offer: a node with free slots, or a machine that a cloud would create for each worker.
@@ -1547,7 +1579,13 @@ class ArtifactCreation(BaseModel):
     name: Annotated[str, Field(max_length=100, min_length=1, title="Name")]
     project_id: Annotated[ProjectId | None, Field(title="Project Id")] = None
     source: Annotated[
-        EmptySource | UploadSource | WebSource | GitSource | JobSource | ArtifactSource,
+        EmptySource
+        | UploadSource
+        | WebSource
+        | GitSource
+        | JobSource
+        | ArtifactSource
+        | ObjectStoreSource,
         Field(discriminator="type", title="Source"),
     ]
 

@@ -14,7 +14,9 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.artifacts.transfers import transfer_artifact
 from activities.db.session import Database
-from activities.db.tables import Account, ArtifactPart
+from activities.db.tables import Account, ArtifactPart, StoredSecret
+from activities.secrets.credentials import STORED
+from activities.secrets.sealing import secret_box
 from activities.settings import settings
 from activities.storage import contents
 from activities.storage.names import artifact_part_name, output_name
@@ -39,6 +41,7 @@ FILES = {"a/one.txt": b"1" * 30_000, "a/two.txt": b"2" * 5, "b.bin": bytes(range
 @pytest.fixture
 def account(migrated: Database, monkeypatch: pytest.MonkeyPatch) -> Account:
     monkeypatch.setenv("BASELOAD_SOURCE_NETWORKS", "127.0.0.0/8")
+    monkeypatch.setenv("BASELOAD_SECRETS_KEY", "5e" * 32)
     settings.cache_clear()
     monkeypatch.setattr(contents, "PART_BYTES", PART)
     with migrated.write() as session:
@@ -361,3 +364,16 @@ def test_the_row_says_what_is_stored_and_what_there_is_in_all(
     row = row_of(migrated, dataset)
     assert (row.bytes_transferred, row.total_bytes) == (2 * PART, 512 + 90_112 + 1024)
     assert files_of(tar_of({"a": b"a"})) == {"a": b"a"}
+
+
+def test_a_bucket_needs_a_secret_that_the_project_has(migrated: Database, account: Account) -> None:
+    dataset = add_artifact(migrated, account)
+    source = {"type": "aws", "bucket": "pets", "secret": "aws"}
+    refused = refusal(dataset, source)
+    assert (refused.type, "has no secret aws" in refused.message) == ("Refused", True)
+    with migrated.write() as session:
+        name = f"projects/{account.personal_project_id}/aws"
+        sealed = secret_box(STORED, account.id).seal(b"no-key", name.encode())
+        session.add(StoredSecret(name=name, account_id=account.id, sealed=sealed, updated_at=NOW))
+    told = refusal(dataset, source).message
+    assert told == "secret aws: is no ACCESS_KEY_ID:SECRET_ACCESS_KEY"

@@ -37,6 +37,7 @@ NAMED = {
     "body code.upload_id": "upload",
     "body source.job_id": "job",
     "body source.artifact_id": "dataset",
+    "body source.secret": "secret",
     "body data.input.upload_id": "upload",
     "body placement.region_id": "region",
     "body placement.providers[]": "provider",
@@ -63,7 +64,8 @@ PLAIN = frozenset(
         *("body resources.gpu_types[]", "body environment.image", "body environment.requirements"),
         *("body environment.python_packages[]", "body environment.apt_packages[]"),
         *("path index", "query sha256", "body source.type", "body source.url"),
-        *("body source.sha256", "body source.revision"),
+        *("body source.sha256", "body source.revision", "body source.bucket"),
+        *("body source.prefix", "body source.region"),
         *("body environment.setup[]", "body data.input.type", "body data.output.type"),
     }
 )
@@ -123,11 +125,18 @@ def named_places(route: Route) -> dict[Place, str]:
     return {place: kind for place, kind in found.items() if kind is not None}
 
 
+_SOURCES = {
+    "job_id": {"type": "job"},
+    "artifact_id": {"type": "artifact"},
+    "secret": {"type": "aws", "bucket": "pets"},
+}
+
+
 def put(body: dict[str, Any], field: str, value: str) -> dict[str, Any]:
     """A body with one field more: `placement.providers[]` is the only one of a list."""
     name, _, rest = field.partition(".")
     if name == "source":  # It has no other fields beside the one that names its kind of thing.
-        return body | {name: {"type": rest.removesuffix("_id"), rest: value}}
+        return body | {name: {**_SOURCES[rest], rest: value}}
     if rest:
         return body | {name: put(body.get(name, {}), rest, value)}
     if name.endswith("[]"):

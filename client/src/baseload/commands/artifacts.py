@@ -23,6 +23,7 @@ WAIT_LIMIT_S = 86_400
 ARTIFACTS = ("datasets", "models", "checkpoints", "volumes")
 SOURCES = (
     "https://… (a .tar, .tar.gz, .tgz or .zip is unpacked), git+https://…[@revision], "
+    "s3://BUCKET[/PREFIX] or wasabi://BUCKET[/PREFIX], "
     "job:NAME[/worker], dataset:NAME (or model:, checkpoint:, volume:)"
 )
 Name = Annotated[str, typer.Argument(help="id or name")]
@@ -46,6 +47,11 @@ def _add_create(app: typer.Typer, plural: str) -> None:
         ] = None,
         source: Annotated[str | None, typer.Option(help=SOURCES)] = None,
         sha256: Annotated[str | None, typer.Option(help="that a file of the web must have")] = None,
+        secret: Annotated[
+            str | None,
+            typer.Option(help="the project's secret with ACCESS_KEY_ID:SECRET_ACCESS_KEY"),
+        ] = None,
+        region: Annotated[str | None, typer.Option(help="of a bucket; default: us-east-1")] = None,
         project: Annotated[str | None, typer.Option(help="id or name; default: Personal")] = None,
         no_wait: Annotated[
             bool, typer.Option("--no-wait", help="do not wait until its files are there")
@@ -55,7 +61,8 @@ def _add_create(app: typer.Typer, plural: str) -> None:
         """Create one from a folder or a source; repeat the command if it was interrupted."""
         if (folder is None) == (source is None) and not (plural == "volumes" and source is None):
             raise MistakeError("say a folder, or --source, and not both")
-        body: Document = {"name": name, "source": _source(session, folder, source, sha256)}
+        more = {"sha256": sha256, "secret": secret, "region": region}
+        body: Document = {"name": name, "source": _source(session, folder, source, more)}
         if project is not None:
             body["project_id"] = find_id(session, "projects", project)
         tar = None if folder is None else _tar(folder)
@@ -169,28 +176,49 @@ def _show_line(session: Session, found: Document) -> None:
 
 
 def _source(
-    session: Session, folder: Path | None, source: str | None, sha256: str | None
+    session: Session, folder: Path | None, source: str | None, more: dict[str, str | None]
 ) -> Document:
-    """The source as the API takes it. Raises: MistakeError."""
+    """The source as the API takes it. more: what options say of it. Raises: MistakeError."""
     if source is None:
         return {"type": "empty" if folder is None else "upload"}
-    is_web = source.startswith(("https://", "http://"))
-    if sha256 is not None and not is_web:
-        raise MistakeError("--sha256 is of a file of the web")
-    if is_web:
-        return {"type": "web", "url": source, **({"sha256": sha256} if sha256 else {})}
-    if source.startswith("git+"):
+    found = _by_address(source)
+    if found is None:
+        kind, _, name = source.partition(":")
+        read: Callable[[Session, str, str], Document] | None = None
+        if kind == "job":
+            read = _job_source
+        elif f"{kind}s" in ARTIFACTS:
+            read = _artifact_source
+        if read is None or not name:
+            raise MistakeError(f"--source {source}: is none of {SOURCES}")
+        found = read(session, kind, name)
+    given = {option: value for option, value in more.items() if value is not None}
+    if wrong := given.keys() - _OPTIONS.get(found["type"], frozenset()):
+        raise MistakeError(f"--{min(wrong)} says nothing of {source}")
+    return found | given
+
+
+_OPTIONS = {
+    "web": frozenset({"sha256"}),
+    "aws": frozenset({"secret", "region"}),
+    "wasabi": frozenset({"secret", "region"}),
+}
+"""The options that say more of a source, by its type."""
+_BUCKETS = {"s3": "aws", "wasabi": "wasabi"}
+
+
+def _by_address(source: str) -> Document | None:
+    """The source that an address says; None: it is none."""
+    scheme, _, rest = source.partition("://")
+    if scheme in ("https", "http"):
+        return {"type": "web", "url": source}
+    if scheme.startswith("git+"):
         url, _, revision = source.removeprefix("git+").partition("@")
         return {"type": "git", "url": url, **({"revision": revision} if revision else {})}
-    kind, _, name = source.partition(":")
-    read: Callable[[Session, str, str], Document] | None = None
-    if kind == "job":
-        read = _job_source
-    elif f"{kind}s" in ARTIFACTS:
-        read = _artifact_source
-    if read is None or not name:
-        raise MistakeError(f"--source {source}: is none of {SOURCES}")
-    return read(session, kind, name)
+    if scheme in _BUCKETS and rest:
+        bucket, _, prefix = rest.partition("/")
+        return {"type": _BUCKETS[scheme], "bucket": bucket, "prefix": prefix}
+    return None
 
 
 def _job_source(session: Session, _kind: str, name: str) -> Document:
@@ -212,6 +240,8 @@ def _source_text(source: Document) -> str:
         return str(source["url"])
     if kind == "git":
         return f"git+{source['url']}@{source['revision']}"
+    if "bucket" in source:
+        return f"{kind}://{source['bucket']}/{source['prefix']}"
     return str(source.get("job_id") or source.get("artifact_id") or kind)
 
 

@@ -1,0 +1,112 @@
+"""Buckets of object stores that have Amazon's S3 API: the objects whose names begin alike.
+
+Its libraries take half a second to import, so its caller imports it when a source needs it.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from functools import partial
+from itertools import islice
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+from fsspec.asyn import sync  # type: ignore[import-untyped]
+from s3fs import S3FileSystem
+
+from activities.artifacts.sources.tar_streams import (
+    OpenedSource,
+    SourceFile,
+    refused,
+    tar_of,
+    tar_size,
+    unavailable,
+)
+from activities.settings import settings
+from workflows.contracts.artifacts import MOST_FILES, ObjectStoreSource
+
+READ_BYTES = 8 << 20
+TIMEOUTS_S = {"connect_timeout": 10, "read_timeout": 60}
+ENDPOINTS = {
+    "aws": "https://s3.{region}.amazonaws.com",
+    "wasabi": "https://s3.{region}.wasabisys.com",
+}
+"""Hosts that a source cannot change, so their addresses are not checked."""
+
+
+def open_bucket(source: ObjectStoreSource, secret: str | None) -> OpenedSource:
+    """The objects of a bucket, read by ranges of the version that was listed. Blocking.
+
+    secret: `ACCESS_KEY_ID:SECRET_ACCESS_KEY`; None: the bucket is public.
+    Raises: ApplicationError `Refused` or `Unavailable`.
+    """
+    store = _store(source, secret)
+    files, marks = [], hashlib.sha256()
+    for key, found in _listed(store, source):
+        name = key.removeprefix(source.prefix).lstrip("/") or key.rpartition("/")[2]
+        etag, size = str(found["ETag"]), int(found["size"])
+        marks.update(f"{name}\0{size}\0{etag}\n".encode("utf-8", "surrogatepass"))
+        object_ = (source.bucket, key, etag)
+        files.append(SourceFile(name, size, partial(_bytes, store, object_, size)))
+    where = f"{source.type} {source.region} {source.bucket} {source.prefix}"
+    if not files:
+        raise refused(f"{where}: there is no object")
+    identity = f"{where} {marks.hexdigest()}"
+    return OpenedSource(identity, partial(tar_of, files), tar_size(files))
+
+
+def _store(source: ObjectStoreSource, secret: str | None) -> Any:
+    key, _, hidden = (secret or "").partition(":")
+    if secret is not None and not (key and hidden):
+        raise refused(f"secret {source.secret}: is no ACCESS_KEY_ID:SECRET_ACCESS_KEY")
+    endpoint = settings().s3_endpoint or ENDPOINTS[source.type].format(region=source.region)
+    return S3FileSystem(
+        # Without a key it must not look for one: the host may have one of its own.
+        anon=secret is None,
+        key=key or None,
+        secret=hidden or None,
+        endpoint_url=endpoint,
+        client_kwargs={"region_name": source.region},
+        config_kwargs={**TIMEOUTS_S, "retries": {"max_attempts": 3}},
+        use_listings_cache=False,
+        skip_instance_cache=True,
+    )
+
+
+def _listed(store: Any, source: ObjectStoreSource) -> list[tuple[str, dict[str, Any]]]:
+    """The keys below the prefix with what is said of each, in order; no folders."""
+    prefix = source.prefix.rstrip("/")
+    path = f"{source.bucket}/{prefix}" if prefix else source.bucket
+    found = _called(source, partial(store.find, path, detail=True))
+    listed = sorted((str(name), said) for name, said in found.items())
+    some = list(islice(listed, MOST_FILES + 1))
+    if len(some) > MOST_FILES:
+        raise refused(f"{source.bucket}/{prefix}: has at most {MOST_FILES} objects")
+    keys = ((name.partition("/")[2], said) for name, said in some)
+    return [(key, said) for key, said in keys if key and not key.endswith("/")]
+
+
+def _bytes(store: Any, object_: tuple[str, str, str], size: int, begin: int) -> Iterator[bytes]:
+    """The bytes of an object from one on. Raises: ApplicationError, when it has changed."""
+    bucket, key, etag = object_
+    while begin < size:
+        end = min(begin + READ_BYTES, size)
+        asked = {"Bucket": bucket, "Key": key, "Range": f"bytes={begin}-{end - 1}", "IfMatch": etag}
+        answer = _called(key, partial(store.call_s3, "get_object", **asked))
+        chunk = bytes(_called(key, partial(sync, store.loop, answer["Body"].read)))
+        if len(chunk) != end - begin:
+            raise unavailable(f"{bucket}/{key}: broke off at byte {begin + len(chunk)}")
+        begin = end
+        yield chunk
+
+
+def _called(about: object, call: Any) -> Any:
+    """The answer of the store. Raises: ApplicationError."""
+    name = about if isinstance(about, str) else getattr(about, "bucket", "")
+    try:
+        return call()
+    except PermissionError as error:
+        raise refused(f"{name}: the store refuses it: {error}") from error
+    except FileNotFoundError as error:
+        raise refused(f"{name}: there is no such bucket or object") from error
+    except (OSError, BotoCoreError, ClientError, TimeoutError) as error:
+        raise unavailable(f"{name}: {error}") from error
