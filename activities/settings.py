@@ -116,6 +116,9 @@ class Settings(BaseSettings):
     """The port at which a cloud region's storage node serves the region cache to the machines."""
     region_cache_max_bytes: int | None = None
     """The largest size of the region cache; None, and at most: four fifths of the node's disk."""
+    node_contents_max_bytes: int | None = Field(default=None, ge=1)
+    """What the datasets, models and checkpoints on one node may take together; None, and at most:
+    four fifths of the node's disk. The least used go first, and none that an open run needs."""
     package_index_url: str | None = None
     """The index of Python packages that the region cache reads, such as `https://pypi.org/simple`;
     None: the index in the storage node's own pip configuration."""

@@ -7,7 +7,9 @@
 <root>/system/<key>/       one system layer per set of Debian packages
 <root>/packages/pip-<key>/ the pip of all runs
 <root>/images/<image id>   a container image that a run had pulled; podman has the image itself
-<root>/runs/<run_id>/      owner.json spec.json devices.json command variables lock process.json
+<root>/contents/<sha256>/  datasets, models and checkpoints, see `contents/store.py`
+<root>/runs/<run_id>/      owner.json contents.json spec.json devices.json command variables lock
+                           process.json
                            beat.json idle.json exit.json log
                            setup work/ input/ output/ state/ venv/
 <root>/runs/.removed-*/    runs that are being removed
@@ -55,6 +57,7 @@ class Folders:
         self.packages = os.path.join(self.root, "packages")
         self.owned_packages = os.path.join(self.packages, "owned")
         self.system_layers = os.path.join(self.root, "system")
+        self.contents = os.path.join(self.root, "contents")
         self.runs = os.path.join(self.root, "runs")
         self.removed = os.path.join(self.root, "removed")
 

@@ -10,7 +10,16 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.db.session import database
-from activities.db.tables import Allocation, Job, Node, Region, StoredSecret, Upload
+from activities.db.tables import (
+    Allocation,
+    ArtifactRow,
+    Job,
+    Node,
+    Region,
+    StoredSecret,
+    Upload,
+    table_of_artifact,
+)
 from activities.jobs import worker_addresses
 from activities.jobs.submissions import open_variables, submission_of
 from activities.nodes.addresses import inside_address
@@ -21,7 +30,14 @@ from activities.settings import settings
 from activities.storage.blobs import blob_store
 from activities.storage.logs import log_store
 from activities.storage.names import outputs_of, run_specs_of, states_of
-from activities.storage.run_specs import Isolation, RegionCache, RunSpec, seal_run_spec
+from activities.storage.run_specs import (
+    Isolation,
+    RegionCache,
+    RunContent,
+    RunSpec,
+    seal_run_spec,
+)
+from workflows.contracts.artifacts import ArtifactRole, ArtifactStatus, Content
 from workflows.contracts.base import Done
 from workflows.contracts.errors import NOT_FOUND, WORK_REFUSED
 from workflows.contracts.job_submission import JobSubmission
@@ -36,6 +52,7 @@ from workflows.effects.jobs import (
     RunSpecsSealed,
     SealRunSpecs,
 )
+from workflows.rules.jobs.artifacts import artifacts_of, folder_of
 from workflows.rules.jobs.formats import full_image
 
 STORE = "store://"
@@ -63,6 +80,8 @@ class RunInputs:
     """Node id to the address at which other nodes of its network reach it."""
     isolations: dict[int, Isolation]
     """Worker to its isolation, by the allocation and the node's own row."""
+    contents: tuple[RunContent, ...]
+    """The datasets, the model and the checkpoints of the job."""
     caches: dict[str, RegionCache]
     """Node id to the region cache of its region, for leased machines."""
 
@@ -92,7 +111,8 @@ def seal_run_specs(command: SealRunSpecs) -> RunSpecsSealed:
     # An activity attempt that was held up may write after the job has discarded its run specs.
     if not _are_needed(command):
         _discard(command.job_id, command.attempt)
-    return RunSpecsSealed(references=references)
+    distinct = {each.content.sha256: each.content.size_bytes for each in inputs.contents}
+    return RunSpecsSealed(references=references, data_bytes=sum(distinct.values()))
 
 
 @activity.defn
@@ -163,8 +183,35 @@ def _gather(session: Session, command: SealRunSpecs, port: int | None) -> RunInp
         ports=dict(session.exec(held.order_by(col(Allocation.worker))).all()),
         rendezvous_port=port,
         hosts=_hosts(session, command),
+        contents=_contents(session, job, submission),
         caches=caches_of(session, {each.node.node_id for each in command.assignments}),
     )
+
+
+def _contents(session: Session, job: Job, submission: JobSubmission) -> tuple[RunContent, ...]:
+    """What the runs of a job read of artifacts. Raises: WorkRefused, when one is not there."""
+    asked = artifacts_of(submission)
+    found: dict[str, ArtifactRow] = {}
+    for table in {table_of_artifact(artifact_id) for _, artifact_id in asked}:
+        ids = [artifact_id for _, artifact_id in asked]
+        found |= {row.id: row for row in session.exec(select(table).where(col(table.id).in_(ids)))}
+    return tuple(_content(job, role, each, found.get(each)) for role, each in asked)
+
+
+def _content(job: Job, role: ArtifactRole, artifact_id: str, row: ArtifactRow | None) -> RunContent:
+    status = row.status if row is not None and row.project_id == job.project_id else "not there"
+    if row is None or status != ArtifactStatus.READY or row.content_sha256 is None:
+        raise ApplicationError(
+            f"{job.id}: asked the {role.value} {artifact_id}: it is {status}", type=WORK_REFUSED
+        )
+    content = Content(
+        sha256=row.content_sha256,
+        size_bytes=row.size_bytes or 0,
+        unpacked_bytes=row.unpacked_bytes or 0,
+        file_count=row.file_count or 0,
+    )
+    folder = folder_of(row.name, artifact_id)
+    return RunContent(artifact_id=artifact_id, role=role, name=folder, content=content)
 
 
 def _hosts(session: Session, command: SealRunSpecs) -> dict[str, str]:
@@ -268,6 +315,7 @@ def _run_spec(command: SealRunSpecs, assignment: WorkerAssignment, inputs: RunIn
         setup=submission.environment.setup,
         code_sha256=inputs.code_sha256,
         input_sha256=inputs.input_sha256,
+        contents=inputs.contents,
         disk_size_gb=submission.resources.disk_size_gb,
         grace_s=settings().job_end_grace_s,
         idle_timeout_s=submission.idle_timeout_s,

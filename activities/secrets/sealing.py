@@ -122,6 +122,14 @@ def run_name_key(region_id: str) -> bytes:
     return _derived(site_key(region_id), "run-names")
 
 
+def content_names_key(region_id: str) -> bytes:
+    """The key of the names of contents in a region's cache, derived from that of the region's site.
+
+    Raises: MasterKeyError, when there is no usable key.
+    """
+    return _derived(site_key(region_id), "content-names")
+
+
 def payload_keys() -> list[bytes]:
     """The keys of what goes through Temporal: derived, or from `home/keys/temporal.key`.
 

@@ -63,13 +63,23 @@ WORK_REFUSALS = {
     "links that stay inside the archive",
     "archive-too-large": "the upload is too large: leave out what the job does not need",
     "hash-mismatch": "the upload arrived damaged: upload it again",
+    "broken-content": "a dataset, model or checkpoint of the job cannot be unpacked: make it again",
+    "unsafe-content": "a dataset, model or checkpoint of the job is not safe to unpack: make it "
+    "again, with names and links that stay inside",
+    "no-content": "a dataset, model or checkpoint is no longer on the node, whose power was cut: "
+    "submit the job again",
 }
 """The agent's refusals that only the job's owner can fix: what each means, and how to fix it."""
 
 REASON_FIRST = frozenset({"packages", "requirements"})
 """The refusals whose own line tells the reason best; lists of jobs show where it begins."""
 
-PASSING = frozenset({"tree-alive", "start-failed", "not-removed", "unsettled"})
+PASSING = frozenset(
+    {
+        "tree-alive", "start-failed", "not-removed", "unsettled",
+        "damaged-part", "content-moved", "content-busy", "content-cut",
+    }
+)  # fmt: skip
 """The agent's refusals that a retry may overcome."""
 
 MOST_WORDS = 2000

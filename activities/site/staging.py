@@ -14,6 +14,7 @@ from activities.settings import settings
 from activities.site.answers.reading import refusal_code
 from activities.site.answers.verbs import CodePresence, Nothing
 from activities.site.collection import bring_log
+from activities.site.contents import bring_contents, together
 from activities.site.node_client import NodeClient
 from activities.site.region_cache import bring_out_of_cache
 from activities.site.run_names import RunNames
@@ -37,32 +38,44 @@ _bringing: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDiction
 
 @activity.defn
 async def stage_worker(command: StageWorker) -> WorkerStaged:
-    """Bring code, packages, input, environment and resume state to the node, if they are missing.
+    """Bring code, packages, contents, input, environment and resume state to the node, if missing.
 
     Raises: WORK_REFUSED with what the job's owner can do; REFUSED or NOT_FOUND when the run spec
     or an upload cannot be read; all failures of `NodeClient`.
     """
-    node, run_id = command.node, command.run_id
     async with heartbeating():
         run_spec = await _open(command)
         isolation = _isolation(command, run_spec)
         runtime = _runtime(isolation, run_spec)
-        if run_spec.code_sha256 is not None:
-            await _bring_code(node, run_spec.code_sha256, run_spec.cache)
-        brings = run_spec.input_sha256 is not None or command.restores_state
-        is_staged = brings and await _is_staged(node, run_id)
-        if run_spec.input_sha256 is not None and not is_staged:
-            await _bring_input(node, run_id, run_spec.input_sha256)
-        restored = WorkerStaged()
-        if command.restores_state:
-            restored = await bring_state(node, run_id, is_staged=is_staged)
         request = _request(command, run_spec, isolation, runtime)
-        try:
-            await NodeClient(node).call("stage", request, Nothing, limit_s=STAGE_S)
-        except ApplicationError as failure:
-            if refusal_code(failure) == "packages":
-                await _keep_log(node, run_id)
-            raise
+        # Beside each other: the packages are installed while the data arrives.
+        staging = asyncio.create_task(_stage(command, run_spec, request))
+        bringing = asyncio.create_task(
+            bring_contents(command.node, command.run_id, run_spec.contents, run_spec.cache)
+        )
+        async with together(staging, bringing):
+            restored, brought = await asyncio.gather(staging, bringing)
+    return restored.model_copy(update={"contents": brought})
+
+
+async def _stage(command: StageWorker, run_spec: RunSpec, request: dict[str, Any]) -> WorkerStaged:
+    """Bring everything but contents, and stage the run."""
+    node, run_id = command.node, command.run_id
+    if run_spec.code_sha256 is not None:
+        await _bring_code(node, run_spec.code_sha256, run_spec.cache)
+    brings = run_spec.input_sha256 is not None or command.restores_state
+    is_staged = brings and await _is_staged(node, run_id)
+    if run_spec.input_sha256 is not None and not is_staged:
+        await _bring_input(node, run_id, run_spec.input_sha256)
+    restored = WorkerStaged()
+    if command.restores_state:
+        restored = await bring_state(node, run_id, is_staged=is_staged)
+    try:
+        await NodeClient(node).call("stage", request, Nothing, limit_s=STAGE_S)
+    except ApplicationError as failure:
+        if refusal_code(failure) == "packages":
+            await _keep_log(node, run_id)
+        raise
     return restored
 
 
@@ -210,6 +223,10 @@ def _request(
         "disk_size_gb": run_spec.disk_size_gb,
         "port": run_spec.port,
         "is_port_private": run_spec.is_port_private,
+        "contents": [
+            {"role": each.role.value, "name": each.name, "sha256": each.content.sha256}
+            for each in run_spec.contents
+        ],
     }
     return {
         "run_id": RunNames(command.node).of(command.run_id),

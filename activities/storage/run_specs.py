@@ -10,6 +10,7 @@ from activities.secrets.sealing import site_box
 from activities.settings import settings
 from activities.storage.blobs import blob_store
 from activities.storage.names import run_spec_name
+from workflows.contracts.artifacts import ArtifactRole, Content
 from workflows.contracts.base import Contract
 from workflows.contracts.jobs import WorkerAssignment
 from workflows.contracts.nodes import NodeAddress
@@ -62,6 +63,16 @@ class Isolation(Contract):
         return next(found, None)
 
 
+class RunContent(Contract):
+    """A dataset, model or checkpoint of a run, and the folder in which the run finds it."""
+
+    artifact_id: str
+    role: ArtifactRole
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
+    """The name of the folder: that of the artifact, or its id."""
+    content: Content
+
+
 class RunSpec(Contract):
     """Everything that a node must know of one run and a workflow must not."""
 
@@ -79,6 +90,8 @@ class RunSpec(Contract):
     code_sha256: str | None = None
     input_sha256: str | None = None
     """The uploaded archive that becomes the input folder."""
+    contents: tuple[RunContent, ...] = ()
+    """What the run reads of datasets, a model and checkpoints."""
     disk_size_gb: int = 10
     grace_s: int = 10
     idle_timeout_s: int | None = None

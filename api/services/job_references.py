@@ -1,22 +1,32 @@
-"""The references in a job's document: uploads, regions, providers and secrets of the caller.
+"""The references in a job's document: uploads, artifacts, regions, providers and secrets.
 
 The document is checked as it was sent, so that the answer names a wrong id together with all
 other mistakes.
 """
 
+from collections.abc import Collection
 from datetime import timedelta
 from typing import Any
+
+from sqlmodel import col, select
 
 from activities.db import tables
 from api.changes import ChangeContext
 from api.problems import field_error
 from api.schemas.base import FieldError
 from api.services.lifecycles import GONE
-from api.services.ownership import projects_of
+from api.services.ownership import projects_of, visible_artifacts
+from workflows.contracts.artifacts import ArtifactStatus
+from workflows.contracts.lifecycles import CHECKPOINT, DATASET, MODEL, LifecycleNoun
 from workflows.contracts.statuses import RegionStatus
 from workflows.rules.jobs.bounds import out_of_bounds
 from workflows.rules.jobs.formats import project_of_secret, secret_reference
 
+_ARTIFACTS = {
+    DATASET: ("data", "datasets"),
+    MODEL: ("data", "model", "id"),
+    CHECKPOINT: ("data", "checkpoints"),
+}
 NAMED_AGAIN = timedelta(days=1)
 """Far below the retention of uploads."""
 
@@ -32,6 +42,7 @@ def wrong_references(context: ChangeContext, document: Any) -> list[FieldError]:
         _wrong_region(context, document, owner_id),
         *_wrong_providers(context, document, owner_id),
         *_wrong_secrets(context, document),
+        *_wrong_artifacts(context, document),
     ]
     return [wrong for wrong in found if wrong is not None]
 
@@ -133,6 +144,55 @@ def _wrong_secrets(context: ChangeContext, document: Any) -> list[FieldError]:
             shown = reference if reference == given else None
             wrong.append(field_error(field, "names a secret of the project: not found", shown))
     return wrong
+
+
+def _wrong_artifacts(context: ChangeContext, document: Any) -> list[FieldError]:
+    """The field errors for datasets, models and checkpoints that the job cannot have.
+
+    Those that it can have are locked, so that none of them is removed before the job uses it.
+    """
+    project_id = document.get("project_id") or personal_project(context)
+    wrong = []
+    for noun, path in _ARTIFACTS.items():
+        asked = _at(document, path)
+        fields = {".".join(path): asked}
+        if isinstance(asked, list):
+            fields = {f"{'.'.join(path)}.{index}": each for index, each in enumerate(asked)}
+        ids = {each for each in fields.values() if isinstance(each, str)}
+        named = {each for each in ids if each.startswith(f"{noun.prefix}-")}
+        rows = _artifacts(context, noun, named) if named else {}
+        for field, each in fields.items():
+            if each in named:
+                rule = _why_not(noun, rows.get(each), str(project_id))
+                wrong += [field_error(field, rule, each)] if rule else []
+    return wrong
+
+
+def _artifacts(
+    context: ChangeContext, noun: LifecycleNoun, ids: Collection[str]
+) -> dict[str, tables.ArtifactRow]:
+    """Those of the artifacts that the caller may read, locked against their removal."""
+    table = tables.ARTIFACT_TABLES[noun.plural]
+    query = (
+        select(table)
+        .where(col(table.id).in_(ids), visible_artifacts(context.session, context.caller, table))
+        .order_by(col(table.id))
+        .with_for_update(read=True)
+    )
+    return {row.id: row for row in context.session.exec(query)}
+
+
+def _why_not(noun: LifecycleNoun, row: tables.ArtifactRow | None, project_id: str) -> str | None:
+    """The rule that an artifact of a job breaks; None: the job can have it."""
+    if row is None:
+        return f"is a {noun.name} of the job's project: not found"
+    if row.project_id != project_id:
+        return (
+            f"is a {noun.name} of the job's project {project_id}: this one is of {row.project_id}"
+        )
+    if row.status != ArtifactStatus.READY:
+        return f"is ready: this {noun.name} is {row.status}"
+    return None
 
 
 def personal_project(context: ChangeContext) -> str:

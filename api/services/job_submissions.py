@@ -25,6 +25,7 @@ from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.placement import Resources
 from workflows.contracts.statuses import NodeStatus
 from workflows.rules.jobs.arrays import INDEX, SIZE, jobs_of_array, with_variables
+from workflows.rules.jobs.artifacts import artifacts_of
 from workflows.rules.jobs.formats import secret_reference
 from workflows.rules.jobs.resources import demand_key, resources_of
 from workflows.rules.jobs.submission import Reading, read_submission
@@ -103,6 +104,9 @@ def _create(
     row.sealed_variables = sealed_variables(row.id, submission)
     context.concerned_account_id = row.account_id
     context.create(row)
+    for role, artifact_id in artifacts_of(submission):
+        use = tables.ArtifactUse(job_id=row.id, artifact_id=artifact_id, role=role.value)
+        context.session.add(use)
     return row
 
 

@@ -33,13 +33,15 @@ from activities.site.staging import stage_worker
 from activities.site.state_snapshots import save_snapshot
 from activities.site.watch import watch_node
 from activities.storage.blobs import blob_store
+from activities.storage.contents import ContentWriter
 from activities.storage.names import code_name
-from activities.storage.run_specs import RegionCache, RunSpec, seal_run_spec
+from activities.storage.run_specs import RegionCache, RunContent, RunSpec, seal_run_spec
 from activities.storage.state_snapshots import StateSnapshot
 from activities.temporal import client
 from tests.activities.archives import file, packed
 from tests.activities.sites import REGION, Jobs, isolated
 from tests.failure.hostile_node import HostileNode, Words, answer, frame, hostile_node
+from workflows.contracts.artifacts import ArtifactRole
 from workflows.contracts.jobs import WorkerAssignment
 from workflows.contracts.nodes import NodeAddress
 from workflows.effects.jobs import (
@@ -69,6 +71,7 @@ VICTIM_JOB = "job-01jd0000000000000000000000"
 VICTIM = f"{VICTIM_JOB}-0-1"
 BOOT = "0123-4567"
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
+DATASET = "dat-01jd0000000000000000000000"
 UPLOAD = packed(file("train.py", b"print(1)"))
 SHA256 = hashlib.sha256(UPLOAD).hexdigest()
 """The upload that the runs of the site have as code and as input."""
@@ -152,6 +155,20 @@ class HostileSite:
             "unpack_code": lambda: (stage_worker, self._stage(code_sha256=SHA256)),
             "fetch_code": lambda: (stage_worker, self._stage(cache=cache, code_sha256=SHA256)),
             "keep_code": lambda: (stage_worker, self._stage(cache=cache, code_sha256=SHA256)),
+            "find_contents": lambda: (stage_worker, self._stage(contents=self._contents())),
+            "receive_content": lambda: (stage_worker, self._stage(contents=self._contents())),
+            "fetch_content": lambda: (
+                stage_worker,
+                self._stage(cache=cache, contents=self._contents()),
+            ),
+            "missing_parts": lambda: (
+                stage_worker,
+                self._stage(cache=cache, contents=self._contents()),
+            ),
+            "keep_parts": lambda: (
+                stage_worker,
+                self._stage(cache=cache, contents=self._contents()),
+            ),
             "put_input": lambda: (stage_worker, self._stage(input_sha256=SHA256)),
             "restore_state": lambda: (stage_worker, self._stage(restores_state=True)),
             "stage": lambda: (stage_worker, self._stage()),
@@ -168,6 +185,17 @@ class HostileSite:
             "run_command": lambda: (self._hear, RunDoor(node, OWN).command(("true",), None)),
             "connect_port": lambda: (self._hear, RunDoor(node, OWN).port(8888)),
         }
+
+    @staticmethod
+    def _contents() -> tuple[RunContent, ...]:
+        """A dataset of the own job, in the store."""
+        writer = ContentWriter(blob_store(settings().storage), DATASET, "test")
+        writer.write(UPLOAD)
+        content = writer.finish(1, len(UPLOAD))
+        dataset = RunContent(
+            artifact_id=DATASET, role=ArtifactRole.DATASET, name="digits", content=content
+        )
+        return (dataset,)
 
     @staticmethod
     async def _hear(opening: AbstractAsyncContextManager[NodeSession]) -> None:
@@ -221,6 +249,24 @@ class HostileSite:
             },
             "has_code": {"present": False},
             "fetch_code": {"found": "missing", "words": "404", "fetched_bytes": 0},
+            "find_contents": {
+                "contents": [
+                    {
+                        "sha256": self._contents()[0].content.sha256,
+                        "present": False,
+                        "has_manifest": False,
+                        "position": 0,
+                    }
+                ]
+            },
+            "fetch_content": {
+                "found": "missing",
+                "words": "404",
+                "part": 0,
+                "position": 0,
+                "fetched_bytes": 0,
+            },
+            "missing_parts": {"missing": [0]},
             "fingerprint_state": {"mark": "ab12", "bytes": 5, "files": 1},
             "start": state,
             "end": state,
@@ -234,7 +280,7 @@ class HostileSite:
         self.machine.says.update({verb: answer(**words) for verb, words in said.items()})
         for verb in ("pack_output", "pack_state"):
             self.machine.says[verb] = Words(UPLOAD)
-        for verb in ("put_input", "restore_state"):
+        for verb in ("put_input", "restore_state", "receive_content", "keep_parts"):
             self.machine.says[verb] = Words(takes=True)
         self.machine.says["read_log"] = Words(b"hello")
         ended = encode(EXIT, b'{"reason": "exited", "exit_code": 0}')

@@ -16,6 +16,9 @@ def with_reference(place: str, text: str) -> dict[str, Any]:
         "environment.secrets.TOKEN": {"environment": {"secrets": {"TOKEN": text}}},
         "code.upload_id": {"code": {"upload_id": text}},
         "project_id": {"project_id": text},
+        "data.datasets.0": {"data": {"datasets": [text]}},
+        "data.model.id": {"data": {"model": {"id": text}}},
+        "data.checkpoints.0": {"data": {"checkpoints": [text]}},
     }
     return JOB | documents[place]
 
@@ -29,12 +32,32 @@ async def named(person: Person, place: str) -> str:
     if place == "environment.secrets.TOKEN":
         await person.made(f"/v1/projects/{person.project_id}/secrets", {"name": "t", "value": "v"})
         return f"store://projects/{person.project_id}/t"
+    if place in ARTIFACTS:
+        return await artifact(person, place)
     if place == "code.upload_id":
         return str((await person.upload()).json()["id"])
     return person.project_id
 
 
+ARTIFACTS: dict[str, tuple[str, type[tables.ArtifactRow]]] = {
+    "data.datasets.0": ("datasets", tables.Dataset),
+    "data.model.id": ("models", tables.Model),
+    "data.checkpoints.0": ("checkpoints", tables.Checkpoint),
+}
+"""By place, the plural of what it names, and its table."""
+
+
+async def artifact(person: Person, place: str, status: str = "ready", **more: str) -> str:
+    """An artifact of this person's personal project, or of another one."""
+    plural, table = ARTIFACTS[place]
+    body = {"name": f"{plural}-1", "source": {"type": "upload"}, **more}
+    found = str((await person.made(f"/v1/{plural}", body))["id"])
+    person.site.set(table, found, status=status)
+    return found
+
+
 PLACES = (
+    *ARTIFACTS,
     "placement.region_id",
     "placement.providers.0",
     "environment.secrets.TOKEN",
@@ -65,3 +88,35 @@ async def test_a_job_names_a_public_region_of_another_account_unless_it_has_fail
     ada.site.set(tables.Region, region_id, status=status)
     answer = await bob.post("/v1/jobs", with_reference("placement.region_id", region_id))
     assert answer.status_code == answered
+
+
+@pytest.mark.parametrize("place", ARTIFACTS)
+@pytest.mark.parametrize("status", ["new", "transferring", "failed", "removing", "archived"])
+async def test_a_job_takes_no_data_that_is_not_ready_and_is_told_its_status(
+    ada: Person, place: str, status: str
+) -> None:
+    found = await artifact(ada, place, status)
+    refused = await ada.post("/v1/jobs", with_reference(place, found))
+    (error,) = refused.json()["errors"]
+    noun = ARTIFACTS[place][0].removesuffix("s")
+    assert (error["field"], error["value"]) == (place, found)
+    assert error["rule"] == f"is ready: this {noun} is {status}"
+
+
+async def test_a_job_takes_no_data_of_another_project(ada: Person) -> None:
+    project_id = (await ada.made("/v1/projects", {"name": "other"}))["id"]
+    found = await artifact(ada, "data.datasets.0", project_id=project_id)
+    document = with_reference("data.datasets.0", found)
+    (error,) = (await ada.post("/v1/jobs", document)).json()["errors"]
+    assert error["rule"].endswith(f"{ada.project_id}: this one is of {project_id}")
+    assert (await ada.post("/v1/jobs", document | {"project_id": project_id})).status_code == 202
+
+
+async def test_what_a_job_uses_is_not_removed_before_the_job_has_ended(ada: Person) -> None:
+    found = await artifact(ada, "data.datasets.0")
+    job = (await ada.made("/v1/jobs", with_reference("data.datasets.0", found)))["id"]
+    refused = await ada.call("DELETE", f"/v1/datasets/{found}")
+    assert refused.status_code == 409
+    assert job in refused.json()["detail"]
+    ada.site.set(tables.Job, job, status="finished")
+    assert (await ada.call("DELETE", f"/v1/datasets/{found}")).status_code == 202

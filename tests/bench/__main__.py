@@ -29,6 +29,7 @@ STEPS = {
     "leases": "the sweep over 5,000 machines, beside one bare question",
     "clouds": "find_placement while one of five clouds hangs, beside none that does",
     "regions": "1,000 regions served by one process: memory and long polls",
+    "contents": "1 GB and 10,000 files of a dataset to a node, beside scp and tar over ssh",
     "burst": "20 jobs until each has a machine in a cloud, and the calls that it takes",
     "engine": "starts and signals, beside the shortest calls to Temporal",
 }

@@ -5,6 +5,7 @@ All of it on three machines: a pair with two GPUs each, and one with eight, wher
 
 from __future__ import annotations
 
+import hashlib
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -311,3 +312,36 @@ def test_variables_reach_the_job_and_no_command_line(platform: Platform, pair: P
     platform.until_status(job, "finished")
     assert platform.log(job) == "sesame opens\n"
     assert not any("sesame-5051" in line for line in seen)
+
+
+def test_two_jobs_read_one_dataset_and_the_second_fetches_nothing(
+    platform: Platform, eight: Eight
+) -> None:
+    """Uploaded through the API, sent to the node once, read-only in both jobs, removed at last."""
+    content = bytes(range(256)) * 20_000
+    dataset = platform.dataset("digits", {"train/images": content, "labels": b"0123"})
+    command = (
+        'cd "$BASELOAD_DATASETS/digits" && md5sum < train/images && cat labels && id -u >&2; '
+        "touch new 2>/dev/null && echo written; true"
+    )
+    data = {"data": {"datasets": [dataset.rpartition("/")[2]]}}
+    jobs, staged = [], []
+    for _ in range(2):
+        job = platform.job(command, eight.region_id, **data)
+        platform.until_status(job, "finished")
+        events = platform.items(f"{job}/events")
+        staged += [each["details"] for each in events if each["type"] == "job.data-staged"]
+        jobs.append(job)
+    assert [each["fetched_bytes"] > len(content) for each in staged] == [True, False]
+    assert [each["bytes"] for each in staged] == [staged[0]["fetched_bytes"]] * 2
+    assert staged[1]["fetched_bytes"] == 0
+    lines = {tuple(platform.log(job).splitlines()[:1]) for job in jobs}
+    assert lines == {(f"{hashlib.md5(content).hexdigest()}  -",)}
+    assert all("written" not in platform.log(job) for job in jobs)
+    root = eight.machine.disk / "var/lib/baseload"
+    assert [path.name for path in (root / "contents").iterdir() if path.is_dir()] == [
+        platform.get(dataset)["content_sha256"]
+    ]
+    assert (root / "contents").stat().st_mode & 0o777 == 0o700
+    platform.ask("DELETE", dataset)
+    platform.until_status(dataset, "archived")

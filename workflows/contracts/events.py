@@ -121,6 +121,7 @@ class JobEvent(StrEnum):
     ARCHIVED = "job.archived"
     BILLING_FAILED = "job.billing-failed"
     CANCELED = "job.canceled"
+    DATA_STAGED = "job.data-staged"
     ENDING = "job.ending"
     FAILED = "job.failed"
     FINISHED = "job.finished"

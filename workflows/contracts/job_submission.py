@@ -197,23 +197,26 @@ class DataSource(Submitted):
 
 
 class ModelReference(Submitted):
-    """A model of the platform; not available yet."""
+    """A model of the platform."""
 
     id: str = Field(examples=["mod-01j"])
     """The id of the model."""
     project_id: str | None = Field(None, examples=["prj-01j"])
-    """The project that has the model; by default the job's own."""
+    """The project that has the model, which is the job's own."""
 
 
 class SubmittedData(Submitted):
     """What the commands read and where their output goes."""
 
     datasets: tuple[str, ...] = Field((), examples=[["dat-01j"]])
-    """Datasets by their ids; not available yet."""
+    """Datasets of the job's project by their ids, at most 64; not for inference. Each is a folder
+    of its name in BASELOAD_DATASETS, which cannot be written to."""
     model: ModelReference | None = Field(None, examples=[{"id": "mod-01j"}])
-    """The model to work with; not available yet."""
+    """The model to work with, of the job's project; BASELOAD_MODEL is its folder, which cannot be
+    written to."""
     checkpoints: tuple[str, ...] = Field((), examples=[["chk-01j"]])
-    """Checkpoints by their ids; not available yet."""
+    """Checkpoints of the job's project by their ids, at most 64. Each is a folder of its name in
+    BASELOAD_CHECKPOINTS, which cannot be written to."""
     volumes: tuple[str, ...] = Field((), examples=[["vol-01j"]])
     """Volumes by their ids; not available yet."""
     input: DataSource | None = Field(None, examples=[{"type": "local", "upload_id": "upl-01j"}])

@@ -35,6 +35,8 @@ class SealRunSpecs(Contract):
 class RunSpecsSealed(Contract):
     references: tuple[str, ...]
     """The key of each worker's run spec in the object store, in order of the assignments."""
+    data_bytes: int = 0
+    """The bytes of the datasets, models and checkpoints that each worker's node must have."""
 
 
 class StageWorker(SiteCommand):
@@ -47,11 +49,25 @@ class StageWorker(SiteCommand):
     """Whether the object store may hold state snapshots of the worker from earlier attempts."""
 
 
+class ContentsBrought(Contract):
+    """The datasets, the model and the checkpoints of a run, which are on its node now."""
+
+    bytes: int
+    """The bytes of all of them."""
+    fetched_bytes: int
+    """What was sent to the node for this run; the rest was there."""
+    cached_bytes: int = 0
+    """What of it came from the region's cache."""
+    seconds: float
+
+
 class WorkerStaged(Contract):
     state_saved_at: datetime | None = None
     """When the restored state snapshot was taken; None: the command starts without one."""
     state_refused: str | None = None
     """Why an existing state snapshot was not restored."""
+    contents: ContentsBrought | None = None
+    """How datasets, models and checkpoints came to the node; None: the run has none."""
 
 
 class StartWorker(SiteCommand):

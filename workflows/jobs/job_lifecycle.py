@@ -38,6 +38,7 @@ from workflows.effects.jobs import (
     seal_run_specs,
 )
 from workflows.jobs.attempt import Attempt
+from workflows.jobs.contents import staged_events, staging_event
 from workflows.jobs.node_outages import NodeOutages
 from workflows.jobs.observations import Observations
 from workflows.jobs.state_snapshots import PREEMPTION_SNAPSHOT_LIMIT, StateSnapshots
@@ -89,6 +90,7 @@ class JobLifecycle:
         self._request = request
         self._attempt = Attempt(request)
         self._run_specs: tuple[str, ...] = ()
+        self._data_bytes = 0
         self._journal = Journal(
             request.job_id,
             request.account_id,
@@ -232,16 +234,15 @@ class JobLifecycle:
             attempt=self._attempt.number,
             assignments=tuple(worker.assigned for worker in self._attempt.workers),
         )
-        self._run_specs = (await self._interruptible(seal_run_specs(specs))).references
+        sealed = await self._interruptible(seal_run_specs(specs))
+        self._run_specs, self._data_bytes = sealed.references, sealed.data_bytes
 
     async def _stage(self) -> None:
         """Stage all workers: bring code, packages and input to their nodes."""
         self._status = JobStatus.WAITING_FOR_DATA
         for worker in self._attempt.workers:
             worker.status = WorkerStatus.STAGING
-        await self._write(
-            Event(type=JobEvent.STAGING, message="code, packages and input are being staged")
-        )
+        await self._write(staging_event(self._data_bytes))
         staging = zip(self._attempt.workers, self._run_specs, strict=True)
         restores = self._snapshots.has_copies
         await self._on_nodes(
@@ -253,7 +254,8 @@ class JobLifecycle:
             )
         )
         self._outages.clear()
-        if events := self._snapshots.restored_events(self._attempt.workers):
+        events = self._snapshots.restored_events(self._attempt.workers)
+        if events := [*staged_events(self._attempt.workers), *events]:
             await self._write(*events)
 
     async def _start(self) -> None:

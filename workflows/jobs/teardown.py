@@ -31,7 +31,7 @@ from workflows.primitives.waiting import (
     wait_until,
     with_watch,
 )
-from workflows.rules.counts import counted
+from workflows.rules.counts import counted, size_in_words
 
 STORE_LIMIT = timedelta(minutes=10)
 """How long a job that was asked to end may store its log and output."""
@@ -225,7 +225,7 @@ class Teardown:
         log_bytes = sum(log.stored_bytes for log in logs)
         self.log_bytes = (self.log_bytes or 0) + log_bytes
         details: dict[str, JsonValue] = {"log_bytes": log_bytes}
-        message = f"a log of {_size(log_bytes)}"
+        message = f"a log of {size_in_words(log_bytes)}"
         if outputs:
             output_bytes = sum(output.stored_bytes for output in outputs)
             self.output_bytes = (self.output_bytes or 0) + output_bytes
@@ -236,7 +236,7 @@ class Teardown:
                 count = sum(filter(None, counts))
                 details["output_files"] = count
                 files = f"{counted(count, 'file')}, "
-            message += f", and the output: {files}{_size(output_bytes)} packed"
+            message += f", and the output: {files}{size_in_words(output_bytes)} packed"
         return (Event(type=JobEvent.STORED, message=f"stored: {message}", details=details),)
 
     @property
@@ -309,14 +309,6 @@ class Teardown:
         ):
             if isinstance(result, BaseException):
                 workflow.logger.warning("the node cleans a run's folder later: %s", result)
-
-
-def _size(count: int) -> str:
-    """A number of bytes in words."""
-    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if count >= size:
-            return f"{count / size:.1f} {unit}"
-    return f"{count} B"
 
 
 async def _failure_of(work: Coroutine[Any, Any, Any]) -> str | None:

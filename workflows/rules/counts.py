@@ -4,3 +4,11 @@
 def counted(count: int, noun: str, plural: str | None = None) -> str:
     """A number and what it counts: `1 node`, `3 nodes`. plural: if it is not the noun and `s`."""
     return f"{count} {noun if count == 1 else plural or f'{noun}s'}"
+
+
+def size_in_words(count: int) -> str:
+    """A number of bytes in words."""
+    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} B"

@@ -36,7 +36,7 @@ def keep_code(request: dict[str, Any]) -> dict[str, Any]:
         if wanted is None:
             raise RefusedError("no-cache", "this machine serves no cache")
         store = CacheStore(os.path.join(folders.root, FOLDER), int(wanted["max_bytes"]))
-        with open(path, "rb") as archive, _as(wanted.get("user")):
+        with open(path, "rb") as archive, as_user(wanted.get("user")):
             store.keep(CODE, request["sha256"], chunks_of(archive))
     except FileNotFoundError as error:
         raise RefusedError("no-archive", str(error)) from error
@@ -47,7 +47,7 @@ def keep_code(request: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _as(user: str | None) -> Iterator[None]:
+def as_user(user: str | None) -> Iterator[None]:
     """Write files as that account, so that root follows no link that the account has made."""
     if not user:
         yield

@@ -1,6 +1,7 @@
 """The server of a region's cache, for the machines of the region alone; it is read-only.
 
     GET /code/<sha256>                           an archive of code, put here by the platform
+    GET /parts/<name>                            a part of a content, from a byte on (Range)
     GET /simple/<project>/                       the index's page of a project
     GET /files/<project>/<sha256>/<file>         a file that such a page names
     GET /stats                                   counters, as JSON
@@ -17,6 +18,7 @@ import ipaddress
 import json
 import os
 import pwd
+import re
 import shutil
 import socket
 import sys
@@ -31,7 +33,7 @@ from ..folders import Folders, read_json, take_lock, write_json
 from ..host import prctl, processes
 from .location import FOLDER, LOCK, SERVING, configuration_of
 from .package_index import Counters, PackageMirror, UpstreamError
-from .store import CHUNK_BYTES, CODE, CacheStore
+from .store import CHUNK_BYTES, CODE, PARTS, CacheStore
 
 AT_ONCE = 128
 AT_ONCE_OF_PEER = 32
@@ -44,6 +46,7 @@ SLOWEST_BYTES_PER_S = 256 << 10
 """A machine that takes an answer more slowly asks the index itself."""
 HTML = "text/html; charset=utf-8"
 BYTES = "application/octet-stream"
+FROM_A_BYTE_ON = re.compile(r"bytes=(\d{1,15})-\Z")
 
 
 class Connections:
@@ -185,23 +188,35 @@ class Handler(BaseHTTPRequestHandler):
             file = cache.store.open(CODE, segments[1])
             cache.counters.add("code_misses" if file is None else "code_hits")
             self._give_file(file)
+        elif segments[0] == "parts" and len(segments) == 2:
+            file = cache.store.open(PARTS, segments[1])
+            cache.counters.add("part_misses" if file is None else "part_hits")
+            self._give_file(file, self._first_byte())
         else:
             self._refuse(404, "nothing of that name")
+
+    def _first_byte(self) -> int:
+        asked = FROM_A_BYTE_ON.match(self.headers.get("Range") or "")
+        return int(asked.group(1)) if asked else 0
 
     def _stats(self) -> dict[str, int]:
         store = self.server.store
         kept = {"kept_bytes": store.size(), "max_bytes": store.max_bytes}
         return {**self.server.counters.shown(), **kept}
 
-    def _give_file(self, file: BinaryIO | None) -> None:
+    def _give_file(self, file: BinaryIO | None, first_byte: int = 0) -> None:
         if file is None:
             self._refuse(404, "not here")
             return
         with file:
             size = os.fstat(file.fileno()).st_size
-            self._send_head(200, BYTES, size)
+            if first_byte > size:
+                self._refuse(416, "it has %d bytes" % size)
+                return
+            self._send_head(206 if first_byte else 200, BYTES, size - first_byte)
+            file.seek(first_byte)
             shutil.copyfileobj(file, self.wfile, CHUNK_BYTES)
-        self.server.counters.add("served_bytes", size)
+        self.server.counters.add("served_bytes", size - first_byte)
 
     def _give(self, content: bytes, kind: str) -> None:
         self._send_head(200, kind, len(content))

@@ -2,6 +2,7 @@
 
 <root>/cache/code/<sha256>    archives of code, as they were uploaded
 <root>/cache/files/<sha256>   files of packages
+<root>/cache/parts/<name>     parts of contents, named by a key and their hashes
 
 A file is stored only if its content has the requested hash.
 """
@@ -21,6 +22,8 @@ from ..folders import SHA256
 
 CODE = "code"
 FILES = "files"
+PARTS = "parts"
+KINDS = (CODE, FILES, PARTS)
 CHUNK_BYTES = 1 << 20
 PART = ".part-"
 PART_KEPT_S = 3600.0
@@ -38,7 +41,7 @@ class CacheStore:
 
     def make(self) -> None:
         """Make missing folders, and remove the parts of interrupted downloads."""
-        for kind in (CODE, FILES):
+        for kind in KINDS:
             folder = os.path.join(self.folder, kind)
             os.makedirs(folder, mode=0o700, exist_ok=True)
             for name in os.listdir(folder):
@@ -56,17 +59,26 @@ class CacheStore:
         os.utime(file.fileno())
         return file
 
-    def keep(self, kind: str, sha256: str, chunks: Iterable[bytes]) -> int:
-        """Store a file with that hash, replacing an earlier one; return its bytes.
+    def has(self, kind: str, name: str) -> bool:
+        """Whether the file is stored; it counts as used just now."""
+        try:
+            os.utime(self._path(kind, name))
+        except FileNotFoundError:
+            return False
+        return True
 
+    def keep(self, kind: str, name: str, chunks: Iterable[bytes], sha256: str | None = None) -> int:
+        """Store a file, replacing an earlier one; return its bytes.
+
+        sha256: the hash of its content; None: its name is the hash.
         Raises: RefusedError `hash-mismatch`, `too-large`; OSError; nothing is stored then.
         """
-        target = self._path(kind, sha256)
+        target = self._path(kind, name)
         descriptor, part = tempfile.mkstemp(prefix=PART, dir=os.path.dirname(target))
         try:
             with os.fdopen(descriptor, "wb") as file:
                 found, size = self._write(file, chunks)
-            _must_be(sha256, found)
+            _must_be(sha256 or name, found)
             os.rename(part, target)
         except BaseException:  # Also when interrupted: remove the incomplete file.
             os.unlink(part)
@@ -106,7 +118,7 @@ class CacheStore:
     def _kept(self) -> list[tuple[int, int, str]]:
         """Each file's last use, bytes and path."""
         found = []
-        for kind in (CODE, FILES):
+        for kind in KINDS:
             folder = os.path.join(self.folder, kind)
             for name in os.listdir(folder):
                 path = os.path.join(folder, name)

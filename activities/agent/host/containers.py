@@ -8,7 +8,7 @@ import subprocess
 from typing import Any
 
 from ..folders import COMMAND, SETUP, VARIABLES, Run
-from . import cgroups, command_file
+from . import cgroups, command_file, run_contents
 
 STOP_MARGIN_S = 15.0
 INSIDE = "/baseload"
@@ -55,6 +55,7 @@ def prepare(
         # Else the hook that NVIDIA's tools may have installed here brings all GPUs that it names.
         NVIDIA_VISIBLE_DEVICES="void",
     )
+    inside.update(run_contents.variables(spec, INSIDE))
     if "PATH" not in (spec.get("environment") or {}):
         del inside["PATH"]
     own = dict(os.environ)
@@ -85,6 +86,7 @@ def prepare(
         INSIDE + "/work",
         *_limits(spec),
         *_mounts(run),
+        *run_contents.volumes(run, spec, INSIDE),
         *_user(spec),
     ]
     if not spec.get("owned"):

@@ -27,7 +27,7 @@ OPEN = "open-devices"
 PTMX = os.makedev(5, 2)
 CLONE_NEWNS = 0x00020000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
-MS_BIND, MS_REC, MS_SLAVE = 4096, 16384, 1 << 19
+MS_REMOUNT, MS_BIND, MS_REC, MS_SLAVE = 32, 4096, 16384, 1 << 19
 
 
 def prepare(folders: Folders) -> str | None:
@@ -42,12 +42,12 @@ def prepare(folders: Folders) -> str | None:
     return reason
 
 
-def enter(folders: Folders, names: list[str], own: dict[str, str]) -> None:
+def enter(folders: Folders, names: list[str], own: dict[str, str]) -> bool:
     """Give this process, and all that it will start, a /dev with these names alone; needs root.
 
     It sees no processes of other accounts any more, where the kernel can hide them.
     own: by place, the folder that it finds there.
-
+    Returns whether it has a mount namespace of its own now.
     Raises: OSError, when that cannot be had; but not where there are no GPUs, or where `prepare`
     has said so.
     """
@@ -56,7 +56,7 @@ def enter(folders: Folders, names: list[str], own: dict[str, str]) -> None:
     except OSError:
         if device_files.of_gpus() and not os.path.exists(os.path.join(folders.root, OPEN)):
             raise
-        return
+        return False
     os.umask(0o022)
     for name in names:
         _bring(real, name)
@@ -67,6 +67,7 @@ def enter(folders: Folders, names: list[str], own: dict[str, str]) -> None:
         mount("tmpfs", SYSTEM_BUS, "tmpfs", MS_NOSUID | MS_NOEXEC | MS_RDONLY, "mode=555,size=4k")
     for place, folder in own.items():
         mount(folder, place, None, MS_BIND)
+    return True
 
 
 def _cover() -> int:
@@ -132,6 +133,15 @@ def mount(source: str | None, target: str, kind: str | None, flags: int, options
     named = [None if one is None else os.fsencode(one) for one in (source, target, kind)]
     if libc.mount(*named, ctypes.c_ulong(flags), options.encode()) != 0:
         raise OSError(ctypes.get_errno(), "mount %s" % target)
+
+
+def make_read_only(target: str) -> None:
+    """Let nobody write to what is mounted there, nor use its devices and its set-user-id files.
+
+    Raises: OSError.
+    """
+    flags = MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV
+    mount(None, target, None, flags)
 
 
 def _why_open() -> str | None:

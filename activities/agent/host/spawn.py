@@ -7,12 +7,21 @@ import os
 import pwd
 import resource
 import signal
+import stat
 from collections.abc import Iterable
 from typing import Any
 
 from ..folders import DEVICES, OWN_ENVIRONMENT, Run
 from ..loading import load
-from . import cgroups, command_file, containers, mount_namespace, own_folders, prctl
+from . import (
+    cgroups,
+    command_file,
+    containers,
+    mount_namespace,
+    own_folders,
+    prctl,
+    run_contents,
+)
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 OOM_SCORE = "300"
@@ -42,6 +51,7 @@ def environment(run: Run, spec: dict[str, Any]) -> dict[str, str]:
         BASELOAD_STATE=run.at("state"),
         CUDA_VISIBLE_DEVICES=",".join(spec.get("gpu_uuids") or []),
     )
+    variables.update(run_contents.variables(spec, run.path))
     if spec.get("port"):
         variables["BASELOAD_PORT"] = str(spec["port"])
     return variables
@@ -86,14 +96,37 @@ def spawn(run: Run, spec: dict[str, Any], log: int) -> int:
 
 
 def enter_mounts(run: Run, spec: dict[str, Any], devices: dict[str, Any] | None) -> None:
-    """Give this process the root, the /dev and the folders of the run; needs root.
+    """Give this process the root, the /dev, the folders and the contents of the run.
 
-    devices: None where the run has those of the machine. Raises: OSError.
+    devices: None where the run has those of the machine; others need root. Raises: OSError.
     """
     if spec.get("system_layer"):
         load("host.run_root:enter")(spec["system_layer"])
+    has_own_mounts = False
     if devices is not None:
-        mount_namespace.enter(run.folders, devices["names"], own_folders.make(run))
+        own = own_folders.make(run)
+        has_own_mounts = mount_namespace.enter(run.folders, devices["names"], own)
+    if spec.get("runtime") != "podman":  # A container has them as volumes.
+        _show_contents(run, spec, mounts=has_own_mounts)
+
+
+def _show_contents(run: Run, spec: dict[str, Any], *, mounts: bool) -> None:
+    """Show a run its contents, in this process's own mount namespace where `mounts` says so.
+
+    Raises: OSError, when one of them is not here.
+    """
+    for place, content in run_contents.places(run.folders, spec).items():
+        target = run.at(place)
+        if mounts:
+            mount_namespace.mount(content, target, None, mount_namespace.MS_BIND)
+            mount_namespace.make_read_only(target)
+            continue
+        os.stat(content)
+        if stat.S_ISDIR(os.lstat(target).st_mode):
+            os.rmdir(target)
+            os.symlink(content, target)
+        if os.geteuid() == 0 and spec.get("user"):
+            os.chmod(run.folders.contents, 0o711)
 
 
 def _job_of(run_id: str) -> tuple[str, str]:

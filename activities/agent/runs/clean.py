@@ -126,7 +126,7 @@ def _reported_before_s(run: Run) -> float:
 
 
 def prune(request: dict[str, Any]) -> dict[str, Any]:
-    """Remove cached code, packages, system layers and images that no run has used for `max_age_s`.
+    """Remove cached code, contents, packages, system layers and images without use for `max_age_s`.
 
     keep_code: hashes to keep whatever their age.
     """
@@ -138,6 +138,7 @@ def prune(request: dict[str, Any]) -> dict[str, Any]:
     in_use = {spec.get("packages_path") for spec in folders.open_specs()}
     uploads = [name for name in names_in(folders.code) if name not in keep]
     removed = ["code/" + name for name in uploads if code.forget(folders, name, oldest)]
+    removed += load("contents.store:prune")(folders, oldest)
     unused = [path for path in _environments(folders) if path not in in_use]
     removed += [os.path.relpath(path, folders.root) for path in unused if forget(path, oldest)]
     removed += load("packages.system_layers:prune")(folders, oldest)

@@ -13,7 +13,7 @@ from ..errors import RefusedError
 from ..files import code as uploads
 from ..files.removal import unless_removed
 from ..folders import OWN_ENVIRONMENT, Folders, Run, take_lock
-from ..host import disk, file_tree, images, job_accounts, network_wall, ports
+from ..host import disk, file_tree, images, job_accounts, network_wall, ports, run_contents
 from ..host.interpreter import interpreter_for_jobs
 from ..loading import load
 from ..packages import environments, own_environment
@@ -93,6 +93,7 @@ def _stage(folders: Folders, run: Run, request: dict[str, Any]) -> None:
         own_environment.make(folders, run, spec)
         own.append(OWN_ENVIRONMENT)
     _give_folders(run, owner, own)
+    run_contents.make(run, spec, owner)
     run.write("spec.json", spec)
 
 

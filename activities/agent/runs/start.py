@@ -19,7 +19,8 @@ def start(request: dict[str, Any]) -> dict[str, Any]:
     """Start the run, unless it was started before; return its state as `status` does.
 
     The supervisor that takes the run's lock first runs the command; any other ends at once.
-    Raises: RefusedError `not-staged`, `start-failed`; `port-taken`, when another listens at the
+    Raises: RefusedError `not-staged`, `start-failed`; `no-content`, when one of the run's contents
+    is not here as it should be; `port-taken`, when another listens at the
     run's port; as `launch`.
     """
     run = Folders(request.get("root", "")).run(request["run_id"])
@@ -28,6 +29,7 @@ def start(request: dict[str, Any]) -> dict[str, Any]:
         raise RefusedError("not-staged", "run %s: it was not staged on this node" % run.run_id)
     if state["state"] == "staged":
         spec = run.read("spec.json") or {}
+        _check_contents(run, spec)
         ports.check(run, spec.get("port"))
         launch.launch(run, spec, lambda: _supervise(run))
     deadline = time.monotonic() + STARTED_WITHIN_S
@@ -41,6 +43,14 @@ def start(request: dict[str, Any]) -> dict[str, Any]:
         "run %s: no process after %d s: %s"
         % (run.run_id, STARTED_WITHIN_S, _notes(run.at("supervisor.log"))),
     )
+
+
+def _check_contents(run: Run, spec: dict[str, Any]) -> None:
+    """Raises: RefusedError `no-content`."""
+    for one in spec.get("contents") or []:
+        if not load("contents.store:is_here")(run.folders, one["sha256"]):
+            words = "run %s: the %s %s is not on this node"
+            raise RefusedError("no-content", words % (run.run_id, one["role"], one["name"]))
 
 
 def _supervise(run: Run) -> None:

@@ -147,6 +147,59 @@ class FetchedCode(Said):
     fetched_bytes: ByteCount
 
 
+# ── contents ────────────────────────────────────────────────────────────────────────────────────
+
+MOST_CONTENTS = 256
+"""The most contents of one run."""
+MOST_PARTS_ASKED = 8192
+"""The most parts that a cache is asked for at once."""
+
+
+class FoundContent(Said):
+    """How much of a content is on the node."""
+
+    sha256: Fingerprint
+    present: bool
+    has_manifest: bool
+    position: ByteCount
+    """The byte at which its transfer goes on."""
+
+
+class FoundContents(Said):
+    """The answer of `find_contents`."""
+
+    contents: Annotated[tuple[FoundContent, ...], Field(max_length=MOST_CONTENTS)]
+
+
+class ContentFetch(StrEnum):
+    """The outcome of fetching a content from a region's cache."""
+
+    FETCHED = "fetched"
+    MISSING = "missing"
+    DAMAGED = "damaged"
+    UNREACHED = "unreached"
+
+
+class FetchedContent(Said):
+    """The answer of `fetch_content`."""
+
+    found: ContentFetch
+    words: Text
+    part: Count
+    """The number of the part that could not be had."""
+    position: ByteCount
+    fetched_bytes: ByteCount
+
+
+class MissingParts(Said):
+    """The answer of `missing_parts`."""
+
+    missing: Annotated[
+        tuple[Annotated[int, Field(ge=0, lt=MOST_PARTS_ASKED)], ...],
+        Field(max_length=MOST_PARTS_ASKED),
+    ]
+
+
 # ── the machine ─────────────────────────────────────────────────────────────────────────────────
 
 

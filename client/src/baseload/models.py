@@ -495,7 +495,7 @@ class MachineEnding(BaseModel):
 
 class ModelReference(BaseModel):
     """
-    A model of the platform; not available yet.
+    A model of the platform.
     """
 
     model_config = ConfigDict(
@@ -505,7 +505,7 @@ class ModelReference(BaseModel):
     project_id: Annotated[
         str | None,
         Field(
-            description="The project that has the model; by default the job's own.",
+            description="The project that has the model, which is the job's own.",
             examples=["prj-01j"],
             title="Project Id",
         ),
@@ -1125,7 +1125,7 @@ class SubmittedData(BaseModel):
     datasets: Annotated[
         list[str],
         Field(
-            description="Datasets by their ids; not available yet.",
+            description="Datasets of the job's project by their ids, at most 64; not for inference. Each is a folder of its name in BASELOAD_DATASETS, which cannot be written to.",
             examples=[["dat-01j"]],
             title="Datasets",
         ),
@@ -1133,14 +1133,14 @@ class SubmittedData(BaseModel):
     model: Annotated[
         ModelReference | None,
         Field(
-            description="The model to work with; not available yet.",
+            description="The model to work with, of the job's project; BASELOAD_MODEL is its folder, which cannot be written to.",
             examples=[{"id": "mod-01j"}],
         ),
     ] = None
     checkpoints: Annotated[
         list[str],
         Field(
-            description="Checkpoints by their ids; not available yet.",
+            description="Checkpoints of the job's project by their ids, at most 64. Each is a folder of its name in BASELOAD_CHECKPOINTS, which cannot be written to.",
             examples=[["chk-01j"]],
             title="Checkpoints",
         ),

@@ -116,7 +116,12 @@ def store_secret(database: Database, account_id: str, place: str, value: str) ->
 
 
 def submit(
-    database: Database, project_id: str, *, port: int | None = 8888, **environment: object
+    database: Database,
+    project_id: str,
+    *,
+    port: int | None = 8888,
+    data: dict[str, object] | None = None,
+    **environment: object,
 ) -> None:
     """A job of two workers, as the API writes its row."""
     submission = JobSubmission.model_validate(
@@ -127,7 +132,7 @@ def submit(
             "resources": {"gpus": "cpu", "cpu_count": 1, "disk_size_gb": 20},
             "environment": environment,
             "code": {"upload_id": "upl-code"},
-            "data": {"input": {"type": "local", "upload_id": "upl-input"}},
+            "data": data or {"input": {"type": "local", "upload_id": "upl-input"}},
             "workers": [{"command": "python first.py"}, {"command": "python second.py"}],
             "port": port,
         }

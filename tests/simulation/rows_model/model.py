@@ -14,11 +14,11 @@ from tests.simulation.contracts import (
     NodeView,
     Outside,
     Refused,
-    ResourceView,
     Temporal,
     Usage,
     Verb,
 )
+from tests.simulation.datasets import ResourceView
 from tests.simulation.rows_model.adoption import Adoption
 from tests.simulation.rows_model.allocations import Allocations
 from tests.simulation.rows_model.artifacts import Artifacts
@@ -290,6 +290,13 @@ class ModelRows:
 
     def datasets(self) -> Iterable[ResourceView]:
         return [resource_view(self.tables, row) for row in self.tables.datasets.values()]
+
+    def dataset_status(self, dataset_id: str) -> str:
+        row = self.tables.datasets.get(dataset_id)
+        return "" if row is None else row.status
+
+    def datasets(self) -> Iterable[ResourceView]:
+        return [resource_view(row) for row in self.tables.datasets.values()]
 
     def dataset_status(self, dataset_id: str) -> str:
         row = self.tables.datasets.get(dataset_id)

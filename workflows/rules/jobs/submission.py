@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import JsonValue, ValidationError
 
 from workflows.contracts.base import Contract
-from workflows.contracts.job_submission import FieldError, JobSubmission
+from workflows.contracts.job_submission import FieldError, JobSubmission, ModelReference
 from workflows.contracts.statuses import JobType, ProviderKind
 from workflows.rules.jobs import formats
 from workflows.rules.jobs.arrays import array_rules
@@ -175,20 +175,37 @@ def _listening(job: JobSubmission) -> Mistakes:
 
 def _data(job: JobSubmission) -> Mistakes:
     data = job.data
-    if data.datasets:
-        rule = "are not available yet" if job.type != JobType.INFERENCE else "are not for inference"
-        yield field_error("data.datasets", rule, [*data.datasets])
+    if data.datasets and job.type == JobType.INFERENCE:
+        yield field_error("data.datasets", "are not for inference", [*data.datasets])
+    yield from _artifact_ids("data.datasets", "a dataset, dat-…", data.datasets)
     if data.volumes:
         rule = "are not available yet" if job.type.is_service else "are for notebooks and endpoints"
         yield field_error("data.volumes", rule, [*data.volumes])
-    if data.checkpoints:
-        yield field_error("data.checkpoints", "are not available yet", [*data.checkpoints])
+    yield from _artifact_ids("data.checkpoints", "a checkpoint, chk-…", data.checkpoints)
     if data.model is not None:
-        yield field_error("data.model", "is not available yet", data.model.id)
+        yield from _model(job, data.model)
     if data.input is not None:
         yield from _input(job)
     if data.output is not None:
         yield from _output(job)
+
+
+def _artifact_ids(field: str, kind: str, ids: tuple[str, ...]) -> Mistakes:
+    """kind: what each names, with the prefix of its ids."""
+    prefix = kind.rpartition(" ")[2].removesuffix("…")
+    for index, each in enumerate(ids):
+        if not each.startswith(prefix):
+            yield field_error(f"{field}.{index}", f"is the id of {kind}", each)
+        elif each in ids[:index]:
+            yield field_error(f"{field}.{index}", "is named once", each)
+
+
+def _model(job: JobSubmission, model: ModelReference) -> Mistakes:
+    if not model.id.startswith("mod-"):
+        yield field_error("data.model.id", "is the id of a model, mod-…", model.id)
+    if model.project_id is not None and model.project_id != job.project_id:
+        rule = "is the job's own project: models of other projects are not available yet"
+        yield field_error("data.model.project_id", rule, model.project_id)
 
 
 def _input(job: JobSubmission) -> Mistakes:

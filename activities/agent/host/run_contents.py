@@ -1,0 +1,73 @@
+"""The contents of a run: the folders by which its command reads datasets, a model, checkpoints.
+
+They are `datasets/<name>`, `models/<name>` and `checkpoints/<name>` in the run's folder. A run in a
+mount namespace of its own has the contents mounted there, read-only, and nobody else can enter
+them; a container has them as volumes. Any other run has links: where runs have accounts of their
+own, the folder of all contents is then open to who knows a content's hash, and the run's folders
+are open to its account alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+from ..folders import Folders, Run
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
+SHA256 = re.compile(r"[0-9a-f]{64}\Z")
+ROLE = re.compile(r"[a-z]{1,20}\Z")
+SINGLE = "model"
+"""The role of which a run has one content at most, so that its variable names that content."""
+
+
+def places(folders: Folders, spec: dict[str, Any]) -> dict[str, str]:
+    """By place in the run's folder, the folder of each content of the run.
+
+    Raises: ValueError, for a name that can be none of a folder.
+    """
+    found = {}
+    for one in spec.get("contents") or []:
+        is_named = NAME.match(one["name"]) and ROLE.match(one["role"])
+        if not (is_named and SHA256.match(one["sha256"])):
+            raise ValueError("content %r: no name for a folder" % (one["name"],))
+        found[_place(one)] = os.path.join(folders.contents, one["sha256"])
+    return found
+
+
+def variables(spec: dict[str, Any], top: str) -> dict[str, str]:
+    """The variables that name the folders of a run's contents: that of the model itself, and those
+    in which each dataset and each checkpoint has a folder. top: where they are for the run."""
+    found = {}
+    for one in spec.get("contents") or []:
+        folder = "%s/%s" % (top, _place(one))
+        if one["role"] == SINGLE:
+            found["BASELOAD_" + SINGLE.upper()] = folder
+        else:
+            found["BASELOAD_%sS" % one["role"].upper()] = os.path.dirname(folder)
+    return found
+
+
+def _place(one: dict[str, Any]) -> str:
+    """The folder of a content in the run's folder."""
+    return "%ss/%s" % (one["role"], one["name"])
+
+
+def make(run: Run, spec: dict[str, Any], owner: tuple[int, int] | None) -> None:
+    """Make the folders in which the run finds its contents, for its account alone."""
+    for place in places(run.folders, spec):
+        folder = run.at(place)
+        for path in (os.path.dirname(folder), folder):
+            if not os.path.lexists(path):
+                os.mkdir(path, 0o500 if owner is not None else 0o700)
+                if owner is not None:
+                    os.chown(path, owner[0], owner[1])
+
+
+def volumes(run: Run, spec: dict[str, Any], top: str) -> list[str]:
+    """podman's arguments that show a container the contents of its run, read-only."""
+    found = []
+    for place, content in places(run.folders, spec).items():
+        found += ["--volume", "%s:%s/%s:ro" % (content, top, place)]
+    return found
