@@ -94,6 +94,8 @@ def enter_mounts(run: Run, spec: dict[str, Any], devices: dict[str, Any] | None)
         load("host.run_root:enter")(spec["system_layer"])
     if devices is not None:
         mount_namespace.enter(run.folders, devices["names"], own_folders.make(run))
+    if spec.get("bindings"):
+        load("datastores.binding:enter")(run, spec["bindings"])
 
 
 def _job_of(run_id: str) -> tuple[str, str]:
