@@ -30,6 +30,7 @@ from api.routes import (
     announcements,
     audit,
     billing,
+    datastores,
     events,
     health,
     job_logs,
@@ -60,7 +61,7 @@ from workflows.contracts.job_submission import JobSubmission
 ROUTERS = (
     health, platform, accounts, users, projects, providers, quotas, regions, nodes,
     join_tokens, announcements, leases, provider_machines, uploads, offers, jobs, job_logs,
-    sessions, utilisation, billing, events, audit,
+    sessions, utilisation, billing, datastores, events, audit,
 )  # fmt: skip
 RELAY_LIMIT_S = 1.0
 DESCRIPTION = """Own the base, rent the burst.

@@ -1,4 +1,4 @@
-"""Dependents of a provider, a region or a node: finding them, and asking for their removal."""
+"""Dependents of resources: finding them, and asking for their removal."""
 
 import asyncio
 
@@ -9,14 +9,23 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
 from activities.db.session import database
-from activities.db.tables import Allocation, Lease, Node, Region
+from activities.db.tables import Allocation, Datastore, Job, JobDatastore, Lease, Node, Region
 from activities.lifecycles.kinds import KIND_BY_NOUN
 from activities.nodes.ephemeral import stays
 from activities.placement.allocation_states import is_of_job
 from activities.regions.storage_nodes import storage_nodes_of
 from activities.temporal.client import tell
 from workflows.contracts.base import Done
-from workflows.contracts.lifecycles import LEASE, PROVIDER, REGION, noun_of, workflow_id_of
+from workflows.contracts.datastores import DatastoreStatus
+from workflows.contracts.lifecycles import (
+    DATASTORE,
+    JOB,
+    LEASE,
+    PROVIDER,
+    REGION,
+    noun_of,
+    workflow_id_of,
+)
 from workflows.contracts.statuses import LeaseStatus, NodeStatus, NodeType, RegionStatus
 from workflows.effects.lifecycles import DependentsFound, FindDependents, RemoveDependents
 
@@ -110,6 +119,18 @@ def _users_of(session: Session, resource_id: str) -> list[str]:
     if noun is REGION:
         query = select(Node.id).where(
             col(Node.region_id) == resource_id, col(Node.status) != NodeStatus.ARCHIVED
+        )
+        held = select(Datastore.id).where(
+            col(Datastore.region_id) == resource_id,
+            col(Datastore.status) != DatastoreStatus.ARCHIVED,
+        )
+        return [*sorted(session.exec(query).all()), *sorted(session.exec(held).all())]
+    if noun is DATASTORE:
+        ended = sorted(JOB.final_statuses)
+        query = (
+            select(JobDatastore.job_id)
+            .join(Job, col(Job.id) == JobDatastore.job_id)
+            .where(col(JobDatastore.datastore_id) == resource_id, col(Job.status).not_in(ended))
         )
         return sorted(session.exec(query).all())
     query = select(Allocation.job_id).where(col(Allocation.node_id) == resource_id, is_of_job())

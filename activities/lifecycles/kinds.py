@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import ColumnElement
 from sqlmodel import col
 
+from activities.datastores.starts import resume_datastore, start_datastore
 from activities.db import tables
 from activities.jobs.starts import end_job, resume_job, start_job
 from activities.leases.starts import resume_lease, start_lease
@@ -16,7 +17,7 @@ from activities.nodes.starts import resume_node, start_node
 from activities.outbox.workflow_starts import LifecycleKind
 from activities.providers.starts import resume_provider, start_provider
 from activities.regions.starts import resume_region, start_region
-from workflows.contracts.lifecycles import JOB, LEASE, NODE, PROVIDER, REGION
+from workflows.contracts.lifecycles import DATASTORE, JOB, LEASE, NODE, PROVIDER, REGION
 
 KINDS: tuple[LifecycleKind[Any, Any], ...] = (
     LifecycleKind(PROVIDER, tables.Provider, start_provider, resume_provider),
@@ -24,6 +25,7 @@ KINDS: tuple[LifecycleKind[Any, Any], ...] = (
     LifecycleKind(NODE, tables.Node, start_node, resume_node),
     LifecycleKind(LEASE, tables.Lease, start_lease, resume_lease),
     LifecycleKind(JOB, tables.Job, start_job, resume_job, end_job, starts_for_removal=True),
+    LifecycleKind(DATASTORE, tables.Datastore, start_datastore, resume_datastore),
 )
 KIND_BY_NOUN = {kind.noun.name: kind for kind in KINDS}
 

@@ -2,6 +2,7 @@
 
 from activities.billing.job_billing import begin_billing, end_billing, post_usage, tell_job_to_end
 from activities.billing.orphaned_runs import bill_orphaned_runs
+from activities.datastores.checks import find_datastore_checker, forget_datastore
 from activities.housekeeping.retention import remove_expired
 from activities.jobs.run_specs import (
     discard_outputs,
@@ -42,6 +43,8 @@ MAIN: tuple[Activity, ...] = (
     forget_provider_key,
     find_dependents,
     remove_dependents,
+    find_datastore_checker,
+    forget_datastore,
     find_announcement,
     find_wanted_status,
     find_peers,

@@ -11,6 +11,7 @@ from activities.db import tables
 from api.changes import ChangeContext
 from api.problems import field_error
 from api.schemas.base import FieldError
+from api.services.job_datastores import wrong_datastores
 from api.services.lifecycles import GONE
 from api.services.ownership import projects_of
 from workflows.contracts.statuses import RegionStatus
@@ -32,6 +33,7 @@ def wrong_references(context: ChangeContext, document: Any) -> list[FieldError]:
         _wrong_region(context, document, owner_id),
         *_wrong_providers(context, document, owner_id),
         *_wrong_secrets(context, document),
+        *wrong_datastores(context, document, owner_id),
     ]
     return [wrong for wrong in found if wrong is not None]
 

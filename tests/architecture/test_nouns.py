@@ -115,7 +115,7 @@ def test_a_new_noun_is_found_by_whatever_lists_nouns(tmp_path: Path) -> None:
         "relayed": "device",
         "restarted": ["DeviceLifecycle", "device/dev-1", "device d"],
         "recorded in": "devices",
-        "swept": ["provider", "region", "node", "lease", "job", "device"],
+        "swept": ["provider", "region", "node", "lease", "job", "datastore", "device"],
         "ended": ["broken"],
         "scopes": ["devices:read", "devices:write"],
         "routes": ["/v1/devices/{resource_id}/events"],

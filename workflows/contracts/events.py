@@ -121,6 +121,7 @@ class JobEvent(StrEnum):
     ARCHIVED = "job.archived"
     BILLING_FAILED = "job.billing-failed"
     CANCELED = "job.canceled"
+    DATASTORE_AWAY = "job.datastore-away"
     ENDING = "job.ending"
     FAILED = "job.failed"
     FINISHED = "job.finished"

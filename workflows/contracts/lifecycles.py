@@ -12,6 +12,7 @@ from pydantic import Field
 
 from workflows.contracts.base import Contract
 from workflows.contracts.billing import WorkerUsage
+from workflows.contracts.datastores import DatastoreEvent, DatastoreWay
 from workflows.contracts.events import (
     Event,
     JobEvent,
@@ -62,7 +63,8 @@ JOB = LifecycleNoun(
     JobEvent,
     frozenset(status for status in JobStatus if status.is_final),
 )
-LIFECYCLE_NOUNS = (PROVIDER, REGION, NODE, LEASE, JOB)
+DATASTORE = LifecycleNoun("dst", "datastore", "datastores", "DatastoreLifecycle", DatastoreEvent)
+LIFECYCLE_NOUNS = (PROVIDER, REGION, NODE, LEASE, JOB, DATASTORE)
 
 
 def noun_of(resource_id: str) -> LifecycleNoun:
@@ -171,7 +173,18 @@ class LeaseChanges(Contract):
     """What is known of the machine of an earlier offer is not about this one."""
 
 
-Changes = ProviderChanges | RegionChanges | NodeChanges | JobChanges | LeaseChanges
+class DatastoreChanges(Contract):
+    """Fields that are None stay as they are."""
+
+    noun: Literal["datastore"] = "datastore"
+    way: DatastoreWay | None = None
+    """How the node that has checked it last reaches it."""
+    removal: Removal | None = None
+
+
+Changes = (
+    ProviderChanges | RegionChanges | NodeChanges | JobChanges | LeaseChanges | DatastoreChanges
+)
 
 
 class Record(Contract):

@@ -11,7 +11,8 @@ step concerns it."""
 
 
 class FindDependents(Contract):
-    """Find the dependents of a provider (regions), of a region (nodes) or of a node (jobs)."""
+    """Find the dependents of a provider (regions), of a region (nodes, datastores), of a node or a
+    datastore (jobs)."""
 
     resource_id: str
 

@@ -68,12 +68,12 @@ class Files:
 
 
 def library(name: str, package: str) -> Any:
-    """The shared library. Raises: RefusedError `datastore-refused`, naming the Debian package."""
+    """The shared library. Raises: RefusedError `no-datastore-client`, naming the package."""
     try:
         return ctypes.CDLL(name, use_errno=True)
     except OSError:
         words = "%s is not installed on this machine: apt-get install %s"
-        raise RefusedError("datastore-refused", words % (name, package)) from None
+        raise RefusedError("no-datastore-client", words % (name, package)) from None
 
 
 def is_name(name: str) -> bool:

@@ -45,17 +45,22 @@ def check_datastore(request: dict[str, Any]) -> dict[str, Any]:
     except kernel.NoMountError as error:
         no_mount = str(error)
     except RefusedError as refused:
-        return {"way": KERNEL, "reachable": False, "writable": False, "reason": refused.message}
+        return _not_reached(KERNEL, refused)
     try:
         return _checked(USER_SPACE, _in_child(share, _try_files(share, account), CHECK_S), no_mount)
     except RefusedError as refused:
-        found = {"way": USER_SPACE, "reachable": False, "writable": False}
-        return {**found, "reason": refused.message, "no_mount_reason": no_mount}
+        return {**_not_reached(USER_SPACE, refused), "no_mount_reason": no_mount}
 
 
 def _checked(way: str, why: str | None, no_mount: str | None = None) -> dict[str, Any]:
     found: Dict[str, Any] = {"way": way, "reachable": True, "writable": why is None}
     return {**found, "reason": why, "no_mount_reason": no_mount}
+
+
+def _not_reached(way: str, refused: RefusedError) -> dict[str, Any]:
+    """refused: whether the server is there and says no, or nothing can be said to it at all."""
+    found: Dict[str, Any] = {"way": way, "reachable": False, "writable": False}
+    return {**found, "refused": refused.code == "datastore-refused", "reason": refused.message}
 
 
 def _in_child(share: Share, act: Callable[[Say], Any], limit_s: float) -> Any:

@@ -12,6 +12,7 @@ from activities.db.tables.accounts import (
     User,
 )
 from activities.db.tables.columns import LifecycleRow, RemovableRow
+from activities.db.tables.datastores import Datastore, JobDatastore
 from activities.db.tables.events import AuditChain, AuditRow, EventRow
 from activities.db.tables.installation import KeyFingerprint, SchemaCompatibility, UsedLink
 from activities.db.tables.jobs import Allocation, DemandRefusalsRow, GpuAllocation, Job, Upload
@@ -28,11 +29,13 @@ __all__ = [
     "AuditChain",
     "AuditRow",
     "CloudPriceRow",
+    "Datastore",
     "DemandRefusalsRow",
     "EventRow",
     "GpuAllocation",
     "IdempotencyKey",
     "Job",
+    "JobDatastore",
     "JoinToken",
     "KeyFingerprint",
     "Lease",

@@ -20,6 +20,7 @@ from activities.settings import settings as process_settings
 from activities.site.run_names import RunNames
 from activities.storage.logs import log_store
 from tests.activities.hostile_sites import (
+    DATASTORE,
     OWN_JOB,
     VICTIM,
     VICTIM_JOB,
@@ -181,7 +182,7 @@ async def heard_out(site: HostileSite) -> None:
 def strangers(store: Path) -> list[Path]:
     """The files in the store that are neither of its job, nor the upload, nor were there before."""
     found = [path for path in store.rglob("*") if path.is_file()]
-    known = (OWN_JOB, VICTIM_JOB, "/code/")
+    known = (OWN_JOB, VICTIM_JOB, "/code/", f"/datastores/{DATASTORE.id}")
     return [path for path in found if not any(each in str(path) for each in known)]
 
 

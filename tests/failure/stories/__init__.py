@@ -3,6 +3,7 @@
 from tests.failure.pairs import Pair
 from tests.failure.stories.bill import BillStory
 from tests.failure.stories.cloud_region import CloudRegionStory
+from tests.failure.stories.datastores import DatastoreStory
 from tests.failure.stories.ends import ENDED_STORIES
 from tests.failure.stories.job import (
     KeptStateStory,
@@ -49,6 +50,7 @@ STORIES: tuple[type[Story], ...] = (
     ReconciledProviderStory,
     RegionStory,
     CloudRegionStory,
+    DatastoreStory,
     PlacementStory,
     StartsStory,
     SweepStory,

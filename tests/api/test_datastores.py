@@ -1,0 +1,169 @@
+"""Datastores over HTTP: plan, rules, region, secrets, removal."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from activities.datastores.checks import access_of
+from activities.db import tables
+from activities.db.ids import new_id
+from activities.secrets.sealing import secret_box
+from tests.api.http_server import Person, Site
+
+PASSWORD = "correct horse, battery"
+
+
+def datastore(site: Site, person: Person, region_id: str, **more: Any) -> str:
+    """A datastore of this person in the region, as a row that is ready."""
+    row = tables.Datastore(
+        id=new_id("dst"),
+        account_id=person.account_id,
+        region_id=region_id,
+        **{
+            "name": "lab",
+            "type": "nfs",
+            "host": "nas",
+            "root_path": "/srv/lab",
+            "status": "ready",
+            "created_at": datetime.now(UTC),
+            "updated_at": datetime.now(UTC),
+            **more,
+        },
+    )
+    with site.database.write() as session:
+        session.add(row)
+        found: str = row.id
+    return found
+
+
+@pytest.fixture
+async def team(site: Site, ada: Person) -> Person:
+    site.set(tables.Account, ada.account_id, plan="team")
+    return ada
+
+
+async def region_with_node(site: Site, person: Person, status: str = "active") -> str:
+    region_id = await person.region()
+    site.set(tables.Node, await person.node(region_id), status=status)
+    return region_id
+
+
+def nfs(region_id: str, **more: Any) -> dict[str, Any]:
+    place = {"type": "nfs", "address": "nas:2049", "root_path": "/srv/lab/"}
+    return {"region_id": region_id, "name": "lab", **place, **more}
+
+
+def smb(region_id: str, **more: Any) -> dict[str, Any]:
+    place = {"type": "smb", "address": "[fd00::4]", "root_path": "/data/sets"}
+    by = {"user": "LAB\\ada", "password": PASSWORD}
+    return {"region_id": region_id, "name": "lab", **place, **by, **more}
+
+
+async def test_registering_a_datastore_starts_its_workflow(site: Site, team: Person) -> None:
+    region_id = await region_with_node(site, team)
+    made = await team.made("/v1/datastores", nfs(region_id))
+    assert (made["status"], made["address"], made["root_path"]) == ("new", "nas:2049", "/srv/lab")
+    assert (made["has_password"], made["way"]) == (False, None)
+    assert made["workflow_id"] == f"datastore/{made['id']}"
+    assert site.asked_of(made["id"]) == [("start", None)]
+    assert (await team.get(f"/v1/datastores/{made['id']}")).json() == made
+    listed = (await team.get(f"/v1/datastores?region_id={region_id}")).json()["items"]
+    assert [one["id"] for one in listed] == [made["id"]]
+    events = (await team.get(f"/v1/datastores/{made['id']}/events")).json()["items"]
+    assert [event["type"] for event in events] == ["datastore.requested"]
+
+
+async def test_a_plan_below_team_is_refused_by_its_name(site: Site, ada: Person) -> None:
+    region_id = await region_with_node(site, ada)
+    response = await ada.post("/v1/datastores", nfs(region_id))
+    assert (response.status_code, response.json()["code"]) == (403, "plan-required")
+    assert "team" in response.json()["detail"]
+    assert "individual" in response.json()["detail"]
+    site.set(tables.Account, ada.account_id, plan="enterprise")
+    assert (await ada.post("/v1/datastores", nfs(region_id))).status_code == 202
+
+
+async def test_a_region_without_an_active_node_is_refused_with_that_reason(
+    site: Site, team: Person
+) -> None:
+    region_id = await region_with_node(site, team, "maintenance")
+    response = await team.post("/v1/datastores", nfs(region_id))
+    assert response.status_code == 409
+    assert "no active node or device" in response.json()["detail"]
+
+
+async def test_a_name_is_unique_in_its_region(site: Site, team: Person) -> None:
+    region_id = await region_with_node(site, team)
+    first = await team.made("/v1/datastores", nfs(region_id))
+    response = await team.post("/v1/datastores", smb(region_id))
+    assert response.status_code == 409
+    assert first["id"] in response.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"root_path": "srv"}, "root_path"),
+        ({"root_path": "/srv/../etc"}, "root_path"),
+        ({"user": "ada"}, "user"),
+        ({"password": "x"}, "password"),
+        ({"type": "smb"}, "user"),
+        ({"type": "smb", "user": "ada", "password": "x", "root_path": "/"}, "root_path"),
+        ({"address": "nas/x"}, "address"),
+        ({"address": "nas:0"}, "address"),
+        ({"address": "-o evil"}, "address"),
+        ({"type": "smb", "user": "a,uid=0", "password": "x"}, "user"),
+    ],
+)
+async def test_a_wrong_field_is_named(
+    site: Site, team: Person, body: dict[str, Any], field: str
+) -> None:
+    region_id = await region_with_node(site, team)
+    response = await team.post("/v1/datastores", nfs(region_id, **body))
+    assert response.status_code == 422
+    assert field in [error["field"] for error in response.json()["errors"]]
+
+
+async def test_a_password_is_sealed_and_never_shown(site: Site, team: Person) -> None:
+    region_id = await region_with_node(site, team)
+    made = await team.post("/v1/datastores", smb(region_id))
+    assert PASSWORD not in made.text
+    assert made.json()["has_password"]
+    assert made.json()["address"] == "[fd00::4]"
+    for path in ("/v1/datastores", f"/v1/datastores/{made.json()['id']}", "/v1/events"):
+        assert PASSWORD not in (await team.get(path)).text
+    wrong = await team.post("/v1/datastores", smb(region_id, password=PASSWORD + "x" * 500))
+    assert wrong.status_code == 422
+    assert PASSWORD not in wrong.text
+    (row,) = site.rows(tables.Datastore, id=made.json()["id"])
+    assert PASSWORD.encode() not in row.sealed_password
+    assert access_of(row).password == PASSWORD
+    assert PASSWORD not in repr(access_of(row))
+    box = secret_box("datastore", team.account_id)
+    assert box.open(row.sealed_password, row.id.encode()) == PASSWORD.encode()
+
+
+async def test_a_datastore_in_use_stays_and_names_its_jobs(site: Site, team: Person) -> None:
+    datastore_id = datastore(site, team, await team.region())
+    job_id = await team.job()
+    with site.database.write() as session:
+        session.add(tables.JobDatastore(job_id=job_id, datastore_id=datastore_id))
+    response = await team.call("DELETE", f"/v1/datastores/{datastore_id}")
+    assert response.status_code == 409
+    assert job_id in response.json()["detail"]
+    assert site.asked_of(datastore_id) == []
+    site.set(tables.Job, job_id, status="finished")
+    assert (await team.call("DELETE", f"/v1/datastores/{datastore_id}")).status_code == 202
+    (asked,) = site.asked_of(datastore_id)
+    assert asked[0] == "remove"
+
+
+async def test_a_region_with_datastores_is_removed_only_by_force(site: Site, team: Person) -> None:
+    region_id = await team.region()
+    datastore_id = datastore(site, team, region_id)
+    response = await team.call("DELETE", f"/v1/regions/{region_id}")
+    assert response.status_code == 409
+    assert datastore_id in response.json()["detail"]
+    forced = await team.call("DELETE", f"/v1/regions/{region_id}?force=true")
+    assert forced.status_code == 202
