@@ -236,6 +236,8 @@ class HostileSite:
                 "cache": {"address": "10.0.0.2:8710", "reason": None},
                 "no_wall_reason": None,
                 "no_run_root_reason": None,
+                "nfs_way": "kernel",
+                "smb_way": "user-space (kernel without cifs)",
             },
             "has_code": {"present": False},
             "fetch_code": {"found": "missing", "words": "404", "fetched_bytes": 0},

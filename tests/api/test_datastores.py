@@ -167,3 +167,106 @@ async def test_a_region_with_datastores_is_removed_only_by_force(site: Site, tea
     assert datastore_id in response.json()["detail"]
     forced = await team.call("DELETE", f"/v1/regions/{region_id}?force=true")
     assert forced.status_code == 202
+
+
+def job(**data: Any) -> dict[str, Any]:
+    return {
+        "name": "digits",
+        "type": "training",
+        "resources": {"gpus": "cpu", "cpu_count": 1},
+        "workers": [{"command": "true"}],
+        "data": data,
+    }
+
+
+def regional(datastore_id: str, path: str | None = None) -> dict[str, Any]:
+    place = {"type": "regional", "datastore_id": datastore_id}
+    return place if path is None else {**place, "path": path}
+
+
+async def test_a_job_runs_in_the_region_of_its_datastore(site: Site, team: Person) -> None:
+    region_id = await team.region()
+    sets = datastore(site, team, region_id)
+    results = datastore(site, team, region_id, name="results")
+    body = job(input=regional(sets, "digits/train"), output=regional(results))
+    made = await team.made("/v1/jobs", body)
+    assert made["placement"]["region_id"] == region_id
+    assert made["warnings"] == []
+    used = {row.datastore_id for row in site.rows(tables.JobDatastore, job_id=made["id"])}
+    assert used == {sets, results}
+
+
+async def test_datastores_of_two_regions_are_refused_with_both_named(
+    site: Site, team: Person
+) -> None:
+    first, second = await team.region(), await team.region("other")
+    sets = datastore(site, team, first, name="sets")
+    results = datastore(site, team, second, name="results")
+    response = await team.post("/v1/jobs", job(input=regional(sets), output=regional(results)))
+    (error,) = response.json()["errors"]
+    assert error["field"] == "data.output.datastore_id"
+    assert "datastore sets is home (" in error["rule"]
+    assert "datastore results is other (" in error["rule"]
+    elsewhere = job(input=regional(sets)) | {"placement": {"region_id": second}}
+    (error,) = (await team.post("/v1/jobs", elsewhere)).json()["errors"]
+    assert "placement.region_id is other (" in error["rule"]
+
+
+async def test_a_gpu_type_that_the_region_lacks_is_warned_of(
+    site: Site, team: Person, admin: Person
+) -> None:
+    region_id = await team.region()
+    node_id = await team.node(region_id)
+    site.set(tables.Node, node_id, gpu_type="A100-80GB", gpu_count=1)
+    sets = datastore(site, team, region_id)
+    body = job(input=regional(sets)) | {"resources": {"gpus": "H100:1"}}
+    path = f"/v1/accounts/{team.account_id}/credits"
+    await admin.made(path, {"amount_microcredits": 10**9})
+    made = await team.made("/v1/jobs", body)
+    (warning,) = made["warnings"]
+    assert "H100" in warning
+    assert "has A100-80GB" in warning
+    body["resources"] = {"gpus": "A100-80GB:1"}
+    assert (await team.made("/v1/jobs", body))["warnings"] == []
+
+
+@pytest.mark.parametrize(
+    ("data", "field"),
+    [
+        ({"input": {"type": "regional"}}, "data.input.datastore_id"),
+        ({"input": {"type": "regional", "datastore_id": "x"}}, "data.input.datastore_id"),
+        ({"input": {"type": "local", "upload_id": "upl-1", "path": "x"}}, "data.input.path"),
+        ({"output": {"type": "local", "datastore_id": "dst-1"}}, "data.output.datastore_id"),
+        ({"output": {"type": "regional", "datastore_id": "dst-none"}}, "data.output.datastore_id"),
+    ],
+)
+async def test_a_wrong_folder_of_a_datastore_is_named_by_its_field(
+    team: Person, data: dict[str, Any], field: str
+) -> None:
+    response = await team.post("/v1/jobs", job(**data))
+    assert response.status_code == 422
+    assert field in [error["field"] for error in response.json()["errors"]]
+
+
+@pytest.mark.parametrize("path", ["../x", "/etc", "a/../../b", "a\\..\\b", "a//b"])
+async def test_a_job_names_no_path_above_the_root(site: Site, team: Person, path: str) -> None:
+    sets = datastore(site, team, await team.region())
+    response = await team.post("/v1/jobs", job(input=regional(sets, path)))
+    assert "data.input.path" in [error["field"] for error in response.json()["errors"]]
+
+
+async def test_the_datastore_of_another_account_is_not_there(
+    site: Site, team: Person, bob: Person
+) -> None:
+    sets = datastore(site, team, await team.region())
+    response = await bob.post("/v1/jobs", job(input=regional(sets)))
+    (error,) = response.json()["errors"]
+    assert "not found" in error["rule"]
+
+
+async def test_a_notebook_may_have_a_regional_output_alone(site: Site, team: Person) -> None:
+    results = datastore(site, team, await team.region())
+    notebook = job(output=regional(results)) | {"type": "notebook", "port": 8888}
+    assert (await team.post("/v1/jobs", notebook)).status_code == 202
+    notebook["data"] = {"output": {"type": "local"}}
+    assert (await team.post("/v1/jobs", notebook)).status_code == 422

@@ -28,6 +28,12 @@ NFS_OPTIONS = SAFE + ",soft,timeo=100,retrans=3,proto=tcp"
 NFS_VERSIONS = ("4.1", "3,nolock")
 SMB_OPTIONS = SAFE + ",soft,vers=3.0,noperm,file_mode=0666,dir_mode=0777,mfsymlinks,nobrl"
 """Any account may write, by the mount alone: no account but root comes to it without a binding."""
+_CLIENTS = (
+    ("nfs", "nfs4", "mount.nfs", "nfs-common", "libnfs.so.13"),
+    ("smb", "cifs", "mount.cifs", "cifs-utils", "libsmbclient.so.0"),
+)
+_LIBRARIES = {"libnfs.so.13": "libnfs13", "libsmbclient.so.0": "libsmbclient"}
+_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 _AWAY_WORDS = ("timed out", "refused", "unreachable", "No route to host", "error(11", "error(112")
 
 
@@ -69,6 +75,45 @@ def is_mounted(at: str) -> bool:
     )
 
 
+def ways() -> dict[str, str]:
+    """How NFS and SMB shares are reached from this machine, as far as can be seen without one."""
+    found = {}
+    for kind, system, program, package, library in _CLIENTS:
+        if os.geteuid() == 0 and _has_file_system(system) and _program(program):
+            found[kind + "_way"] = "kernel"
+            continue
+        no_mount = "kernel without %s" % system
+        if os.geteuid() != 0:
+            no_mount = "the node's account is not root"
+        elif _has_file_system(system):
+            no_mount = "no %s: apt-get install %s" % (program, package)
+        try:
+            ctypes.CDLL(library)
+            found[kind + "_way"] = "user-space (%s)" % no_mount
+        except OSError:
+            words = "none (%s; no %s: apt-get install %s)"
+            found[kind + "_way"] = words % (no_mount, library, _LIBRARIES[library])
+    return found
+
+
+def _has_file_system(name: str) -> bool:
+    """Whether the kernel has a file system, or a module of it that it loads when it is needed."""
+    with open("/proc/filesystems") as file:
+        if name in file.read().split():
+            return True
+    module = {"nfs4": "nfsv4"}.get(name, name)
+    try:
+        with open("/lib/modules/%s/modules.dep" % os.uname().release) as file:
+            names = [os.path.basename(line.split(":")[0]) for line in file]
+        return any(each.startswith(module + ".ko") for each in names)
+    except OSError:
+        return False
+
+
+def _program(name: str) -> str | None:
+    return shutil.which(name, path=_PATH)
+
+
 def _mount(share: Share, at: str) -> None:
     if share.type == NFS:
         _mount_nfs(share, at)
@@ -103,13 +148,13 @@ def _run(arguments: list[str], package: str, share: Share, password: str | None 
 
     Raises: NoMountError, RefusedError.
     """
-    program = shutil.which(arguments[0], path="/usr/sbin:/sbin:/usr/bin:/bin")
+    program = _program(arguments[0])
     if program is None:
         raise NoMountError("%s is not installed: apt-get install %s" % (arguments[0], package))
     reader, writer = os.pipe()
     os.write(writer, (password or "").encode() + b"\n")
     os.close(writer)
-    environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
+    environment = {"PATH": _PATH, "LC_ALL": "C"}
     if password is not None:
         environment["PASSWD_FD"] = str(reader)
     try:

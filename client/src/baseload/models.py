@@ -562,6 +562,8 @@ class NodePreparation(BaseModel):
     closed_logins: Annotated[bool, Field(title="Closed Logins")]
     unreachable_peers: Annotated[list[str], Field(title="Unreachable Peers")]
     trusted_only_reason: Annotated[str | None, Field(title="Trusted Only Reason")]
+    nfs_way: Annotated[str | None, Field(title="Nfs Way")]
+    smb_way: Annotated[str | None, Field(title="Smb Way")]
 
 
 class NodeRequirement(BaseModel):

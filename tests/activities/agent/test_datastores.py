@@ -94,6 +94,13 @@ def test_a_check_says_that_a_share_is_there_and_how_it_is_reached(
     assert "No such device" in found["no_mount_reason"]
 
 
+def test_a_node_says_how_it_would_reach_shares(agent: LocalAgent) -> None:
+    """Here without network file systems, on most machines by the kernel."""
+    prepared = agent.call("prepare", peers=[])
+    for name, system in (("nfs_way", "nfs4"), ("smb_way", "cifs")):
+        assert prepared[name] in ("kernel", f"user-space (kernel without {system})")
+
+
 def test_a_check_says_that_a_share_can_only_be_read(
     agent: LocalAgent, server: NfsServer | SmbServer
 ) -> None:

@@ -16,6 +16,12 @@ async def test_what_a_node_sees_of_a_datastore_is_told_with_its_way(hostile: Hos
     assert (found.way, found.reason) == (DatastoreWay.USER_SPACE, "can only be read")
 
 
+async def test_a_node_says_how_it_reaches_shares(hostile: HostileSite) -> None:
+    hostile.is_honest()
+    found = (await hostile.do("prepare")).preparation
+    assert (found.nfs_way, found.smb_way) == ("kernel", "user-space (kernel without cifs)")
+
+
 async def test_an_output_on_a_datastore_takes_no_room_in_the_object_store(
     hostile: HostileSite,
 ) -> None:
