@@ -276,7 +276,7 @@ class AllocationView:
 
 @dataclass(frozen=True)
 class ResourceView:
-    """A provider or a region."""
+    """A provider, a region or a datastore."""
 
     resource_id: str
     status: str
@@ -308,6 +308,9 @@ class Rows(Protocol):
 
     def add_node(self, region_id: str, minion_id: str) -> str:
         """A node of the person's own machine, which has announced itself. Raises: Refused."""
+
+    def add_datastore(self, region_id: str) -> str:
+        """A share of the region, for an account with the plan team. Raises: Refused."""
 
     def announce(self, minion_id: str, host: str) -> None:
         """A machine says where it is."""
@@ -343,6 +346,10 @@ class Rows(Protocol):
 
     def providers(self) -> Iterable[ResourceView]: ...
     def regions(self) -> Iterable[ResourceView]: ...
+    def datastores(self) -> Iterable[ResourceView]: ...
+    def has_password(self, datastore_id: str) -> bool:
+        """Whether a datastore's password is kept with its row."""
+
     def usage(self) -> Iterable[Usage]: ...
     def usage_of(self, job_id: str) -> Iterable[Usage]: ...
     def unsettled_of(self, job_id: str) -> int:

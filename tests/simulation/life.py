@@ -46,6 +46,7 @@ class Life:
     machines: list[str] = field(default_factory=list)
     """The minion ids of the own machines."""
     nodes: list[str] = field(default_factory=list)
+    datastores: list[str] = field(default_factory=list)
     jobs: dict[str, JobPlan] = field(default_factory=dict)
     requests: list[Request] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)

@@ -206,7 +206,7 @@ class Player:
         self._dispatch()
 
     def _add(self, noun: str) -> None:
-        """A person adds a node of an own machine, a region or a provider."""
+        """A person adds a node of an own machine, a datastore, a region or a provider."""
         life = self.life
         try:
             if noun == "provider":
@@ -214,6 +214,8 @@ class Player:
             elif noun == "region":
                 zone = ZONE if len(life.providers) > 1 else ""
                 life.regions.append(life.rows.add_region(life.providers[-1], zone=zone))
+            elif noun == "datastore":
+                life.datastores.append(life.rows.add_datastore(life.regions[0]))
             else:
                 machine = life.world.add_machine(gpus=1)
                 life.machines.append(machine)
@@ -240,6 +242,7 @@ class Player:
             "node": lambda: life.nodes,
             "machine": lambda: life.machines,
             "region": lambda: life.regions,
+            "datastore": lambda: life.datastores,
             "provider": lambda: life.providers,
             "account": lambda: life.accounts,
             "lease": lambda: [one.lease_id for one in life.rows.leases()],

@@ -4,6 +4,7 @@ from enum import StrEnum
 
 from tests.simulation.contracts import Verb
 from workflows.contracts import statuses
+from workflows.contracts.datastores import DatastoreStatus
 
 STATUSES: dict[str, type[StrEnum]] = {
     "JobLifecycle": statuses.JobStatus,
@@ -11,9 +12,10 @@ STATUSES: dict[str, type[StrEnum]] = {
     "LeaseLifecycle": statuses.LeaseStatus,
     "RegionLifecycle": statuses.RegionStatus,
     "ProviderLifecycle": statuses.ProviderStatus,
+    "DatastoreLifecycle": DatastoreStatus,
 }
 FINAL = ("archived", "released", "refused", "finished", "failed", "canceled")
-JOB, NODE, LEASE, REGION, PROVIDER = STATUSES
+JOB, NODE, LEASE, REGION, PROVIDER, DATASTORE = STATUSES
 EVERYWHERE = (
     *("kill", "kill planning", "api away", "restart", "upgrade", "roll", "rollback"),
     *("forget", "restore", "away"),
@@ -34,6 +36,7 @@ FAULTS: dict[str, tuple[str, ...]] = {
     LEASE: (*CLOUD, *END),
     REGION: (*CLOUD, "site_away"),
     PROVIDER: CLOUD,
+    DATASTORE: ("share_away", "site_away"),
 }
 """Faults of the world that can meet each lifecycle, by the names of `Outside.faults`."""
 VERBS: dict[str, tuple[Verb, ...]] = {
@@ -45,6 +48,7 @@ VERBS: dict[str, tuple[Verb, ...]] = {
     LEASE: (Verb.KILL,),
     REGION: (Verb.REFRESH, Verb.REMOVE, Verb.FORCE_REMOVE),
     PROVIDER: (Verb.RECHECK, Verb.REMOVE, Verb.FORCE_REMOVE),
+    DATASTORE: (Verb.REFRESH, Verb.REMOVE),
 }
 """What people may ask of each."""
 
@@ -54,5 +58,5 @@ def open_states(lifecycle: str) -> list[str]:
     return [
         state.value
         for state in STATUSES[lifecycle]
-        if state.value not in FINAL or (lifecycle, state.value) == (NODE, "failed")
+        if state.value not in FINAL or (lifecycle in (NODE, DATASTORE) and state.value == "failed")
     ]

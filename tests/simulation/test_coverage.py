@@ -100,7 +100,7 @@ def test_a_pair_that_is_said_to_be_impossible_and_is_met_fails_the_seed(
     reason_of.cache_clear()
     monkeypatch.setattr(impossible, "IMPOSSIBLE", ((pair, "no job is placed"),))
     try:
-        failures = play_seed(3, jobs=3).failures
+        failures = play_seed(4, jobs=3).failures
     finally:
         reason_of.cache_clear()
-    assert failures == [(3, f"{' × '.join(pair)} was met: no job is placed")]
+    assert failures == [(4, f"{' × '.join(pair)} was met: no job is placed")]

@@ -21,6 +21,7 @@ NAMED = {
     "path lease_id": "lease",
     "path upload_id": "upload",
     "path job_id": "job",
+    "path datastore_id": "datastore",
     "query provider_id": "provider",
     "query region_id": "region",
     "query project_id": "project",
@@ -36,6 +37,8 @@ NAMED = {
     "body project_id": "project",
     "body code.upload_id": "upload",
     "body data.input.upload_id": "upload",
+    "body data.input.datastore_id": "datastore",
+    "body data.output.datastore_id": "datastore",
     "body placement.region_id": "region",
     "body placement.providers[]": "provider",
     "body environment.secrets{}": "secret reference",
@@ -60,6 +63,7 @@ PLAIN = frozenset(
         *("body environment.variables{}", "body workers[].command", "body resources.gpus"),
         *("body resources.gpu_types[]", "body environment.image", "body environment.requirements"),
         *("body environment.python_packages[]", "body environment.apt_packages[]"),
+        *("body root_path", "body password", "body data.input.path", "body data.output.path"),
         *("body environment.setup[]", "body data.input.type", "body data.output.type"),
     }
 )

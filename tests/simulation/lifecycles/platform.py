@@ -7,6 +7,7 @@ from tests.simulation.life import Life
 from tests.simulation.lifecycles.part import CALL_MODES, Part, asks, calls_fail, effects_of
 from tests.simulation.plan import At, Draft, In
 from tests.simulation.states import (
+    DATASTORE,
     FAULTS,
     JOB,
     NODE,
@@ -26,7 +27,7 @@ LOST_S = (1.0, 15.0, 120.0, 2400.0)
 """How much of its past an engine has lost that is restored."""
 AFTER_A_RESTORE = "the cache does not fit the history"
 """Why a workflow task fails and is replayed when a process knows more than the engine."""
-ADDED = {NODE: "node", REGION: "region", PROVIDER: "provider"}
+ADDED = {NODE: "node", REGION: "region", PROVIDER: "provider", DATASTORE: "datastore"}
 """What people add while others work; an installation has the first ones when it is ready."""
 LONGEST_HISTORY = 40_000
 """Events of a run that is alive; the server ends one at 51,200."""
@@ -54,7 +55,9 @@ def _meets_a_state(draft: Draft) -> None:
     Every state of every lifecycle is as likely, also those that last for a moment.
     """
     random = draft.random
-    lifecycle = random.choice(sorted(STATUSES) if draft.has_cloud else (JOB, NODE, REGION))
+    lifecycle = random.choice(
+        sorted(STATUSES) if draft.has_cloud else (JOB, NODE, REGION, DATASTORE)
+    )
     if (noun := ADDED.get(lifecycle)) is not None:
         draft.add(At(draft.some_time()), "ask", "add", noun)
     after_s = random.choice((0.0, 0.003, 0.02, 0.5, 5.0))

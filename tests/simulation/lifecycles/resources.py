@@ -20,7 +20,7 @@ def _machines(draft: Draft) -> int:
 def _at_rest(life: Life) -> Iterable[str]:
     wanted = {"activate": "active", "maintain": "maintenance"}
     for node in life.rows.nodes():
-        yield from _settled(life, "node", node.node_id, node.status, node.status_reason)
+        yield from settled(life, "node", node.node_id, node.status, node.status_reason)
         request = wanted.get(next(iter(life.requests_of(node.node_id)[-1:]), ""))
         if request and node.status not in (request, "archived") and not node.status_reason:
             yield f"{node.node_id} was to be {request}, is {node.status}, and does not say why"
@@ -31,9 +31,9 @@ def _at_rest(life: Life) -> Iterable[str]:
         ):
             yield f"{node.node_id} was removed, is {node.status}, and does not say why"
     for region in life.rows.regions():
-        yield from _settled(life, "region", region.resource_id, region.status, region.status_reason)
+        yield from settled(life, "region", region.resource_id, region.status, region.status_reason)
     for provider in life.rows.providers():
-        yield from _settled(
+        yield from settled(
             life, "provider", provider.resource_id, provider.status, provider.status_reason
         )
     yield from _allocations_are_free(life)
@@ -57,7 +57,7 @@ def _was_removed(life: Life, resource_id: str) -> bool:
     )
 
 
-def _settled(
+def settled(
     life: Life, noun: str, resource_id: str, status: str, reason: str | None
 ) -> Iterable[str]:
     """Its status is one to stay in, or says why not; its workflow runs until it is archived."""

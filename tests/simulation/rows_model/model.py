@@ -21,6 +21,7 @@ from tests.simulation.rows_model.adoption import Adoption
 from tests.simulation.rows_model.allocations import Allocations
 from tests.simulation.rows_model.billing import Billing
 from tests.simulation.rows_model.connection import Connection
+from tests.simulation.rows_model.datastores import Datastores
 from tests.simulation.rows_model.inventory import PlacementInventory
 from tests.simulation.rows_model.job_requests import JobRequests
 from tests.simulation.rows_model.leases import Leases
@@ -83,6 +84,7 @@ class ModelRows:
             **billing.effects(),
             **nodes.effects(),
             **regions.effects(),
+            **Datastores(tables).effects(),
             **Leases(tables, connection, outbox, allocations).effects(),
             **RunSpecs(tables, connection, allocations, outside).effects(),
         }
@@ -123,6 +125,9 @@ class ModelRows:
 
     def add_node(self, region_id: str, minion_id: str) -> str:
         return self._made(lambda: self._of_resources.add_node(region_id, minion_id))
+
+    def add_datastore(self, region_id: str) -> str:
+        return self._made(lambda: self._of_resources.add_datastore(region_id))
 
     def submit(self, account_id: str, submission: JobSubmission) -> str:
         return self._made(lambda: self._of_jobs.submit(account_id, submission))
@@ -251,6 +256,12 @@ class ModelRows:
 
     def providers(self) -> Iterable[ResourceView]:
         return [resource_view(row) for row in self.tables.providers.values()]
+
+    def datastores(self) -> Iterable[ResourceView]:
+        return [resource_view(row) for row in self.tables.datastores.values()]
+
+    def has_password(self, datastore_id: str) -> bool:
+        return self.tables.datastores[datastore_id].has_password
 
     def regions(self) -> Iterable[ResourceView]:
         return [resource_view(row) for row in self.tables.regions.values()]

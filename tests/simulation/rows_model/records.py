@@ -12,7 +12,15 @@ from workflows.contracts.billing import UsageRates, WorkerUsage
 from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.jobs import JobEnding, WorkerProgress
 from workflows.contracts.leases import ReleaseProgress
-from workflows.contracts.lifecycles import JOB, LEASE, NODE, PROVIDER, REGION, LifecycleNoun
+from workflows.contracts.lifecycles import (
+    DATASTORE,
+    JOB,
+    LEASE,
+    NODE,
+    PROVIDER,
+    REGION,
+    LifecycleNoun,
+)
 from workflows.contracts.machines import MachineClaim, MachineOffer, MachineSpec
 from workflows.contracts.nodes import Hardware, Preparation, Requirement
 from workflows.contracts.placement import Refusal
@@ -79,6 +87,14 @@ class Region(RemovableRow):
     own_worker: bool = False
     allows_apt_packages: bool = False
     relaxed_requirements: tuple[str, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class Datastore(RemovableRow):
+    noun: ClassVar[LifecycleNoun] = DATASTORE
+    region_id: str
+    has_password: bool = False
+    way: str | None = None
 
 
 @dataclass(slots=True, kw_only=True)

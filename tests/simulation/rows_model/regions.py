@@ -15,7 +15,15 @@ from tests.simulation.rows_model.records import Node
 from tests.simulation.rows_model.tables import Tables
 from workflows.contracts.base import Done
 from workflows.contracts.errors import REFUSED
-from workflows.contracts.lifecycles import LEASE, NODE, PROVIDER, REGION, noun_of, workflow_id_of
+from workflows.contracts.lifecycles import (
+    DATASTORE,
+    LEASE,
+    NODE,
+    PROVIDER,
+    REGION,
+    noun_of,
+    workflow_id_of,
+)
 from workflows.contracts.machines import MachineClaim
 from workflows.contracts.removals import Removal
 from workflows.contracts.statuses import NodeStatus, NodeType, ProviderKind, RegionStatus
@@ -67,7 +75,10 @@ class Regions:
         if noun is PROVIDER:
             return sorted(row.id for row in tables.live_regions(resource_id))
         if noun is REGION:
-            return [row.id for row in tables.live_nodes(resource_id)]
+            nodes = [row.id for row in tables.live_nodes(resource_id)]
+            return [*nodes, *tables.live_datastores(resource_id)]
+        if noun is DATASTORE:  # No job of a life names one.
+            return []
         live = tables.live_on.get(resource_id, {}).values()
         return sorted({each.job_id for each in live if each.is_of_job})
 

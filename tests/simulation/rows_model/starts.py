@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from sqlmodel import Session
 
+from activities.datastores.starts import resume_datastore, start_datastore
 from activities.jobs.starts import _at, _snapshot_bytes, _unseen, end_job, start_job
 from activities.leases.starts import _ending_of, start_lease
 from activities.nodes.addresses import address_of
@@ -91,6 +92,7 @@ _STARTS: dict[str, Any] = {
     "node": start_node,
     "lease": start_lease,
     "job": start_job,
+    "datastore": start_datastore,
 }
 
 
@@ -112,6 +114,8 @@ def _resumed(tables: Tables, row: Any, request: Any) -> Any:
             return resume_provider(session, row, request)
         case "region":
             return resume_region(session, row, request)
+        case "datastore":
+            return resume_datastore(session, row, request)
         case "lease":
             return _resume_lease(row, request)
         case "node":

@@ -13,6 +13,7 @@ from tests.simulation.rows_model.records import (
     Account,
     Allocation,
     Announced,
+    Datastore,
     EventRow,
     Job,
     Lease,
@@ -43,12 +44,14 @@ class Tables:
         self.nodes: dict[str, Node] = {}
         self.leases: dict[str, Lease] = {}
         self.jobs: dict[str, Job] = {}
+        self.datastores: dict[str, Datastore] = {}
         self.of_noun: dict[str, MutableMapping[str, Any]] = {
             "provider": self.providers,
             "region": self.regions,
             "node": self.nodes,
             "lease": self.leases,
             "job": self.jobs,
+            "datastore": self.datastores,
         }
         self.allocations: dict[str, Allocation] = {}
         self.meters: dict[MeterKey, UsageMeter] = {}
@@ -247,6 +250,11 @@ class Tables:
     def live_regions(self, provider_id: str) -> list[Region]:
         rows = self.regions_of.get(provider_id, {}).values()
         return [row for row in rows if row.status != "archived"]
+
+    def live_datastores(self, region_id: str) -> list[str]:
+        """The ids of the datastores of a region that are not archived, sorted."""
+        rows = self.open["datastore"].values()
+        return sorted(row.id for row in rows if row.region_id == region_id)
 
     def live_nodes(self, region_id: str) -> list[Node]:
         """The nodes of a region that are not archived, by id."""

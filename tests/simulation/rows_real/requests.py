@@ -14,11 +14,12 @@ from pydantic import ValidationError
 
 from activities.accounts.accounts import add_account
 from activities.db.session import database
-from activities.db.tables import Node
+from activities.db.tables import Account, Node
 from api.authorization import Caller
 from api.changes import ChangeContext
 from api.problems import Problem
 from api.schemas.accounts import CreditGrant
+from api.schemas.datastores import DatastoreCreation
 from api.schemas.join_tokens import JoinTokenCreation
 from api.schemas.nodes import AnnouncementCreation, NodeCreation
 from api.schemas.providers import ProviderCreation
@@ -26,6 +27,7 @@ from api.schemas.regions import RegionCreation
 from api.services import (
     announcements,
     billing,
+    datastores,
     job_submissions,
     jobs,
     join_tokens,
@@ -37,6 +39,7 @@ from api.services import (
 from api.services.lifecycles import GONE
 from tests.simulation.contracts import Refused, Verb
 from tests.simulation.rows_real.house import Tenant
+from workflows.contracts.datastores import DatastoreType
 from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.lifecycles import LIFECYCLE_NOUNS, NODE, Refresh, noun_of
 from workflows.contracts.nodes import NODE_ACTIONS, NodeAction
@@ -135,6 +138,24 @@ class Requests:
                 region_id=region_id, name=name, minion_id=minion_id, services=services
             )
             return nodes.add_node(context, asked).id
+
+        return self._change(owner, add)
+
+    def add_datastore(self, region_id: str) -> str:
+        owner = self._owner(region_id)
+
+        def add(context: ChangeContext) -> str:
+            context.session.get_one(Account, owner.account_id).plan = "team"
+            asked = DatastoreCreation(
+                region_id=region_id,
+                name=f"share-{self._count('datastores')}",
+                type=DatastoreType.SMB,
+                address="nas",
+                root_path="/data",
+                user="ada",
+                password="hidden",
+            )
+            return datastores.create_datastore(context, asked).id
 
         return self._change(owner, add)
 
@@ -300,6 +321,7 @@ def _removal(noun: str, id_: str, *, force: bool) -> Asked[Any] | None:
         "node": lambda context: nodes.remove_node(context, id_, force=force),
         "region": lambda context: regions.remove_region(context, id_, force=force),
         "provider": lambda context: providers.remove_provider(context, id_, force=force),
+        "datastore": lambda context: datastores.remove_datastore(context, id_),
     }
     return removals.get(noun)
 

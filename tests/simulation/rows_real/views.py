@@ -120,6 +120,7 @@ class Views:
         query = {
             "providers": "SELECT id, status, status_reason FROM providers ORDER BY id",
             "regions": "SELECT id, status, status_reason FROM regions ORDER BY id",
+            "datastores": "SELECT id, status, status_reason FROM datastores ORDER BY id",
         }[table]
         return [
             ResourceView(row["id"], row["status"], row["status_reason"]) for row in self.all(query)

@@ -66,4 +66,4 @@ def _name_mistake(name: str, is_smb: bool) -> str | None:
 
 def is_user(user: str) -> bool:
     """Whether this may be the name of a user, with DOMAIN\\ before it if there is one."""
-    return _USER.fullmatch(user) is not None
+    return user.isprintable() and _USER.fullmatch(user) is not None
