@@ -26,7 +26,7 @@ UNUSED_S = 2 * 3600.0
 SAFE = "nosuid,nodev,noexec"
 NFS_OPTIONS = SAFE + ",soft,timeo=100,retrans=3,proto=tcp"
 NFS_VERSIONS = ("4.1", "3,nolock")
-SMB_OPTIONS = SAFE + ",soft,vers=3.0,noperm,file_mode=0666,dir_mode=0777,mfsymlinks,nobrl"
+SMB_OPTIONS = SAFE + ",soft,vers=3.0,noperm,file_mode=0666,dir_mode=0777,nobrl"
 """Any account may write, by the mount alone: no account but root comes to it without a binding."""
 _CLIENTS = (
     ("nfs", "nfs4", "mount.nfs", "nfs-common", "libnfs.so.13"),
