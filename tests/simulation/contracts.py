@@ -1,8 +1,8 @@
 """What the parts of the simulator agree on: Temporal as effects see it, effects, rows, the world.
 
 `engine/` is Temporal with its worker processes, `rows_model/` and `rows_real/` the database behind
-the queues `main` and `planning`, `outside/` what is behind the queues of sites and clouds. All
-happens in one thread, in virtual time and from one seed: a life played twice is the same life.
+the queues `main` and `planning`, `outside/` what is behind the queues of sites and clouds.
+All is in one thread, in virtual time and from one seed: a life played twice is the same life.
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -13,6 +13,7 @@ from random import Random
 from typing import Any, Literal, Protocol
 
 from tests.simulation.behaviour import Behaviour
+from tests.simulation.share_contracts import ShareRows
 from workflows.contracts.base import Contract
 from workflows.contracts.job_submission import JobSubmission
 
@@ -31,9 +32,8 @@ class Unavailable(Exception):  # noqa: N818 - an answer of the server
     """The server has not answered: it may have done what it was asked for, or not."""
 
 
-ExecutionStatus = Literal[
-    "running", "completed", "failed", "canceled", "terminated", "timed_out", "continued_as_new"
-]
+Ended = Literal["completed", "failed", "canceled", "terminated", "timed_out", "continued_as_new"]
+ExecutionStatus = Literal["running"] | Ended
 
 
 @dataclass(frozen=True)
@@ -291,7 +291,7 @@ class Usage:
     seconds: int
 
 
-class Rows(Protocol):
+class Rows(ShareRows[ResourceView], Protocol):
     """The database and the API before it."""
 
     effects: Mapping[str, Handler]
@@ -308,9 +308,6 @@ class Rows(Protocol):
 
     def add_node(self, region_id: str, minion_id: str) -> str:
         """A node of the person's own machine, which has announced itself. Raises: Refused."""
-
-    def add_datastore(self, region_id: str) -> str:
-        """A share of the region, for an account with the plan team. Raises: Refused."""
 
     def announce(self, minion_id: str, host: str) -> None:
         """A machine says where it is."""
@@ -346,10 +343,6 @@ class Rows(Protocol):
 
     def providers(self) -> Iterable[ResourceView]: ...
     def regions(self) -> Iterable[ResourceView]: ...
-    def datastores(self) -> Iterable[ResourceView]: ...
-    def has_password(self, datastore_id: str) -> bool:
-        """Whether a datastore's password is kept with its row."""
-
     def usage(self) -> Iterable[Usage]: ...
     def usage_of(self, job_id: str) -> Iterable[Usage]: ...
     def unsettled_of(self, job_id: str) -> int:
@@ -367,7 +360,7 @@ class Rows(Protocol):
         """None: no such row. As providers/notifications.py:_is_over."""
 
     def ready_providers(self, kind: str) -> Sequence[str]:
-        """The ids of ready providers of a kind, sorted; as providers/price_refresh.py:_ready."""
+        """The sorted ids of ready providers of a kind; as providers/price_refresh.py:_ready."""
 
     def has_key(self, provider_id: str) -> bool:
         """Whether the provider's key is stored, and not forgotten."""
