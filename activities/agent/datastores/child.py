@@ -14,8 +14,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Callable
 
 from ..errors import RefusedError
 from ..host import prctl
