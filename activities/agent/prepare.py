@@ -55,7 +55,7 @@ def prepare(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def release(request: dict[str, Any]) -> dict[str, Any]:
-    """Stop serving the cache, open the network, restore the logins, and undo join.sh.
+    """Stop serving the cache, open the network, unmount datastores, restore logins, undo join.sh.
 
     A repeat changes nothing.
 
@@ -65,6 +65,7 @@ def release(request: dict[str, Any]) -> dict[str, Any]:
     folders = Folders(request.get("root", ""))
     service.end_serving(folders)
     network_wall.remove(folders)
+    load("datastores.kernel:unmount_all")(folders)
     opened = logins.open_again() if os.geteuid() == 0 else []
     left = request.get("leaves")
     changed = join_file.leave(left, folders, request["authorized_key"]) if left else []

@@ -61,7 +61,8 @@ async def store_on_datastore(command: StoreOutput, place: RegionalData) -> Outpu
     )
     where = f"datastore {place.datastore.name}, {place.path}"
     if found.left_out:
-        where += f" (without {counted(found.left_out, 'link')})"
+        left_out = counted(found.left_out, "link or odd name", "links or odd names")
+        where += f" (without {left_out})"
     return OutputStored(stored_bytes=0, file_count=found.files, place=where)
 
 

@@ -147,7 +147,7 @@ class Storing:
     """The copying of a run's output folder into a folder of a share.
 
     Files of the same names are replaced; others stay. Links are left out, because not every share
-    can hold them.
+    can hold them, and names that mean something else to the server.
     Raises: RefusedError, those of `Files`; `too-deep`.
     """
 
@@ -165,6 +165,9 @@ class Storing:
             for entry in packing.entries(self._run, "output"):
                 found = entry.stat()
                 if found is None:
+                    continue
+                if not all(map(self._files.takes, entry.path.split("/"))):
+                    self._left_out += 1
                     continue
                 remote = _join(top, entry.path)
                 if stat.S_ISDIR(found.st_mode):

@@ -191,6 +191,13 @@ def unmount(folders: Folders, datastore_id: str) -> None:
         os.rmdir(at)
 
 
+def unmount_all(folders: Folders) -> None:
+    """Take all mounts away, because the machine leaves the platform."""
+    with contextlib.suppress(FileNotFoundError):
+        for name in os.listdir(os.path.join(folders.root, "datastores")):
+            unmount(folders, name)
+
+
 def unmount_unused(folders: Folders) -> None:
     """Take away the mounts that nobody has asked for lately, and that no open run needs."""
     above = os.path.join(folders.root, "datastores")

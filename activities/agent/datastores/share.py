@@ -77,13 +77,14 @@ def parts_of(path: Any, *, is_smb: bool) -> list[str]:
         return []
     names = path[:-1].split("/") if path.endswith("/") else path.split("/")
     for name in names:
-        rule = _broken_rule(name, is_smb)
+        rule = broken_rule(name, is_smb)
         if rule is not None:
             raise RefusedError("datastore-path", "path %r: %s" % (path, rule))
     return names
 
 
-def _broken_rule(name: str, is_smb: bool) -> str | None:
+def broken_rule(name: str, is_smb: bool) -> str | None:
+    """The rule that one name of a path breaks; None: none."""
     if name == "":
         return "is relative to the root path, without empty names"
     plain = unicodedata.normalize("NFKC", name)

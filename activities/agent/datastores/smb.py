@@ -23,7 +23,7 @@ from urllib.parse import quote
 from ..errors import RefusedError
 from .child import AWAY
 from .files import CHUNK_BYTES, FILE, FOLDER, LINK, Entry, Files, MissingError, is_name, library
-from .share import Share
+from .share import Share, broken_rule
 
 IS_FOLDER, IS_LINK = 0x10, 0x400
 TIMEOUT_MS = 20_000
@@ -100,6 +100,10 @@ class SmbFiles(Files):
     def _url(self, path: str) -> bytes:
         whole = self._share.root_path + ("/" + path if path else "")
         return b"smb://%s%s" % (self._share.host.encode(), quote(os.fsencode(whole)).encode())
+
+    def takes(self, name: str) -> bool:
+        """No name with a backslash, which would lead elsewhere, nor what Windows has a use for."""
+        return broken_rule(name, is_smb=True) is None
 
     def look(self, path: str) -> Entry:
         """The entry itself; SMB tells links by an attribute. Raises: MissingError."""

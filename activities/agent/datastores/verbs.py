@@ -9,7 +9,7 @@ from typing import Any, Dict, Optional, Tuple
 
 from ..errors import RefusedError
 from ..files.removal import unless_removed
-from ..folders import JOB_USER, Folders, Run
+from ..folders import JOB_USER, Folders, Run, take_lock
 from ..host import file_tree
 from . import binding, kernel
 from .child import Say, become, in_child
@@ -205,7 +205,11 @@ def store_on_datastore(request: dict[str, Any]) -> dict[str, Any]:
         def act(say: Say) -> Any:
             return Storing(_files(share, account), run, say).run(names)._asdict()
 
-        return {**_in_child(share, act, COPY_S), "way": USER_SPACE}
+        lock = take_lock(run.at("store.lock"), wait=True)
+        try:
+            return {**_in_child(share, act, COPY_S), "way": USER_SPACE}
+        finally:
+            os.close(lock or 0)
 
 
 def _flush(at: str) -> None:

@@ -215,6 +215,25 @@ def test_what_is_stored_is_not_stored_again(
     assert not (server.shared / "out/out").exists()  # a link that leads out of the output
 
 
+def test_names_that_mean_something_else_to_smb_are_left_out(
+    agent: LocalAgent, smb_server: SmbServer
+) -> None:
+    (smb_server.shared / "victim").write_text("stays")
+    (smb_server.shared / "odd").mkdir()
+    (smb_server.shared / "odd").chmod(0o777)
+    command = (
+        "cd $BASELOAD_OUTPUT; echo x > '..\\..\\victim'; mkdir 'a\\b'; echo x > 'a\\b/c';"
+        " echo x > 'a:stream'; echo good > good"
+    )
+    stage(agent, command, {"output": at(smb_server, "odd/run")})
+    agent.call("start", run_id=RUN)
+    assert agent.exit_of(RUN)["exit_code"] == 0
+    answer = agent.call("store_on_datastore", run_id=RUN, **at(smb_server, "odd/run"))
+    assert (answer["files"], answer["left_out"]) == (1, 4)
+    assert [path.name for path in (smb_server.shared / "odd/run").iterdir()] == ["good"]
+    assert (smb_server.shared / "victim").read_text() == "stays"
+
+
 def test_links_of_a_share_lead_nowhere_else(agent: LocalAgent, nfs_server: NfsServer) -> None:
     top = nfs_server.shared
     (top / "inside").mkdir()
