@@ -196,6 +196,16 @@ async def test_a_job_runs_in_the_region_of_its_datastore(site: Site, team: Perso
     assert used == {sets, results}
 
 
+async def test_an_output_on_a_datastore_is_not_fetched_from_the_platform(
+    site: Site, team: Person
+) -> None:
+    results = datastore(site, team, await team.region())
+    made = await team.made("/v1/jobs", job(output=regional(results, "runs/1")))
+    response = await team.get(f"/v1/jobs/{made['id']}/output")
+    assert response.status_code == 404
+    assert f"its output is on datastore {results}, runs/1" in response.json()["detail"]
+
+
 async def test_datastores_of_two_regions_are_refused_with_both_named(
     site: Site, team: Person
 ) -> None:
