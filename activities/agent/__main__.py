@@ -34,6 +34,8 @@ ANSWERS = {
     "clean": "runs.clean:clean",
     "orphans": "runs.clean:orphans",
     "prune": "runs.clean:prune",
+    "check_datastore": "datastores.verbs:check_datastore",
+    "store_on_datastore": "datastores.verbs:store_on_datastore",
 }
 # These verbs read or write bytes instead of one document; their request is the first line of stdin.
 STREAMS = {

@@ -13,6 +13,7 @@ from .cache import service
 from .errors import RefusedError
 from .folders import JOB_USER, Folders
 from .host import job_accounts, join_file, logins, mount_namespace, network_wall, run_root
+from .loading import load
 
 PEER_LIMIT_S = 3.0
 
@@ -26,6 +27,7 @@ def prepare(request: dict[str, Any]) -> dict[str, Any]:
     and `no_wall_reason` of the answer says why a wall that was asked for cannot be had.
     `open_gpus_reason` says why a job can open GPUs that it was not allocated.
     `no_run_root_reason` says why root can give no run a root of its own, with Debian packages.
+    `nfs_way` and `smb_way` say how datastores are reached from here.
     Raises: RefusedError `job-user`, `sshd-config`, `no-key`.
     """
     folders = Folders(request.get("root", ""))
@@ -44,6 +46,7 @@ def prepare(request: dict[str, Any]) -> dict[str, Any]:
         "open_gpus_reason": mount_namespace.prepare(folders),
         "no_run_root_reason": run_root.why_not(folders) if is_root else None,
         "cache": service.serve_here(folders, cache) if cache else None,
+        **load("datastores.kernel:ways")(),
         "folders_made": made,
         "job_user": job_user,
         "unreachable_peers": unreachable(request.get("peers") or []),
@@ -52,7 +55,7 @@ def prepare(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def release(request: dict[str, Any]) -> dict[str, Any]:
-    """Stop serving the cache, open the network, restore the logins, and undo join.sh.
+    """Stop serving the cache, open the network, unmount datastores, restore logins, undo join.sh.
 
     A repeat changes nothing.
 
@@ -62,6 +65,7 @@ def release(request: dict[str, Any]) -> dict[str, Any]:
     folders = Folders(request.get("root", ""))
     service.end_serving(folders)
     network_wall.remove(folders)
+    load("datastores.kernel:unmount_all")(folders)
     opened = logins.open_again() if os.geteuid() == 0 else []
     left = request.get("leaves")
     changed = join_file.leave(left, folders, request["authorized_key"]) if left else []

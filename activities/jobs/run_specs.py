@@ -9,6 +9,7 @@ from sqlmodel import Session, col, select
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from activities.datastores.uses import of_worker, regional_data
 from activities.db.session import database
 from activities.db.tables import (
     Allocation,
@@ -28,6 +29,7 @@ from activities.secrets.credentials import STORED
 from activities.secrets.sealing import secret_box
 from activities.settings import settings
 from activities.storage.blobs import blob_store
+from activities.storage.datastore_access import RegionalData
 from activities.storage.logs import log_store
 from activities.storage.names import outputs_of, run_specs_of, states_of
 from activities.storage.run_specs import (
@@ -72,6 +74,8 @@ class RunInputs:
     environment: dict[str, str]
     code_sha256: str | None
     input_sha256: str | None
+    datastores: dict[str, RegionalData]
+    """By folder of a run, the folder of a datastore that it stands for."""
     ports: dict[int, int | None]
     """Worker to the port that the worker holds on its node."""
     rendezvous_port: int | None
@@ -179,6 +183,7 @@ def _gather(session: Session, command: SealRunSpecs, port: int | None) -> RunInp
         environment=environment,
         code_sha256=_upload(session, submission.code.upload_id if submission.code else None),
         input_sha256=_upload(session, data_input.upload_id if data_input else None),
+        datastores=regional_data(session, submission),
         isolations=_isolations(session, command, job),
         ports=dict(session.exec(held.order_by(col(Allocation.worker))).all()),
         rendezvous_port=port,
@@ -316,6 +321,7 @@ def _run_spec(command: SealRunSpecs, assignment: WorkerAssignment, inputs: RunIn
         code_sha256=inputs.code_sha256,
         input_sha256=inputs.input_sha256,
         contents=inputs.contents,
+        datastores=of_worker(inputs.datastores, worker, len(command.assignments)),
         disk_size_gb=submission.resources.disk_size_gb,
         grace_s=settings().job_end_grace_s,
         idle_timeout_s=submission.idle_timeout_s,

@@ -1,4 +1,4 @@
-"""Dependents of a resource, such as nodes of a region: finding them, and having them removed."""
+"""Dependents of resources: finding them, and asking for their removal."""
 
 import asyncio
 
@@ -10,15 +10,18 @@ from temporalio.service import RPCError
 
 from activities.artifacts.uses import jobs_using
 from activities.db.session import database
-from activities.db.tables import Allocation, Lease, Node, Region
+from activities.db.tables import Allocation, Datastore, Job, JobDatastore, Lease, Node, Region
 from activities.lifecycles.kinds import KIND_BY_NOUN
 from activities.nodes.ephemeral import stays
 from activities.placement.allocation_states import is_of_job
 from activities.regions.storage_nodes import storage_nodes_of
 from activities.temporal.client import tell
 from workflows.contracts.base import Done
+from workflows.contracts.datastores import DatastoreStatus
 from workflows.contracts.lifecycles import (
     ARTIFACT_NOUNS,
+    DATASTORE,
+    JOB,
     LEASE,
     PROVIDER,
     REGION,
@@ -118,6 +121,18 @@ def _users_of(session: Session, resource_id: str) -> list[str]:
     if noun is REGION:
         query = select(Node.id).where(
             col(Node.region_id) == resource_id, col(Node.status) != NodeStatus.ARCHIVED
+        )
+        held = select(Datastore.id).where(
+            col(Datastore.region_id) == resource_id,
+            col(Datastore.status) != DatastoreStatus.ARCHIVED,
+        )
+        return [*sorted(session.exec(query).all()), *sorted(session.exec(held).all())]
+    if noun is DATASTORE:
+        ended = sorted(JOB.final_statuses)
+        query = (
+            select(JobDatastore.job_id)
+            .join(Job, col(Job.id) == JobDatastore.job_id)
+            .where(col(JobDatastore.datastore_id) == resource_id, col(Job.status).not_in(ended))
         )
         return sorted(session.exec(query).all())
     if noun in ARTIFACT_NOUNS:

@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement
 from sqlmodel import col
 
 from activities.artifacts.starts import resume_artifact, start_artifact
+from activities.datastores.starts import resume_datastore, start_datastore
 from activities.db import tables
 from activities.jobs.starts import end_job, resume_job, start_job
 from activities.leases.starts import resume_lease, start_lease
@@ -20,6 +21,7 @@ from activities.regions.starts import resume_region, start_region
 from workflows.contracts.lifecycles import (
     CHECKPOINT,
     DATASET,
+    DATASTORE,
     JOB,
     LEASE,
     MODEL,
@@ -39,6 +41,7 @@ KINDS: tuple[LifecycleKind[Any, Any], ...] = (
     LifecycleKind(MODEL, tables.Model, start_artifact, resume_artifact),
     LifecycleKind(CHECKPOINT, tables.Checkpoint, start_artifact, resume_artifact),
     LifecycleKind(VOLUME, tables.Volume, start_artifact, resume_artifact),
+    LifecycleKind(DATASTORE, tables.Datastore, start_datastore, resume_datastore),
 )
 KIND_BY_NOUN = {kind.noun.name: kind for kind in KINDS}
 

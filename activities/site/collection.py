@@ -17,6 +17,7 @@ from activities.secrets.sealing import MasterKeyError, SealBrokenError
 from activities.settings import settings
 from activities.site.answers.reading import violation
 from activities.site.answers.text import plain
+from activities.site.datastores import regional_output, store_on_datastore
 from activities.site.node_client import NodeClient
 from activities.site.run_names import RunNames
 from activities.storage.archives import (
@@ -120,11 +121,17 @@ async def _append(logs: LogStore, run_id: str, offset: int, waiting: bytearray) 
 
 @activity.defn
 async def store_output(command: StoreOutput) -> OutputStored:
-    """Store the run's output folder as tar.gz; an output that is stored is not stored again."""
+    """Store the run's output folder as tar.gz, or on the datastore that the job names.
+
+    An output that is stored is not stored again.
+    """
     store = blob_store(settings().storage)
     job_id, worker, attempt = parse_run_id(command.run_id)
     name = output_name(job_id, worker, attempt)
     async with heartbeating():
+        regional = await asyncio.to_thread(regional_output, command)
+        if regional is not None:
+            return await store_on_datastore(command, regional)
         size = await asyncio.to_thread(store.size, name)
         if size is not None:
             return OutputStored(stored_bytes=size)

@@ -62,6 +62,10 @@ WORK_REFUSALS = {
     "unsafe-archive": "the upload is not safe to unpack: pack the files again, with names and "
     "links that stay inside the archive",
     "archive-too-large": "the upload is too large: leave out what the job does not need",
+    "datastore-path": "the folder on the datastore cannot be used: check data.input and "
+    "data.output",
+    "datastore-refused": "the datastore refuses what the job asks: check its server, and what "
+    "baseload datastore show says",
     "hash-mismatch": "the upload arrived damaged: upload it again",
     "broken-content": "a dataset, model or checkpoint of the job cannot be unpacked: make it again",
     "unsafe-content": "a dataset, model or checkpoint of the job is not safe to unpack: make it "
@@ -73,6 +77,9 @@ WORK_REFUSALS = {
 
 REASON_FIRST = frozenset({"packages", "requirements"})
 """The refusals whose own line tells the reason best; lists of jobs show where it begins."""
+
+AWAY = "datastore-away"
+"""The agent's refusal for a datastore that does not answer its node now."""
 
 PASSING = frozenset(
     {
@@ -96,6 +103,7 @@ class NodeClient:
     LOGIN_REFUSED or HOST_KEY_MISMATCH when nothing was done; OUTCOME_UNKNOWN after a lost
     connection, a timeout, or a refusal that a retry may overcome; WORK_REFUSED when the job's
     owner can fix the cause of a refusal; NODE_REFUSED when only the node's owner can;
+    DATASTORE_AWAY when a datastore does not answer the node now;
     PROTOCOL_VIOLATION when the node has said what our agent never says. Nothing that a node says
     leaves this class but as a value of `answers/`, in plain text, or as the bytes of a file.
     """
@@ -261,6 +269,7 @@ def _refused(by: Speaker, refusal: Refusal) -> ApplicationError:
     else:
         message = f"{by.node_id}: {refusal.message}"
         kind = errors.OUTCOME_UNKNOWN if refusal.code in PASSING else errors.NODE_REFUSED
+        kind = errors.DATASTORE_AWAY if refusal.code == AWAY else kind
     return ApplicationError(message, {"code": refusal.code}, type=kind)
 
 

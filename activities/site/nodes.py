@@ -129,6 +129,8 @@ async def prepare_node(command: PrepareNode) -> NodePrepared:
             no_cache_reason=answer.cache.reason if answer.cache else None,
             trusted_only_reason=alone or open_network or answer.open_gpus_reason,
             no_run_root_reason=answer.no_run_root_reason,
+            nfs_way=answer.nfs_way,
+            smb_way=answer.smb_way,
         )
     )
 

@@ -235,6 +235,7 @@ def _request(
         "requirements": run_spec.requirements,
         "apt_packages": list(run_spec.apt_packages),
         "image": run_spec.image,
+        "datastores": {name: one.for_agent() for name, one in run_spec.datastores.items()},
         "owned": isolation.owned is not False,
         "allows_apt_packages": isolation.allows_apt_packages is not False,
         "disk_size_gb": run_spec.disk_size_gb,

@@ -11,6 +11,7 @@ STATES = "states"
 """The folder of the state snapshots of all jobs."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _FINGERPRINT = re.compile(r"[0-9a-f]{1,64}")
+_DATASTORE_ID = re.compile(r"dst-[0-9a-z]{1,60}")
 _ARTIFACT_ID = re.compile(r"(dat|mod|chk|vol)-[0-9a-z]{26}")
 
 
@@ -110,6 +111,16 @@ def artifact_manifest_name(artifact_id: str) -> str:
 def artifact_progress_name(artifact_id: str) -> str:
     """The name of the parts that an artifact's content has so far."""
     return f"{artifact_of(artifact_id)}/progress.json"
+
+
+def datastore_access_name(datastore_id: str) -> str:
+    """The name of the sealed access of a datastore.
+
+    Raises: ValueError, when `datastore_id` is no such id.
+    """
+    if _DATASTORE_ID.fullmatch(datastore_id) is None:
+        raise ValueError(f"{datastore_id[:80]!r}: is no id of a datastore")
+    return f"datastores/{datastore_id}"
 
 
 def place_of(name: str) -> str:

@@ -9,6 +9,7 @@ from pydantic import Field
 from activities.secrets.sealing import site_box
 from activities.settings import settings
 from activities.storage.blobs import blob_store
+from activities.storage.datastore_access import RegionalData
 from activities.storage.names import run_spec_name
 from workflows.contracts.artifacts import ArtifactRole, Content
 from workflows.contracts.base import Contract
@@ -92,6 +93,8 @@ class RunSpec(Contract):
     """The uploaded archive that becomes the input folder."""
     contents: tuple[RunContent, ...] = ()
     """What the run reads of datasets, a model and checkpoints."""
+    datastores: dict[str, RegionalData] = Field(default_factory=dict, repr=False)
+    """By folder of the run, `input` or `output`, the folder of a datastore that it stands for."""
     disk_size_gb: int = 10
     grace_s: int = 10
     idle_timeout_s: int | None = None

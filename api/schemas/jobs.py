@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from pydantic import JsonValue
+from pydantic import Field, JsonValue
 
 from api.schemas.base import Lifecycle, Page, ResponseBody
 from workflows.contracts.job_submission import (
@@ -95,6 +95,8 @@ class Job(Lifecycle):
     microcredits_per_hour: int | None
     """What an hour of the job costs now; null while it has no machine."""
     output_bytes: int | None
+    warnings: list[str] = Field(default_factory=list)
+    """What a person should know of a job that was just submitted; empty in other answers."""
 
 
 class JobPage(Page[Job]):

@@ -161,6 +161,10 @@ class NodePreparation(ResponseBody):
     closed_logins: bool
     unreachable_peers: list[str]
     trusted_only_reason: str | None
+    nfs_way: str | None
+    """How the node reaches NFS shares: `kernel`, `user-space` or `none`, and why."""
+    smb_way: str | None
+    """The same of SMB shares."""
 
 
 class Node(Lifecycle):

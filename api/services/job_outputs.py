@@ -36,6 +36,10 @@ def output_of(
     workers = range(count) if worker is None else [worker]
     stored = [(each, name) for each in workers if (name := find(blobs, job, each)) is not None]
     if not stored:
+        target = job.spec.get("data", {}).get("output") or {}
+        if target.get("type") == "regional" and not snapshot:
+            place = f"{target.get('datastore_id')}, {target.get('path') or '/'}"
+            raise Problem("not-found", f"job {job.name}: its output is on datastore {place}")
         what = "snapshot" if snapshot else "output"
         raise Problem("not-found", f"job {job.name}: has no {what} ({job.status})")
     if worker is None and count > 1:

@@ -14,6 +14,7 @@ from activities.db import tables
 from api.changes import ChangeContext
 from api.problems import field_error
 from api.schemas.base import FieldError
+from api.services.job_datastores import wrong_datastores
 from api.services.lifecycles import GONE
 from api.services.ownership import projects_of, visible_artifacts
 from workflows.contracts.artifacts import ArtifactStatus
@@ -43,6 +44,7 @@ def wrong_references(context: ChangeContext, document: Any) -> list[FieldError]:
         *_wrong_providers(context, document, owner_id),
         *_wrong_secrets(context, document),
         *_wrong_artifacts(context, document),
+        *wrong_datastores(context, document, owner_id),
     ]
     return [wrong for wrong in found if wrong is not None]
 

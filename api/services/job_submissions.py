@@ -17,6 +17,7 @@ from api.changes import ChangeContext
 from api.problems import Problem, field_error, invalid
 from api.schemas import jobs as schemas
 from api.services.account_limits import check_limit
+from api.services.job_datastores import datastores_of, pinned, region_warnings
 from api.services.job_references import personal_project, wrong_references
 from api.services.job_responses import job_response
 from api.services.ownership import project_for, visible_job
@@ -59,7 +60,10 @@ def submit_job(context: ChangeContext, asked: ReadDocument) -> schemas.Job:
     if submission.array is not None:
         raise invalid(field_error("array", "is for POST /v1/jobs/arrays", len(submission.array)))
     row = _create(context, project, submission)
-    return job_response(context.session, context.caller, row)
+    resources = resources_of(submission, asked.known_gpu_types)
+    warnings = region_warnings(context.session, submission, resources)
+    found = job_response(context.session, context.caller, row)
+    return found.model_copy(update={"warnings": warnings})
 
 
 def submit_array(context: ChangeContext, asked: ReadDocument) -> schemas.JobArray:
@@ -107,6 +111,8 @@ def _create(
     for role, artifact_id in artifacts_of(submission):
         use = tables.ArtifactUse(job_id=row.id, artifact_id=artifact_id, role=role.value)
         context.session.add(use)
+    for datastore_id in datastores_of(submission):
+        context.session.add(tables.JobDatastore(job_id=row.id, datastore_id=datastore_id))
     return row
 
 
@@ -122,7 +128,8 @@ def accepted(context: ChangeContext, asked: ReadDocument) -> tuple[JobSubmission
     count = 1 if submission.array is None else len(submission.array)
     check_limit(context, tables.Job, project.account_id, count)
     check_room(context.session, project.account_id)
-    return _with_references(submission, project.id), project
+    whole = _with_references(submission, project.id)
+    return pinned(context.session, whole), project
 
 
 def _with_references(submission: JobSubmission, project_id: str) -> JobSubmission:

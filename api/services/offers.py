@@ -81,8 +81,10 @@ def _without_uploads(document: Any) -> Any:
     if not isinstance(document, dict):
         return document
     rest = {name: value for name, value in document.items() if name != "code"}
-    if isinstance(rest.get("data"), dict):
-        rest["data"] = {name: value for name, value in rest["data"].items() if name != "input"}
+    data = rest.get("data")
+    if isinstance(data, dict) and isinstance(data.get("input"), dict):
+        kept = {name: value for name, value in data["input"].items() if name != "upload_id"}
+        rest["data"] = {**data, "input": kept}
     return rest
 
 

@@ -20,6 +20,7 @@ from api.schemas import regions as schemas
 from api.services.cloud_machines import OWN_MACHINES, must_be_left_out
 from api.services.lifecycles import GONE, names_of, remove, wrong_state
 from api.services.ownership import lifecycle, own_locked
+from workflows.contracts.datastores import DatastoreStatus
 from workflows.contracts.regions import SiteChange
 from workflows.contracts.statuses import NodeStatus, ProviderStatus, RegionStatus
 from workflows.rules.catalogue.clouds import CloudCatalogue
@@ -220,9 +221,14 @@ def remove_region(context: ChangeContext, region_id: str, *, force: bool) -> sch
         tables.Node.status != NodeStatus.ARCHIVED,
         col(tables.Node.id).not_in(own_dependents_of(context.session, row.id)),
     )
-    remove(
-        context, row, force=force, holds=("nodes", names_of(context.session, tables.Node, others))
+    datastores = (
+        tables.Datastore.region_id == row.id,
+        tables.Datastore.status != DatastoreStatus.ARCHIVED,
     )
+    nodes = names_of(context.session, tables.Node, others)
+    held = names_of(context.session, tables.Datastore, datastores)
+    holds = ("nodes", nodes) if nodes else ("datastores", held)
+    remove(context, row, force=force, holds=holds)
     return region_response(context.session, row)
 
 

@@ -16,6 +16,7 @@ from temporalio.testing import ActivityEnvironment
 from activities.agent.sessions.frames import EXIT, OUT, OUT_EOF, STARTED, encode
 from activities.settings import settings
 from activities.site.collection import collect_log, store_output
+from activities.site.datastores import check_datastore
 from activities.site.node_client import close_connections
 from activities.site.nodes import (
     end_orphaned_runs,
@@ -34,6 +35,7 @@ from activities.site.state_snapshots import save_snapshot
 from activities.site.watch import watch_node
 from activities.storage.blobs import blob_store
 from activities.storage.contents import ContentWriter
+from activities.storage.datastore_access import DatastoreAccess, RegionalData, seal_access
 from activities.storage.names import code_name
 from activities.storage.run_specs import RegionCache, RunContent, RunSpec, seal_run_spec
 from activities.storage.state_snapshots import StateSnapshot
@@ -42,8 +44,10 @@ from tests.activities.archives import file, packed
 from tests.activities.sites import REGION, Jobs, isolated
 from tests.failure.hostile_node import HostileNode, Words, answer, frame, hostile_node
 from workflows.contracts.artifacts import ArtifactRole
+from workflows.contracts.datastores import DatastoreType
 from workflows.contracts.jobs import WorkerAssignment
 from workflows.contracts.nodes import NodeAddress
+from workflows.effects.datastores import CheckDatastore
 from workflows.effects.jobs import (
     CleanWorker,
     CollectLog,
@@ -77,6 +81,9 @@ SHA256 = hashlib.sha256(UPLOAD).hexdigest()
 """The upload that the runs of the site have as code and as input."""
 
 
+DATASTORE = DatastoreAccess(
+    id="dst-1", name="lab", type=DatastoreType.NFS, host="nas", root_path="/srv/lab"
+)
 _GPU = {
     "index": 0,
     "name": "NVIDIA H100",
@@ -181,6 +188,8 @@ class HostileSite:
             "prune": lambda: (end_orphaned_runs, orphans),
             "read_log": lambda: (collect_log, CollectLog(**run)),
             "pack_output": lambda: (store_output, StoreOutput(**run)),
+            "store_on_datastore": lambda: (store_output, self._store()),
+            "check_datastore": lambda: (check_datastore, self._check()),
             "watch": lambda: (watch_node, WatchNode(node=node)),
             "run_command": lambda: (self._hear, RunDoor(node, OWN).command(("true",), None)),
             "connect_port": lambda: (self._hear, RunDoor(node, OWN).port(8888)),
@@ -217,6 +226,15 @@ class HostileSite:
             restores_state=restores_state,
         )
 
+    def _store(self) -> StoreOutput:
+        output = RegionalData(datastore=DATASTORE, path="results")
+        self._stage(datastores={"output": output})
+        return StoreOutput(node=self.node, run_id=OWN)
+
+    def _check(self) -> CheckDatastore:
+        access = seal_access(REGION, DATASTORE)
+        return CheckDatastore(node=self.node, datastore_id=DATASTORE.id, access=access)
+
     def honest(self) -> dict[str, Any]:
         """By verb: an answer as our agent gives it."""
         ended = {
@@ -246,6 +264,8 @@ class HostileSite:
                 "cache": {"address": "10.0.0.2:8710", "reason": None},
                 "no_wall_reason": None,
                 "no_run_root_reason": None,
+                "nfs_way": "kernel",
+                "smb_way": "user-space (kernel without cifs)",
             },
             "has_code": {"present": False},
             "fetch_code": {"found": "missing", "words": "404", "fetched_bytes": 0},
@@ -267,6 +287,14 @@ class HostileSite:
                 "fetched_bytes": 0,
             },
             "missing_parts": {"missing": [0]},
+            "store_on_datastore": {"files": 2, "bytes": 9, "left_out": 0, "way": "user-space"},
+            "check_datastore": {
+                "way": "user-space",
+                "reachable": True,
+                "writable": False,
+                "reason": "can only be read",
+                "no_mount_reason": "mount.nfs: No such device",
+            },
             "fingerprint_state": {"mark": "ab12", "bytes": 5, "files": 1},
             "start": state,
             "end": state,

@@ -12,6 +12,7 @@ from activities.db import tables
 from api.authorization import SCOPES
 from tests.api.http_server import JOB, Person, Site
 from tests.api.openapi_document import DOCUMENT
+from tests.api.test_datastores import datastore
 from tests.api.test_leases import lease
 from workflows.contracts.lifecycles import ARTIFACT_NOUNS
 
@@ -158,6 +159,7 @@ async def owned(site: Site, ada: Person) -> dict[str, str]:
         "leases": "lea-1",
         "uploads": (await ada.upload()).json()["id"],
         "jobs": await ada.job(),
+        "datastores": datastore(site, ada, region_id),
     }
 
 
@@ -190,6 +192,14 @@ async def test_a_job_of_the_account_is_in_its_own_lists(ada: Person) -> None:
 
 def _rows(site: Site) -> list[str]:
     """The rows that a stranger could have changed, as text."""
-    of = (tables.Provider, tables.Region, tables.Node, tables.Job, tables.Lease, tables.Upload)
+    of = (
+        tables.Provider,
+        tables.Region,
+        tables.Node,
+        tables.Job,
+        tables.Lease,
+        tables.Upload,
+        tables.Datastore,
+    )
     rest = (tables.StoredSecret, tables.OutboxRow)
     return sorted(repr(row) for table in (*of, *rest) for row in site.rows(table))

@@ -86,6 +86,7 @@ NAMED = (
     ("POST", "/v1/api-keys"),
     ("POST", "/v1/providers"),
     ("POST", "/v1/regions"),
+    ("POST", "/v1/datastores"),
     ("POST", "/v1/nodes"),
     ("POST", "/v1/jobs"),
     ("POST", "/v1/jobs/arrays"),

@@ -52,6 +52,8 @@ ROUTES_WITHOUT_SERVICE = {
     "users": "are part of accounts",
 }
 SERVICES_WITHOUT_ROUTE = {
+    "job_datastores": "are named by jobs that are made under jobs",
+    "plans": "are of accounts, and asked for by other nouns",
     "job_figures": "stand beside the rows of jobs",
     "job_outputs": "are read under job_logs and jobs",
     "job_responses": "are what jobs answer",

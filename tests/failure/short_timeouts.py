@@ -15,6 +15,7 @@ from tests.failure.cases import BY_KILLING, Mode, id_part
 from tests.failure.pairs import pairs, stubs
 from workflows.artifacts import artifact_lifecycle
 from workflows.billing import job_billing
+from workflows.datastores import datastore_lifecycle
 from workflows.effects.effect import Effect
 from workflows.jobs import job_lifecycle, node_outages, teardown
 from workflows.leases import lease_lifecycle
@@ -49,6 +50,7 @@ SHORTENED: tuple[tuple[ModuleType, str, float], ...] = (
     (region_lifecycle, "OFFLINE_INTERVAL", 0.3),
     (region_lifecycle, "REMOVAL_INTERVAL", 0.2),
     (provider_lifecycle, "REMOVAL_INTERVAL", 0.2),
+    (datastore_lifecycle, "OFFLINE_INTERVAL", 0.3),
     (machine_reconciliation, "RECONCILIATION_INTERVAL", 0.5),
     (machine_reconciliation, "UNRECONCILED_LIMIT", 0),
     (artifact_lifecycle, "FIRST_PROGRESS_INTERVAL", 0.2),

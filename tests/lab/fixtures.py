@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from itertools import count
@@ -9,9 +10,11 @@ from typing import Protocol
 
 import pytest
 
+from tests.lab.file_servers import NfsServer, SmbServer, missing_programs
 from tests.lab.host import obstacle
 from tests.lab.machine import Kind, Machine
 from tests.lab.machines import Lab
+from tests.lab.network import Network
 
 
 class BootMachine(Protocol):
@@ -47,3 +50,35 @@ def boot_machine(lab: Lab) -> Iterator[BootMachine]:
     yield boot
     for name in made:
         lab.remove(name)
+
+
+@pytest.fixture(scope="module")
+def nfs_server() -> Iterator[NfsServer]:
+    """A started NFS server, which is the module's own."""
+    with _network() as network, NfsServer(network, "nfs0", 100) as server:
+        server.start()
+        yield server
+
+
+@pytest.fixture(scope="module")
+def smb_server() -> Iterator[SmbServer]:
+    """A started SMB server, which is the module's own."""
+    with _network() as network, SmbServer(network, "smb0", 101) as server:
+        server.start()
+        yield server
+
+
+@contextlib.contextmanager
+def _network() -> Iterator[Network]:
+    """A network for file servers. Skips where the host cannot; with CI=true it fails."""
+    missing = missing_programs()
+    reason = obstacle() or (missing and f"run `apt-get install {' '.join(missing)}`") or None
+    if reason is not None and os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    if reason is not None:
+        pytest.skip(reason)
+    network = Network()
+    try:
+        yield network
+    finally:
+        network.close()

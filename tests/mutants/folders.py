@@ -77,6 +77,7 @@ def _lifecycle(name: str) -> Folder:
 FOLDERS = {
     "rules/billing": _rules("billing"),
     "rules/catalogue": _rules("catalogue", facts=("gpu_models.py",)),
+    "rules/datastores": _rules("datastores"),
     "rules/jobs": _rules("jobs"),
     "rules/leases": _rules("leases"),
     "rules/nodes": _rules("nodes"),

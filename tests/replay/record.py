@@ -18,6 +18,7 @@ from tests.temporal_server import TemporalServer
 from tests.waiting import eventually
 from tests.workflows.artifacts import test_artifact_lifecycle as artifacts
 from tests.workflows.conftest import Stage, served
+from tests.workflows.datastores import test_datastore_lifecycle as datastores
 from tests.workflows.jobs import test_job_lifecycle as jobs
 from tests.workflows.leases import test_lease_lifecycle as machines
 from tests.workflows.nodes import test_leased_machine as leased_nodes
@@ -33,6 +34,7 @@ from workflows.contracts.regions import Replacement
 from workflows.contracts.removals import Removal
 from workflows.contracts.schedules import ReconciliationRequest
 from workflows.contracts.statuses import JobStatus, JobType
+from workflows.datastores.datastore_lifecycle import DatastoreLifecycle
 from workflows.jobs.job_lifecycle import JobLifecycle
 from workflows.nodes.node_lifecycle import NodeLifecycle
 from workflows.placement.loop import PlacementLoop
@@ -138,6 +140,17 @@ async def cloud_region_removed(stage: Stage) -> WorkflowHandle[Any, Any]:
     return handle
 
 
+async def datastore_removed(stage: Stage) -> WorkflowHandle[Any, Any]:
+    handle = await datastores.begin(stage)
+    await datastores.reaches(stage, "ready")
+    stage.world.shares[datastores.LAB] = datastores.AWAY
+    await handle.signal(DatastoreLifecycle.refresh)
+    await datastores.reaches(stage, "offline")
+    await handle.signal(DatastoreLifecycle.remove, Removal())
+    await handle.result()
+    return handle
+
+
 async def leased_node_removed(stage: Stage) -> WorkflowHandle[Any, Any]:
     handle = await leased_nodes.leased(stage)
     await nodes.reaches(stage, "active")
@@ -197,6 +210,7 @@ STORIES: tuple[Story, ...] = (
     cloud_provider_removed,
     region_removed,
     cloud_region_removed,
+    datastore_removed,
     leased_node_removed,
     lease_released,
     placement_round,

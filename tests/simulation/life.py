@@ -52,6 +52,7 @@ class Life:
     """The minion ids of the own machines."""
     nodes: list[str] = field(default_factory=list)
     datasets: list[str] = field(default_factory=list)
+    datastores: list[str] = field(default_factory=list)
     jobs: dict[str, JobPlan] = field(default_factory=dict)
     requests: list[Request] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)

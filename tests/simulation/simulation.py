@@ -251,7 +251,7 @@ class Player:
         self._dispatch()
 
     def _add(self, noun: str) -> None:
-        """A person adds a node of an own machine, a region, a provider or a dataset."""
+        """A person adds an own machine, a datastore, a region, a provider or a dataset."""
         life = self.life
         try:
             if noun == "provider":
@@ -262,6 +262,8 @@ class Player:
                 life.regions.append(life.rows.add_region(provider, zone=zone))
             elif noun == "dataset":
                 life.datasets.append(life.rows.add_dataset(life.accounts[0]))
+            elif noun == "datastore":
+                life.datastores.append(life.rows.add_datastore(life.regions[0]))
             else:
                 machine = life.world.add_machine(gpus=1)
                 life.machines.append(machine)
@@ -288,6 +290,7 @@ class Player:
             "node": lambda: life.nodes,
             "machine": lambda: life.machines,
             "region": lambda: life.regions,
+            "datastore": lambda: life.datastores,
             "provider": lambda: life.providers,
             "dataset": lambda: life.datasets,
             "account": lambda: life.accounts,

@@ -5,6 +5,7 @@ from enum import StrEnum
 from tests.simulation.contracts import Verb
 from workflows.contracts import statuses
 from workflows.contracts.artifacts import ArtifactStatus
+from workflows.contracts.datastores import DatastoreStatus
 
 STATUSES: dict[str, type[StrEnum]] = {
     "JobLifecycle": statuses.JobStatus,
@@ -13,9 +14,10 @@ STATUSES: dict[str, type[StrEnum]] = {
     "RegionLifecycle": statuses.RegionStatus,
     "ProviderLifecycle": statuses.ProviderStatus,
     "ArtifactLifecycle": ArtifactStatus,
+    "DatastoreLifecycle": DatastoreStatus,
 }
 FINAL = ("archived", "released", "refused", "finished", "failed", "canceled")
-JOB, NODE, LEASE, REGION, PROVIDER, ARTIFACT = STATUSES
+JOB, NODE, LEASE, REGION, PROVIDER, ARTIFACT, DATASTORE = STATUSES
 EVERYWHERE = (
     *("kill", "kill planning", "api away", "restart", "upgrade", "roll", "rollback"),
     *("forget", "restore", "away"),
@@ -37,6 +39,7 @@ FAULTS: dict[str, tuple[str, ...]] = {
     REGION: (*CLOUD, "site_away"),
     PROVIDER: CLOUD,
     ARTIFACT: ("store_away",),
+    DATASTORE: ("share_away", "site_away"),
 }
 """Faults of the world that can meet each lifecycle, by the names of `Outside.faults`."""
 VERBS: dict[str, tuple[Verb, ...]] = {
@@ -49,6 +52,7 @@ VERBS: dict[str, tuple[Verb, ...]] = {
     REGION: (Verb.REFRESH, Verb.REMOVE, Verb.FORCE_REMOVE),
     PROVIDER: (Verb.RECHECK, Verb.REMOVE, Verb.FORCE_REMOVE),
     ARTIFACT: (Verb.RETRY, Verb.REMOVE),
+    DATASTORE: (Verb.REFRESH, Verb.REMOVE),
 }
 """What people may ask of each."""
 
@@ -58,5 +62,6 @@ def open_states(lifecycle: str) -> list[str]:
     return [
         state.value
         for state in STATUSES[lifecycle]
-        if state.value not in FINAL or (state.value == "failed" and lifecycle in (NODE, ARTIFACT))
+        if state.value not in FINAL
+        or (state.value == "failed" and lifecycle in (NODE, ARTIFACT, DATASTORE))
     ]

@@ -20,6 +20,7 @@ from activities.temporal.heartbeats import heartbeating
 from tests.workflows.cloud_projects import CloudProjects
 from tests.workflows.fake_artifacts import Artifacts
 from tests.workflows.fake_cloud import Cloud
+from tests.workflows.fake_datastores import Datastores
 from tests.workflows.fake_leases import LeasedNodes
 from tests.workflows.fake_machines import REGION, Machine, Run, StateSnapshot, node_address
 from tests.workflows.fake_wanted import WantedStatuses
@@ -44,7 +45,14 @@ from workflows.contracts.nodes import (
 from workflows.contracts.placement import PlanningRound
 from workflows.contracts.providers import Check
 from workflows.contracts.statuses import JobStatus, RunState
-from workflows.effects import billing, lifecycles, placement, providers, reconciliation, regions
+from workflows.effects import (
+    billing,
+    lifecycles,
+    placement,
+    providers,
+    reconciliation,
+    regions,
+)
 from workflows.effects import jobs as job
 from workflows.effects import nodes as node
 from workflows.effects.effect import Effect
@@ -53,7 +61,7 @@ Fault = Callable[[Contract], Awaitable[None]]
 
 
 @dataclass
-class World(Artifacts, WantedStatuses, LeasedNodes, CloudProjects):
+class World(Artifacts, WantedStatuses, LeasedNodes, CloudProjects, Datastores):
     """Everything outside of the workflows. Methods named like effects implement them."""
 
     machines: dict[str, Machine] = field(default_factory=lambda: {"nod-1": Machine()})

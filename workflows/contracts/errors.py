@@ -19,6 +19,8 @@ STALE = "Stale"
 """A row is ahead of a command, which a stale workflow run may have sent; nothing was done."""
 WORKER_STOPS = "WorkerStops"
 NO_SLOT = "NoSlot"
+DATASTORE_AWAY = "DatastoreAway"
+"""A datastore does not answer a node now; the job waits with that reason, and asks again."""
 PROTOCOL_VIOLATION = "ProtocolViolation"
 """A node has said what our agent never says: a bound, a form or a rate is broken."""
 

@@ -122,6 +122,7 @@ class JobEvent(StrEnum):
     BILLING_FAILED = "job.billing-failed"
     CANCELED = "job.canceled"
     DATA_STAGED = "job.data-staged"
+    DATASTORE_AWAY = "job.datastore-away"
     ENDING = "job.ending"
     FAILED = "job.failed"
     FINISHED = "job.finished"

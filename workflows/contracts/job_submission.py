@@ -190,10 +190,16 @@ class DataSource(Submitted):
     """The source of input or the destination of output."""
 
     type: str = Field(examples=["local"])
-    """`local`: an upload for input, the platform's own store for output. Others are not available
-    yet."""
+    """`local`: an upload for input, the platform's own store for output. `regional`: a folder of a
+    datastore, in whose region the job then runs. Others are not available yet."""
     upload_id: str | None = Field(None, examples=["upl-01j"])
     """The upload of an archive, for input alone; its files are what BASELOAD_INPUT has."""
+    datastore_id: str | None = Field(None, examples=["dst-01j"])
+    """The datastore, for `regional` alone (`baseload datastore ls`)."""
+    path: str | None = Field(None, examples=["sets/digits"])
+    """The folder of the datastore, relative to its root and never above it; `/` is all of it, and
+    the default. Links on the way are not followed. Output of several workers goes into `worker-0`,
+    `worker-1` and so on below it."""
 
 
 class ModelReference(Submitted):
@@ -220,10 +226,12 @@ class SubmittedData(Submitted):
     volumes: tuple[str, ...] = Field((), examples=[["vol-01j"]])
     """Volumes by their ids; not available yet."""
     input: DataSource | None = Field(None, examples=[{"type": "local", "upload_id": "upl-01j"}])
-    """An archive whose files the command finds in BASELOAD_INPUT."""
+    """The files that the command finds in BASELOAD_INPUT: an uploaded archive, or a folder of a
+    datastore."""
     output: DataSource | None = Field(None, examples=[{"type": "local"}])
     """The destination of output. If the field is left out, output is stored (`type: local`); null:
-    that of training and inference is not. The output of notebooks and endpoints always is."""
+    that of training and inference is not. The output of notebooks and endpoints always is: on the
+    platform, or on a datastore (`type: regional`)."""
 
 
 class SubmittedWorker(Submitted):

@@ -19,6 +19,7 @@ from workflows.contracts.artifacts import (
 )
 from workflows.contracts.base import Contract
 from workflows.contracts.billing import WorkerUsage
+from workflows.contracts.datastores import DatastoreEvent, DatastoreWay
 from workflows.contracts.events import (
     Event,
     JobEvent,
@@ -89,7 +90,8 @@ CHECKPOINT = _artifact("chk", "checkpoint", CheckpointEvent)
 VOLUME = _artifact("vol", "volume", VolumeEvent)
 ARTIFACT_NOUNS = (DATASET, MODEL, CHECKPOINT, VOLUME)
 """The nouns of stored files, which have one lifecycle."""
-LIFECYCLE_NOUNS = (PROVIDER, REGION, NODE, LEASE, JOB, *ARTIFACT_NOUNS)
+DATASTORE = LifecycleNoun("dst", "datastore", "datastores", "DatastoreLifecycle", DatastoreEvent)
+LIFECYCLE_NOUNS = (PROVIDER, REGION, NODE, LEASE, JOB, *ARTIFACT_NOUNS, DATASTORE)
 
 
 def noun_of(resource_id: str) -> LifecycleNoun:
@@ -206,8 +208,23 @@ class ArtifactChanges(Contract):
     removal: Removal | None = None
 
 
+class DatastoreChanges(Contract):
+    """Fields that are None stay as they are."""
+
+    noun: Literal["datastore"] = "datastore"
+    way: DatastoreWay | None = None
+    """How the node that has checked it last reaches it."""
+    removal: Removal | None = None
+
+
 Changes = (
-    ProviderChanges | RegionChanges | NodeChanges | JobChanges | LeaseChanges | ArtifactChanges
+    ProviderChanges
+    | RegionChanges
+    | NodeChanges
+    | JobChanges
+    | LeaseChanges
+    | ArtifactChanges
+    | DatastoreChanges
 )
 
 

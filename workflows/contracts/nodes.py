@@ -105,6 +105,11 @@ class Preparation(Contract):
     no_run_root_reason: str | None = None
     """Why no run can have a root of its own on this node, with Debian packages; None: it can, or
     the login user is not root."""
+    nfs_way: str | None = None
+    """How the node reaches NFS shares: by the kernel, in user space, or not, and why; None: an
+    earlier release has not looked."""
+    smb_way: str | None = None
+    """The same of SMB shares."""
 
 
 class NodeRequest(Contract):

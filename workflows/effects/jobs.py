@@ -4,6 +4,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from workflows.contracts.base import Contract, Done
+from workflows.contracts.errors import DATASTORE_AWAY, NON_RETRYABLE
 from workflows.contracts.jobs import Placement, RunReport, WorkerAssignment
 from workflows.effects.effect import HEARTBEAT_S, Effect, SiteCommand
 
@@ -100,11 +101,13 @@ class StoreOutput(SiteCommand):
 
 
 class OutputStored(Contract):
-    """The output of a run, as a tar.gz of so many bytes."""
+    """The output of a run, as a tar.gz of so many bytes; 0, where it is on a datastore."""
 
     stored_bytes: int
     file_count: int | None = None
     """None, where it had been stored before."""
+    place: str = ""
+    """The datastore that it is on, in words; empty: the object store."""
 
 
 class RunFolder(StrEnum):
@@ -174,6 +177,9 @@ class RemoveStored(Contract):
     job_id: str
 
 
+_TOLD = (*NON_RETRYABLE, DATASTORE_AWAY)
+"""The job tells a person that a datastore is away, and asks again itself."""
+
 find_placement = Effect("find_placement", FindPlacement, PlacementFound)
 seal_run_specs = Effect("seal_run_specs", SealRunSpecs, RunSpecsSealed, waits_for_cancellation=True)
 """Run specs hold secrets, so no late attempt may write them after they are discarded."""
@@ -190,6 +196,7 @@ stage_worker = Effect(
     start_to_close_s=3600,
     schedule_to_close_s=7200,
     heartbeat_s=HEARTBEAT_S,
+    non_retryable=_TOLD,
 )
 start_worker = Effect(
     "start_worker",
@@ -239,6 +246,7 @@ store_output = Effect(
     schedule_to_close_s=6 * 3600,
     heartbeat_s=HEARTBEAT_S,
     retry_max_s=15,
+    non_retryable=_TOLD,
     waits_for_cancellation=True,
 )
 """No late attempt may store an output after the outputs are discarded or removed."""

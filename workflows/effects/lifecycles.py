@@ -11,7 +11,8 @@ step concerns it."""
 
 
 class FindDependents(Contract):
-    """Find the dependents of a provider (regions), a region (nodes), a node or artifact (jobs)."""
+    """Find the dependents of a provider (regions), of a region (nodes, datastores), or of a node, a
+    datastore or an artifact (jobs)."""
 
     resource_id: str
 

@@ -39,6 +39,7 @@ from workflows.effects.jobs import (
 )
 from workflows.jobs.attempt import Attempt
 from workflows.jobs.contents import staged_events, staging_event
+from workflows.jobs.datastore_waits import STAGING_LIMIT, through_absence
 from workflows.jobs.node_outages import NodeOutages
 from workflows.jobs.observations import Observations
 from workflows.jobs.state_snapshots import PREEMPTION_SNAPSHOT_LIMIT, StateSnapshots
@@ -247,8 +248,14 @@ class JobLifecycle:
         restores = self._snapshots.has_copies
         await self._on_nodes(
             gather_or_cancel(
-                self._outages.run_through(
-                    worker, partial(worker.stage, order, restores_state=restores)
+                through_absence(
+                    partial(
+                        self._outages.run_through,
+                        worker,
+                        partial(worker.stage, order, restores_state=restores),
+                    ),
+                    self._write_step,
+                    STAGING_LIMIT,
                 )
                 for worker, order in staging
             )

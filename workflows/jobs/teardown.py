@@ -1,7 +1,7 @@
 """The teardown of a job on its nodes, and its retained nodes."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -18,7 +18,9 @@ from workflows.contracts.jobs import JobRequest
 from workflows.contracts.statuses import JobStatus, WorkerStatus
 from workflows.effects.billing import BillingDone, PostUsage, end_billing, settle_usage
 from workflows.effects.jobs import DiscardOutputs, LogCollected, OutputStored, discard_outputs
+from workflows.jobs.datastore_waits import OUTPUT_LIMIT, through_absence
 from workflows.jobs.node_outages import NodeOutages
+from workflows.jobs.observations import StepWriter
 from workflows.jobs.state_snapshots import LAST_SNAPSHOT_LIMIT, StateSnapshots
 from workflows.jobs.termination import Termination
 from workflows.jobs.worker import Worker
@@ -89,7 +91,7 @@ class Teardown:
         termination: Termination,
         outages: NodeOutages,
         snapshots: StateSnapshots,
-        write: Callable[[Event, JobStatus | None], Coroutine[Any, Any, None]],
+        write: StepWriter,
     ) -> None:
         self._request = request
         self._termination = termination
@@ -236,7 +238,9 @@ class Teardown:
                 count = sum(filter(None, counts))
                 details["output_files"] = count
                 files = f"{counted(count, 'file')}, "
-            message += f", and the output: {files}{size_in_words(output_bytes)} packed"
+            places = sorted({output.place for output in outputs if output.place})
+            where = f"on {', '.join(places)}" if places else f"{size_in_words(output_bytes)} packed"
+            message += f", and the output: {files}{where}"
         return (Event(type=JobEvent.STORED, message=f"stored: {message}", details=details),)
 
     @property
@@ -278,7 +282,11 @@ class Teardown:
             # At once, so that the log counts also where its output cannot be stored.
             self._stored_logs[worker.index] = await worker.store_log()
             if with_output:
-                output = await worker.store_output(lambda: self._termination.discards)
+                output = await through_absence(
+                    partial(worker.store_output, lambda: self._termination.discards),
+                    self._write,
+                    OUTPUT_LIMIT,
+                )
                 if output is None:
                     raise ApplicationError(DISCARDED, type=JOB_ENDED)
                 self._stored_outputs[worker.index] = output

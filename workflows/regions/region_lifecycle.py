@@ -135,7 +135,7 @@ class RegionLifecycle:
             )
 
     async def _remove(self, removal: Removal) -> None:
-        """Remove the region; with nodes only when forced, and after they are gone."""
+        """Remove the region; with nodes or datastores only when forced, after these are gone."""
         found = await self._dependents.find()
         nodes = [one for one in found.ids if one not in found.own_ids]
         if nodes and not removal.force:

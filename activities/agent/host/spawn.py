@@ -106,6 +106,8 @@ def enter_mounts(run: Run, spec: dict[str, Any], devices: dict[str, Any] | None)
     if devices is not None:
         own = own_folders.make(run)
         has_own_mounts = mount_namespace.enter(run.folders, devices["names"], own)
+    if spec.get("bindings"):
+        load("datastores.binding:enter")(run, spec["bindings"])
     if spec.get("runtime") != "podman":  # A container has them as volumes.
         _show_contents(run, spec, mounts=has_own_mounts)
 

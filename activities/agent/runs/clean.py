@@ -142,6 +142,7 @@ def prune(request: dict[str, Any]) -> dict[str, Any]:
     unused = [path for path in _environments(folders) if path not in in_use]
     removed += [os.path.relpath(path, folders.root) for path in unused if forget(path, oldest)]
     removed += load("packages.system_layers:prune")(folders, oldest)
+    load("datastores.kernel:unmount_unused")(folders)
     removed += ["images/" + image for image in images.prune(folders, oldest)]
     return {"removed": removed}
 

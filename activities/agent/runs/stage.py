@@ -87,6 +87,9 @@ def _stage(folders: Folders, run: Run, request: dict[str, Any]) -> None:
         spec["user"] = job_accounts.claim(folders, run.run_id, spec["user"], port, more)
         network_wall.keep(folders, spec["user"])
     owner = _owner(spec.get("user"))
+    if request.get("datastores"):
+        provide, most_gb = load("datastores.verbs:provide"), request.get("disk_size_gb")
+        spec["bindings"] = provide(folders, run, request["datastores"], owner, most_gb)
     _make_work(folders, run, request.get("code_sha256"))
     own = ["work", "output", "state"]
     if spec.get("packages_path"):

@@ -23,6 +23,7 @@ from activities.db.tables.artifacts import (
     table_of_artifact,
 )
 from activities.db.tables.columns import LifecycleRow, RemovableRow
+from activities.db.tables.datastores import Datastore, JobDatastore
 from activities.db.tables.events import AuditChain, AuditRow, EventRow
 from activities.db.tables.installation import KeyFingerprint, SchemaCompatibility, UsedLink
 from activities.db.tables.jobs import Allocation, DemandRefusalsRow, GpuAllocation, Job, Upload
@@ -45,11 +46,13 @@ __all__ = [
     "Checkpoint",
     "CloudPriceRow",
     "Dataset",
+    "Datastore",
     "DemandRefusalsRow",
     "EventRow",
     "GpuAllocation",
     "IdempotencyKey",
     "Job",
+    "JobDatastore",
     "JoinToken",
     "KeyFingerprint",
     "Lease",

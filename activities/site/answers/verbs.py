@@ -27,9 +27,11 @@ from activities.site.answers.bounds import (
     Seconds,
     Text,
 )
+from workflows.contracts.datastores import DatastoreWay
 from workflows.contracts.jobs import Exit, RunReport
 from workflows.contracts.nodes import Disk, Gpu, Hardware
 from workflows.contracts.statuses import RunState
+from workflows.effects.datastores import DatastoreChecked
 
 
 class Nothing(Said):
@@ -200,6 +202,37 @@ class MissingParts(Said):
     ]
 
 
+# ── datastores ──────────────────────────────────────────────────────────────────────────────────
+
+
+class DatastoreSeen(Said):
+    """The answer of `check_datastore`."""
+
+    way: DatastoreWay
+    reachable: bool
+    writable: bool
+    refused: bool = False
+    reason: Text | None = None
+
+    def found(self) -> DatastoreChecked:
+        """What the node has seen, for the lifecycle of the datastore."""
+        return DatastoreChecked(
+            is_reachable=self.reachable,
+            is_writable=self.writable,
+            is_refused=self.refused,
+            way=self.way,
+            reason=self.reason,
+        )
+
+
+class OutputOnDatastore(Said):
+    """The answer of `store_on_datastore`; files: None, where the run wrote them there itself."""
+
+    files: Count | None = None
+    bytes: FolderBytes = 0
+    left_out: Count = 0
+
+
 # ── the machine ─────────────────────────────────────────────────────────────────────────────────
 
 
@@ -271,3 +304,5 @@ class Prepared(Said):
     no_wall_reason: Text | None = None
     open_gpus_reason: Text | None = None
     no_run_root_reason: Text | None = None
+    nfs_way: Text | None = None
+    smb_way: Text | None = None

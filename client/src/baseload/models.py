@@ -251,7 +251,7 @@ class DataSource(BaseModel):
     type: Annotated[
         str,
         Field(
-            description="`local`: an upload for input, the platform's own store for output. Others are not available yet.",
+            description="`local`: an upload for input, the platform's own store for output. `regional`: a folder of a datastore, in whose region the job then runs. Others are not available yet.",
             examples=["local"],
             title="Type",
         ),
@@ -264,6 +264,30 @@ class DataSource(BaseModel):
             title="Upload Id",
         ),
     ] = None
+    datastore_id: Annotated[
+        str | None,
+        Field(
+            description="The datastore, for `regional` alone (`baseload datastore ls`).",
+            examples=["dst-01j"],
+            title="Datastore Id",
+        ),
+    ] = None
+    path: Annotated[
+        str | None,
+        Field(
+            description="The folder of the datastore, relative to its root and never above it; `/` is all of it, and the default. Links on the way are not followed. Output of several workers goes into `worker-0`, `worker-1` and so on below it.",
+            examples=["sets/digits"],
+            title="Path",
+        ),
+    ] = None
+
+
+class User(RootModel[str]):
+    root: Annotated[str, Field(max_length=200, title="User")]
+
+
+class Password(RootModel[str]):
+    root: Annotated[str, Field(max_length=500, min_length=1, title="Password")]
 
 
 class EmptySource(BaseModel):
@@ -631,6 +655,8 @@ class NodePreparation(BaseModel):
     closed_logins: Annotated[bool, Field(title="Closed Logins")]
     unreachable_peers: Annotated[list[str], Field(title="Unreachable Peers")]
     trusted_only_reason: Annotated[str | None, Field(title="Trusted Only Reason")]
+    nfs_way: Annotated[str | None, Field(title="Nfs Way")]
+    smb_way: Annotated[str | None, Field(title="Smb Way")]
 
 
 class NodeRequirement(BaseModel):
@@ -1156,14 +1182,14 @@ class SubmittedData(BaseModel):
     input: Annotated[
         DataSource | None,
         Field(
-            description="An archive whose files the command finds in BASELOAD_INPUT.",
+            description="The files that the command finds in BASELOAD_INPUT: an uploaded archive, or a folder of a datastore.",
             examples=[{"type": "local", "upload_id": "upl-01j"}],
         ),
     ] = None
     output: Annotated[
         DataSource | None,
         Field(
-            description="The destination of output. If the field is left out, output is stored (`type: local`); null: that of training and inference is not. The output of notebooks and endpoints always is.",
+            description="The destination of output. If the field is left out, output is stored (`type: local`); null: that of training and inference is not. The output of notebooks and endpoints always is: on the platform, or on a datastore (`type: regional`).",
             examples=[{"type": "local"}],
         ),
     ] = None
@@ -1495,7 +1521,7 @@ class UploadSource(BaseModel):
     part_count: Annotated[PartCount | None, Field(title="Part Count")] = None
 
 
-class User(BaseModel):
+class User1(BaseModel):
     model_config = ConfigDict(
         extra="allow",
     )
@@ -1519,7 +1545,7 @@ class UserPage(BaseModel):
     model_config = ConfigDict(
         extra="allow",
     )
-    items: Annotated[list[User], Field(title="Items")]
+    items: Annotated[list[User1], Field(title="Items")]
     next: Annotated[str | None, Field(title="Next")]
 
 
@@ -1636,6 +1662,48 @@ class BusyNode(BaseModel):
     measured_at: Annotated[AwareDatetime | None, Field(title="Measured At")]
 
 
+class Datastore(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    id: Annotated[str, Field(title="Id")]
+    account_id: Annotated[str, Field(title="Account Id")]
+    name: Annotated[str, Field(title="Name")]
+    status: Annotated[str, Field(title="Status")]
+    status_reason: Annotated[str | None, Field(title="Status Reason")]
+    created_at: Annotated[AwareDatetime, Field(title="Created At")]
+    updated_at: Annotated[AwareDatetime, Field(title="Updated At")]
+    workflow_id: Annotated[str, Field(title="Workflow Id")]
+    region_id: Annotated[str, Field(title="Region Id")]
+    type: Annotated[Literal["nfs", "smb"], Field(title="DatastoreType")]
+    address: Annotated[str, Field(title="Address")]
+    root_path: Annotated[str, Field(title="Root Path")]
+    user: Annotated[str | None, Field(title="User")]
+    has_password: Annotated[bool, Field(title="Has Password")]
+    way: Annotated[str | None, Field(title="Way")]
+
+
+class DatastoreCreation(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    region_id: Annotated[str, Field(max_length=100, title="Region Id")]
+    name: Annotated[str, Field(max_length=100, min_length=1, title="Name")]
+    type: Annotated[Literal["nfs", "smb"], Field(title="DatastoreType")]
+    address: Annotated[str, Field(max_length=300, title="Address")]
+    root_path: Annotated[str, Field(max_length=1100, title="Root Path")]
+    user: Annotated[User | None, Field(title="User")] = None
+    password: Annotated[Password | None, Field(title="Password")] = None
+
+
+class DatastorePage(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    items: Annotated[list[Datastore], Field(title="Items")]
+    next: Annotated[str | None, Field(title="Next")]
+
+
 class Event(BaseModel):
     """
     An event: one entry in the history of a resource.
@@ -1718,6 +1786,7 @@ class Job(BaseModel):
     unposted_microcredits: Annotated[int, Field(title="Unposted Microcredits")]
     microcredits_per_hour: Annotated[int | None, Field(title="Microcredits Per Hour")]
     output_bytes: Annotated[int | None, Field(title="Output Bytes")]
+    warnings: Annotated[list[str], Field(title="Warnings")]
 
 
 class JobArray(BaseModel):

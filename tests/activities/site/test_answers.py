@@ -102,6 +102,7 @@ BROKEN: dict[str, list[tuple[tuple[Any, ...], Any]]] = {
         (("cache", "reason"), []),
         (("no_wall_reason",), False),
         (("no_run_root_reason",), 7),
+        (("nfs_way",), 7),
     ],
     "has_code": [(("present",), 1)],
     "fetch_code": [

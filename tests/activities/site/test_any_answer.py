@@ -21,6 +21,7 @@ from activities.site.run_names import RunNames
 from activities.storage.logs import log_store
 from tests.activities.hostile_sites import (
     DATASET,
+    DATASTORE,
     OWN_JOB,
     VICTIM,
     VICTIM_JOB,
@@ -182,7 +183,7 @@ async def heard_out(site: HostileSite) -> None:
 def strangers(store: Path) -> list[Path]:
     """The files in the store that are neither of its job, nor the upload, nor were there before."""
     found = [path for path in store.rglob("*") if path.is_file()]
-    known = (OWN_JOB, VICTIM_JOB, "/code/", f"/{DATASET}/")
+    known = (OWN_JOB, VICTIM_JOB, "/code/", f"/{DATASET}/", f"/datastores/{DATASTORE.id}")
     return [path for path in found if not any(each in str(path) for each in known)]
 
 

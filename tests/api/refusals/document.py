@@ -21,6 +21,7 @@ NAMED = {
     "path lease_id": "lease",
     "path upload_id": "upload",
     "path job_id": "job",
+    "path datastore_id": "datastore",
     "query provider_id": "provider",
     "query region_id": "region",
     "query project_id": "project",
@@ -39,6 +40,8 @@ NAMED = {
     "body source.artifact_id": "dataset",
     "body source.secret": "secret",
     "body data.input.upload_id": "upload",
+    "body data.input.datastore_id": "datastore",
+    "body data.output.datastore_id": "datastore",
     "body placement.region_id": "region",
     "body placement.providers[]": "provider",
     "body environment.secrets{}": "secret reference",
@@ -66,6 +69,7 @@ PLAIN = frozenset(
         *("path index", "query sha256", "body source.type", "body source.url"),
         *("body source.sha256", "body source.revision", "body source.bucket"),
         *("body source.prefix", "body source.region"),
+        *("body root_path", "body password", "body data.input.path", "body data.output.path"),
         *("body environment.setup[]", "body data.input.type", "body data.output.type"),
     }
 )

@@ -24,11 +24,13 @@ from tests.api.refusals.document import (
 )
 from tests.api.running_jobs import running_job
 from tests.api.test_access import Route
+from tests.api.test_datastores import datastore
 from tests.api.test_leases import BEGAN, lease_row
 from workflows.contracts.lifecycles import ARTIFACT_NOUNS
 
 ARCHIVE = tar_gz({"train.py": b"print(1)"})
 PART = b"a part of a tar"
+DATASTORE = {"name": "another", "type": "nfs", "address": "nas", "root_path": "/srv/another"}
 SOUND: dict[str, dict[str, Any]] = {
     "create_account": {"name": "another"},
     "change_account": {"plan": "team"},
@@ -42,6 +44,7 @@ SOUND: dict[str, dict[str, Any]] = {
     "change_provider": {"credentials": {}},
     "create_region": {"name": "another"},
     "change_region": {"own_worker": True, "allows_apt_packages": True},
+    "create_datastore": DATASTORE,
     "add_node": {"name": "another", "minion_id": f"SHA256:{'A' * 43}"},
     "create_join_token": {},
     "submit_job": JOB,
@@ -58,6 +61,7 @@ NEEDED = {
     "enable_provider": ("credentials",),
     "create_region": ("provider_id",),
     "add_node": ("region_id",),
+    "create_datastore": ("region_id",),
     "create_join_token": ("region_id",),
     "list_quotas": ("provider_id",),
 }
@@ -120,10 +124,11 @@ class Holdings:
 async def holdings(person: Person, word: str) -> Holdings:
     """One thing of each kind, as the API and the workflows of this person have made it."""
     site = person.site
-    site.set(tables.Account, person.account_id, wallet_address=f"{word} wallet")
+    site.set(tables.Account, person.account_id, wallet_address=f"{word} wallet", plan="team")
     region_id = await person.region(f"{word} region", public=False)
     (region,) = site.rows(tables.Region, id=region_id)
     node_id = await person.node(region_id, f"{word} node", gpu_type="A100", gpu_count=1)
+    site.set(tables.Node, node_id, status="active")
     (node,) = site.rows(tables.Node, id=node_id)
     site.write(lease_row(region, f"lea-{word}", name=f"baseload-{word}"))
     key = await person.made("/v1/api-keys", {"name": f"{word} key"})
@@ -163,6 +168,7 @@ async def holdings(person: Person, word: str) -> Holdings:
         "machine": f"baseload-{word}",
         "upload": (await person.upload(tar_gz({f"{word}.py": b"1"}))).json()["id"],
         "job": job_id,
+        "datastore": datastore(site, person, region_id, name=f"{word} share"),
         "token": await person.join_token(region_id),
     }
     return Holdings(person, word, named)

@@ -24,6 +24,7 @@ FILTERS = {
     "list_transactions query job_id",
     "list_audit query resource_id",
     "list_offers query region_id",
+    "list_datastores query region_id",
 }
 """What leaves nothing of a list, because a list has what is the caller's alone."""
 ACCEPTED = {"add_node body minion_id", "end_provider_machine path name"}
@@ -36,6 +37,7 @@ INVALID = {
         for name in ("submit_job", "preview_job", "submit_job_array")
         for field in (
             *("code.upload_id", "data.input.upload_id", "placement.region_id"),
+            *("data.input.datastore_id", "data.output.datastore_id"),
             *("placement.providers[]", "environment.secrets{}"),
         )
     ),

@@ -4,6 +4,7 @@ from tests.failure.pairs import Pair
 from tests.failure.stories.artifacts import ArtifactStory
 from tests.failure.stories.bill import BillStory
 from tests.failure.stories.cloud_region import CloudRegionStory
+from tests.failure.stories.datastores import DatastoreStory
 from tests.failure.stories.ends import ENDED_STORIES
 from tests.failure.stories.job import (
     KeptStateStory,
@@ -51,6 +52,7 @@ STORIES: tuple[type[Story], ...] = (
     RegionStory,
     CloudRegionStory,
     ArtifactStory,
+    DatastoreStory,
     PlacementStory,
     StartsStory,
     SweepStory,

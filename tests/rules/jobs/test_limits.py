@@ -91,10 +91,16 @@ def test_a_worker_has_one_to_64_gpus() -> None:
             {"data": {"model": {"id": "mod-1", "project_id": "prj-2"}}},
             "is the job's own project: models of other projects are not available yet",
         ),
-        ({"data": {"input": {"type": "gcp", "upload_id": "upl-1"}}}, "is `local`; others are not"),
+        (
+            {"data": {"input": {"type": "gcp", "upload_id": "upl-1"}}},
+            "is `local` or `regional`; others are not",
+        ),
         ({"data": {"input": {"type": "local"}}}, "is needed: input is an uploaded archive"),
         ({"data": {"input": {"type": "local", "upload_id": "x"}}}, "is the id of an upload, upl-…"),
-        ({"data": {"output": {"type": "gcp"}}}, "is `local`; others are not available yet"),
+        (
+            {"data": {"output": {"type": "gcp"}}},
+            "is `local` or `regional`; others are not available yet",
+        ),
         ({"data": {"output": {"type": "local", "upload_id": "upl-1"}}}, "is for input alone"),
         (
             {"environment": {"image": "a:1", "apt_packages": ["ffmpeg"]}},

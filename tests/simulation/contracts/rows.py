@@ -103,7 +103,7 @@ class AllocationView:
 
 @dataclass(frozen=True)
 class ResourceView:
-    """A provider, a region or a dataset."""
+    """A provider, a region, a dataset or a datastore."""
 
     resource_id: str
     status: str
@@ -206,6 +206,13 @@ class Rows(Protocol):
     def datasets(self) -> Iterable[ResourceView]: ...
     def dataset_status(self, dataset_id: str) -> str:
         """As artifacts/transfers.py:_tell reads it; empty: no such row."""
+
+    def add_datastore(self, region_id: str) -> str:
+        """A share of the region, for an account with the plan team. Raises: Refused."""
+
+    def datastores(self) -> Iterable[ResourceView]: ...
+    def has_password(self, datastore_id: str) -> bool:
+        """Whether a datastore's password is kept with its row."""
 
     def accounts(self) -> Iterable[AccountView]: ...
     def capacities(self) -> Iterable[CapacityView]:

@@ -2,6 +2,7 @@
 
 from tests.simulation.lifecycles.artifacts import ARTIFACTS
 from tests.simulation.lifecycles.billing import BILLING
+from tests.simulation.lifecycles.datastores import DATASTORES
 from tests.simulation.lifecycles.jobs import JOBS
 from tests.simulation.lifecycles.leases import LEASES
 from tests.simulation.lifecycles.part import Part
@@ -11,6 +12,6 @@ from tests.simulation.lifecycles.resources import NODES, PROVIDERS, REGIONS
 from tests.simulation.lifecycles.restarts import RESTARTS
 
 PARTS: tuple[Part, ...] = (
-    *(JOBS, BILLING, NODES, LEASES, REGIONS, PROVIDERS, ARTIFACTS),
+    *(JOBS, BILLING, NODES, LEASES, REGIONS, DATASTORES, PROVIDERS, ARTIFACTS),
     *(PLACEMENT, RESTARTS, PLATFORM),
 )

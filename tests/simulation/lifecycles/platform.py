@@ -24,6 +24,7 @@ from tests.simulation.lifecycles.part import (
 from tests.simulation.plan import Act, At, Draft, In
 from tests.simulation.states import (
     ARTIFACT,
+    DATASTORE,
     FAULTS,
     JOB,
     NODE,
@@ -54,7 +55,13 @@ LOST_S = (1.0, 15.0, 120.0, 2400.0)
 """How much of its past an engine has lost that is restored."""
 AFTER_A_RESTORE = "the cache does not fit the history"
 """Why a workflow task fails and is replayed when a process knows more than the engine."""
-ADDED = {NODE: "node", REGION: "region", PROVIDER: "provider", ARTIFACT: "dataset"}
+ADDED = {
+    NODE: "node",
+    REGION: "region",
+    PROVIDER: "provider",
+    ARTIFACT: "dataset",
+    DATASTORE: "datastore",
+}
 """What people add while others work; an installation has the first ones when it is ready."""
 SOME_TIME = At(0)
 """Stands for a time that is drawn."""
@@ -103,7 +110,7 @@ def _meets_a_state(draft: Draft) -> None:
     """
     random = draft.random
     lifecycle = random.choice(
-        sorted(STATUSES) if draft.has_cloud else (JOB, NODE, REGION, ARTIFACT)
+        sorted(STATUSES) if draft.has_cloud else (JOB, NODE, REGION, ARTIFACT, DATASTORE)
     )
     if (noun := ADDED.get(lifecycle)) is not None:
         draft.add(At(draft.some_time() / 2), "ask", "add", noun)

@@ -59,7 +59,14 @@ class MachineFaults:
             ),
             "supervisor_killed": lambda run, _: run.lose_supervisor(),
         }
-        self.names = (*self._of_machine, *self._of_run, "store_away", "site_away", "heal")
+        self.names = (
+            *self._of_machine,
+            *self._of_run,
+            "store_away",
+            "site_away",
+            "share_away",
+            "heal",
+        )
 
     def strike(self, what: str, target: str, seconds: float) -> None:
         """One fault; an unknown target changes nothing.
@@ -74,6 +81,10 @@ class MachineFaults:
             self._lose_store(seconds)
         elif what == "site_away":
             self._lose_site(target, seconds)
+        elif what == "share_away":
+            self._nodes.shares_away.add(target)
+            mend = partial(self._nodes.shares_away.discard, target)
+            self._mend_later(("share", target), seconds, mend)
         elif what in self._of_machine:
             machine = self._machine(target)
             if machine is not None and not machine.has_ended:
@@ -88,6 +99,7 @@ class MachineFaults:
         self._until.clear()
         self._store.is_away = False
         self._nodes.sites_away.clear()
+        self._nodes.shares_away.clear()
         for machine in self._machines.all:
             machine.is_disk_full = machine.is_lying = False
             machine.end_outages()

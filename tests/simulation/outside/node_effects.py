@@ -15,9 +15,11 @@ from tests.simulation.outside.runs import Run
 from tests.simulation.outside.store import Store
 from workflows.contracts import errors
 from workflows.contracts.base import Contract, Done
+from workflows.contracts.datastores import DatastoreWay
 from workflows.contracts.nodes import EarlierRun, Preparation, RunSeen
 from workflows.contracts.statuses import RunState
 from workflows.effects import nodes
+from workflows.effects.datastores import CheckDatastore, DatastoreChecked
 from workflows.effects.regions import CheckSite, SiteChecked
 
 ORPHAN_GRACE_S = 2.0
@@ -37,6 +39,8 @@ class NodeEffects:
         self._random = machines.temporal.random
         self.regions: dict[str, None] = {}
         """The regions whose site was ever asked for."""
+        self.shares_away: set[str] = set()
+        """The datastores whose server answers nobody; the empty one stands for all."""
         self.sites_away: set[str] = set()
         """The regions whose site nobody serves at the moment."""
 
@@ -45,6 +49,16 @@ class NodeEffects:
         if command.region_id in self.sites_away:
             return self._no_answer()
         return SiteChecked(platform_key_fingerprint=f"SHA256:{command.region_id}")
+
+    def check_datastore(self, _: Attempt, command: CheckDatastore) -> Contract:
+        reach(self._machines, command.node)
+        is_away = command.datastore_id in self.shares_away or "" in self.shares_away
+        return DatastoreChecked(
+            is_reachable=not is_away,
+            is_writable=not is_away,
+            way=DatastoreWay.USER_SPACE,
+            reason="the share does not answer" if is_away else None,
+        )
 
     def _no_answer(self) -> Steps:
         yield Sleep(SITE_LIMIT_S)

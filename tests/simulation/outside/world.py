@@ -69,6 +69,7 @@ class World:
         self.effects: Mapping[str, Handler] = {
             **self.clouds.effects,
             "check_site": nodes.check_site,
+            "check_datastore": nodes.check_datastore,
             "reach_node": nodes.reach_node,
             "inspect_node": nodes.inspect_node,
             "prepare_node": nodes.prepare_node,

@@ -14,16 +14,17 @@ from tests.simulation.contracts import (
     NodeView,
     Outside,
     Refused,
+    ResourceView,
     Temporal,
     Usage,
     Verb,
 )
-from tests.simulation.datasets import ResourceView
 from tests.simulation.rows_model.adoption import Adoption
 from tests.simulation.rows_model.allocations import Allocations
 from tests.simulation.rows_model.artifacts import Artifacts
 from tests.simulation.rows_model.billing import Billing
 from tests.simulation.rows_model.connection import Connection
+from tests.simulation.rows_model.datastores import Datastores
 from tests.simulation.rows_model.inventory import PlacementInventory
 from tests.simulation.rows_model.job_requests import JobRequests
 from tests.simulation.rows_model.leases import Leases
@@ -90,6 +91,7 @@ class ModelRows:
             **billing.effects(),
             **nodes.effects(),
             **regions.effects(),
+            **Datastores(tables).effects(),
             **Leases(tables, connection, outbox, allocations).effects(),
             **RunSpecs(tables, connection, allocations, outside).effects(),
             **self._of_artifacts.effects(),
@@ -140,6 +142,9 @@ class ModelRows:
 
     def add_dataset(self, account_id: str) -> str:
         return self._made(lambda: self._of_artifacts.add(account_id))
+
+    def add_datastore(self, region_id: str) -> str:
+        return self._made(lambda: self._of_resources.add_datastore(region_id))
 
     def submit(self, account_id: str, submission: JobSubmission) -> str:
         return self._made(lambda: self._of_jobs.submit(account_id, submission))
@@ -279,6 +284,12 @@ class ModelRows:
     def providers(self) -> Iterable[ResourceView]:
         return [resource_view(self.tables, row) for row in self.tables.providers.values()]
 
+    def datastores(self) -> Iterable[ResourceView]:
+        return [resource_view(self.tables, row) for row in self.tables.datastores.values()]
+
+    def has_password(self, datastore_id: str) -> bool:
+        return self.tables.datastores[datastore_id].has_password
+
     def regions(self) -> Iterable[ResourceView]:
         return [resource_view(self.tables, row) for row in self.tables.regions.values()]
 
@@ -290,13 +301,6 @@ class ModelRows:
 
     def datasets(self) -> Iterable[ResourceView]:
         return [resource_view(self.tables, row) for row in self.tables.datasets.values()]
-
-    def dataset_status(self, dataset_id: str) -> str:
-        row = self.tables.datasets.get(dataset_id)
-        return "" if row is None else row.status
-
-    def datasets(self) -> Iterable[ResourceView]:
-        return [resource_view(row) for row in self.tables.datasets.values()]
 
     def dataset_status(self, dataset_id: str) -> str:
         row = self.tables.datasets.get(dataset_id)

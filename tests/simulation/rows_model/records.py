@@ -14,6 +14,7 @@ from workflows.contracts.jobs import JobEnding, WorkerProgress
 from workflows.contracts.leases import ReleaseProgress
 from workflows.contracts.lifecycles import (
     DATASET,
+    DATASTORE,
     JOB,
     LEASE,
     NODE,
@@ -87,6 +88,14 @@ class Region(RemovableRow):
     own_worker: bool = False
     allows_apt_packages: bool = False
     relaxed_requirements: tuple[str, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class Datastore(RemovableRow):
+    noun: ClassVar[LifecycleNoun] = DATASTORE
+    region_id: str
+    has_password: bool = False
+    way: str | None = None
 
 
 @dataclass(slots=True, kw_only=True)

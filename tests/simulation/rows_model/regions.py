@@ -17,6 +17,7 @@ from workflows.contracts.base import Done
 from workflows.contracts.errors import REFUSED
 from workflows.contracts.lifecycles import (
     ARTIFACT_NOUNS,
+    DATASTORE,
     LEASE,
     NODE,
     PROVIDER,
@@ -75,8 +76,9 @@ class Regions:
         if noun is PROVIDER:
             return sorted(row.id for row in tables.live_regions(resource_id))
         if noun is REGION:
-            return [row.id for row in tables.live_nodes(resource_id)]
-        if noun in ARTIFACT_NOUNS:  # No job of a life uses one.
+            nodes = [row.id for row in tables.live_nodes(resource_id)]
+            return [*nodes, *tables.live_datastores(resource_id)]
+        if noun is DATASTORE or noun in ARTIFACT_NOUNS:  # No job of a life names one.
             return []
         live = tables.live_on.get(resource_id, {}).values()
         return sorted({each.job_id for each in live if each.is_of_job})

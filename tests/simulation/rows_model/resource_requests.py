@@ -13,6 +13,7 @@ from tests.simulation.rows_model.nodes import Nodes
 from tests.simulation.rows_model.outbox import Outbox
 from tests.simulation.rows_model.records import (
     Announced,
+    Datastore,
     Lease,
     LifecycleRow,
     Node,
@@ -135,6 +136,26 @@ class ResourceRequests:
             minion_id=minion_id,
             services=services,
             host=None if known is None else known.host,
+            created_at=now,
+            updated_at=now,
+        )
+        return row.id, [self._outbox.create(row)]
+
+    def add_datastore(self, region_id: str) -> tuple[str, list[str]]:
+        """As datastores.py:create_datastore, of an SMB share."""
+        region = self._row(self._tables.regions, region_id)
+        if region.status in GONE:
+            raise Refused(f"region {region.name}: is {region.status}")
+        nodes = self._tables.live_nodes(region.id)
+        if not any(node.status == NodeStatus.ACTIVE for node in nodes):
+            raise Refused(f"region {region.name}: has no active node or device")
+        now, datastore_id = self._connection.now(), self._tables.new_id("dst")
+        row = Datastore(
+            id=datastore_id,
+            account_id=region.account_id,
+            name=f"share-{datastore_id.rpartition('-')[2].lstrip('0')}",
+            region_id=region.id,
+            has_password=True,
             created_at=now,
             updated_at=now,
         )

@@ -4,7 +4,7 @@ The starts are the real ones (`start_*` of activities/*/starts.py) with rows of 
 resumes is written anew where the real one asks the database, around the same pure functions.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
@@ -12,6 +12,7 @@ from typing import Any, cast
 from sqlmodel import Session
 
 from activities.artifacts.starts import resume_artifact, start_artifact
+from activities.datastores.starts import resume_datastore, start_datastore
 from activities.jobs.starts import _at, _snapshot_bytes, _unseen, end_job, start_job
 from activities.leases.starts import _ending_of, start_lease
 from activities.nodes.addresses import address_of
@@ -93,6 +94,7 @@ _STARTS: dict[str, Any] = {
     "lease": start_lease,
     "job": start_job,
     "dataset": start_artifact,
+    "datastore": start_datastore,
 }
 
 
@@ -108,19 +110,23 @@ def restart_of(tables: Tables, row: LifecycleRow, *, ended_by_person: bool) -> S
 
 
 def _resumed(tables: Tables, row: Any, request: Any) -> Any:
-    session = cast("Session", None)
+    resume = _RESUMES.get(row.noun.name)
+    if resume is not None:
+        return resume(cast("Session", None), row, request)
     match row.noun.name:
-        case "provider":
-            return resume_provider(session, row, request)
-        case "region":
-            return resume_region(session, row, request)
         case "lease":
             return _resume_lease(row, request)
-        case "dataset":
-            return resume_artifact(session, row, request)
         case "node":
             return _resume_node(tables, row, request)
     return _resume_job(tables, row, request)
+
+
+_RESUMES: Mapping[str, Callable[[Session, Any, Any], Any]] = {
+    "provider": resume_provider,
+    "region": resume_region,
+    "dataset": resume_artifact,
+    "datastore": resume_datastore,
+}
 
 
 # ── jobs ────────────────────────────────────────────────────────────────────────────────────

@@ -14,6 +14,7 @@ from tests.simulation.rows_model.records import (
     Allocation,
     Announced,
     Dataset,
+    Datastore,
     EventRow,
     Job,
     Lease,
@@ -45,6 +46,7 @@ class Tables:
         self.leases: dict[str, Lease] = {}
         self.jobs: dict[str, Job] = {}
         self.datasets: dict[str, Dataset] = {}
+        self.datastores: dict[str, Datastore] = {}
         self.of_noun: dict[str, MutableMapping[str, Any]] = {
             **{noun.name: {} for noun in LIFECYCLE_NOUNS},
             "provider": self.providers,
@@ -53,6 +55,7 @@ class Tables:
             "lease": self.leases,
             "job": self.jobs,
             "dataset": self.datasets,
+            "datastore": self.datastores,
         }
         self.allocations: dict[str, Allocation] = {}
         self.meters: dict[MeterKey, UsageMeter] = {}
@@ -251,6 +254,11 @@ class Tables:
     def live_regions(self, provider_id: str) -> list[Region]:
         rows = self.regions_of.get(provider_id, {}).values()
         return [row for row in rows if row.status != "archived"]
+
+    def live_datastores(self, region_id: str) -> list[str]:
+        """The ids of the datastores of a region that are not archived, sorted."""
+        rows = self.open["datastore"].values()
+        return sorted(row.id for row in rows if row.region_id == region_id)
 
     def live_nodes(self, region_id: str) -> list[Node]:
         """The nodes of a region that are not archived, by id."""

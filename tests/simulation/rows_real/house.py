@@ -30,6 +30,7 @@ from temporalio import activity
 from activities import settings as settings_module
 from activities.artifacts import contents as artifact_contents
 from activities.billing import unsettled_jobs
+from activities.datastores import checks as datastore_checks
 from activities.db import ids
 from activities.db import session as database_session
 from activities.db.migrate import migrate
@@ -224,6 +225,8 @@ def _values_of(tenant: Tenant) -> dict[Place, Any]:
         (run_specs, "blob_store"): store.opened,
         (run_specs, "log_store"): WorldLogs(tenant.outside).opened,
         (run_specs, "seal_run_spec"): store.seal_run_spec,
+        (datastore_checks, "seal_access"): store.seal_access,
+        (datastore_checks, "forget_access"): store.forget_access,
         (retention, "blob_store"): store.opened,
         (artifact_contents, "blob_store"): store.opened,
         (retention, "jobs_with_copies"): store.jobs_with_copies,

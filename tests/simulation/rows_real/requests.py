@@ -14,12 +14,13 @@ from pydantic import ValidationError
 
 from activities.accounts.accounts import add_account
 from activities.db.session import database
-from activities.db.tables import Node
+from activities.db.tables import Account, Node
 from api.authorization import Caller
 from api.changes import ChangeContext
 from api.problems import Problem
 from api.schemas.accounts import CreditGrant
 from api.schemas.artifacts import ArtifactCreation
+from api.schemas.datastores import DatastoreCreation
 from api.schemas.join_tokens import JoinTokenCreation
 from api.schemas.nodes import AnnouncementCreation, NodeCreation
 from api.schemas.providers import ProviderCreation
@@ -28,6 +29,7 @@ from api.services import (
     announcements,
     artifacts,
     billing,
+    datastores,
     job_submissions,
     jobs,
     join_tokens,
@@ -40,6 +42,7 @@ from api.services.lifecycles import GONE
 from tests.simulation.contracts import Refused, Verb
 from tests.simulation.rows_real.house import Tenant
 from workflows.contracts.artifacts import WebSource
+from workflows.contracts.datastores import DatastoreType
 from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.lifecycles import DATASET, LIFECYCLE_NOUNS, NODE, Refresh, noun_of
 from workflows.contracts.nodes import NODE_ACTIONS, NodeAction
@@ -149,6 +152,24 @@ class Requests:
                 region_id=region_id, name=name, minion_id=minion_id, services=services
             )
             return nodes.add_node(context, asked).id
+
+        return self._change(owner, add)
+
+    def add_datastore(self, region_id: str) -> str:
+        owner = self._owner(region_id)
+
+        def add(context: ChangeContext) -> str:
+            context.session.get_one(Account, owner.account_id).plan = "team"
+            asked = DatastoreCreation(
+                region_id=region_id,
+                name=f"share-{self._count('datastores')}",
+                type=DatastoreType.SMB,
+                address="nas",
+                root_path="/data",
+                user="ada",
+                password="hidden",
+            )
+            return datastores.create_datastore(context, asked).id
 
         return self._change(owner, add)
 
@@ -318,6 +339,7 @@ def _removal(noun: str, id_: str, *, force: bool) -> Asked[Any] | None:
         "region": lambda context: regions.remove_region(context, id_, force=force),
         "provider": lambda context: providers.remove_provider(context, id_, force=force),
         "dataset": lambda context: artifacts.remove_artifact(context, DATASET, id_),
+        "datastore": lambda context: datastores.remove_datastore(context, id_),
     }
     return removals.get(noun)
 

@@ -177,6 +177,9 @@ class RealRows:
     def add_dataset(self, account_id: str) -> str:
         return self._requests.add_dataset(account_id)
 
+    def add_datastore(self, region_id: str) -> str:
+        return self._requests.add_datastore(region_id)
+
     def announce(self, minion_id: str, host: str) -> None:
         self._requests.announce(minion_id, host)
 
@@ -218,6 +221,13 @@ class RealRows:
 
     def providers(self) -> Iterable[ResourceView]:
         return self._views.resources("providers")
+
+    def datastores(self) -> Iterable[ResourceView]:
+        return self._views.resources("datastores")
+
+    def has_password(self, datastore_id: str) -> bool:
+        query = "SELECT count(*) FROM datastores WHERE id = ? AND sealed_password IS NOT NULL"
+        return self._views.number(query, datastore_id) > 0
 
     def regions(self) -> Iterable[ResourceView]:
         return self._views.resources("regions")

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from activities.storage.names import STATES, run_spec_name
+from activities.storage.datastore_access import DatastoreAccess
+from activities.storage.names import STATES, datastore_access_name, run_spec_name
 from activities.storage.run_specs import RunSpec
 from tests.simulation.contracts import Outside
 
@@ -28,6 +29,16 @@ class Store:
             ports[worker] = spec.port
         self.outside.keep_run_specs(job_id, attempt, dict(ports))
         return run_spec_name(job_id, attempt, worker)
+
+    @staticmethod
+    def seal_access(_region_id: str, access: DatastoreAccess) -> str:
+        """Nobody opens it: the world knows its shares."""
+        return datastore_access_name(access.id)
+
+    @staticmethod
+    def forget_access(datastore_id: str) -> None:
+        """Nothing is kept of it."""
+        datastore_access_name(datastore_id)
 
     def delete_folder(self, folder: str) -> None:
         """Remove what is stored below a name of `activities/storage/names.py`."""

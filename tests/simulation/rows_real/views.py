@@ -124,7 +124,7 @@ class Views:
         ]
 
     def resources(self, table: str) -> Iterable[ResourceView]:
-        provider = {"providers": "''", "regions": "provider_id", "datasets": "''"}[table]
+        provider = "provider_id" if table == "regions" else "''"
         refused = (
             f"(SELECT count(*) FROM events WHERE resource_id = {table}.id"
             " AND type LIKE '%.removal-refused')"

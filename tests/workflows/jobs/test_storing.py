@@ -78,7 +78,9 @@ class World:
             self._write,
         )
 
-    async def _write(self, event: Event, status: JobStatus | None) -> None:
+    async def _write(
+        self, event: Event, status: JobStatus | None = None, reason: str | None = None
+    ) -> None:
         self.written.append((event.type, event.message, status))
 
     async def _record(self, *_: Event) -> None:

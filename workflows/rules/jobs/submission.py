@@ -11,8 +11,14 @@ from typing import Any
 from pydantic import JsonValue, ValidationError
 
 from workflows.contracts.base import Contract
-from workflows.contracts.job_submission import FieldError, JobSubmission, ModelReference
+from workflows.contracts.job_submission import (
+    DataSource,
+    FieldError,
+    JobSubmission,
+    ModelReference,
+)
 from workflows.contracts.statuses import JobType, ProviderKind
+from workflows.rules.datastores.places import path_mistake
 from workflows.rules.jobs import formats
 from workflows.rules.jobs.arrays import array_rules
 from workflows.rules.jobs.bounds import out_of_bounds
@@ -211,8 +217,12 @@ def _model(job: JobSubmission, model: ModelReference) -> Mistakes:
 def _input(job: JobSubmission) -> Mistakes:
     source = job.data.input
     assert source is not None  # noqa: S101 - the caller has checked
-    if source.type != "local":
-        rule = "is `local`; others are not available yet"
+    yield from _datastore("data.input", source)
+    if source.type == "regional":
+        if source.upload_id is not None:
+            yield field_error("data.input.upload_id", "is for local input", source.upload_id)
+    elif source.type != "local":
+        rule = "is `local` or `regional`; others are not available yet"
         yield field_error("data.input.type", rule, source.type)
     elif source.upload_id is None:
         yield field_error("data.input.upload_id", "is needed: input is an uploaded archive", None)
@@ -225,11 +235,28 @@ def _output(job: JobSubmission) -> Mistakes:
     assert target is not None  # noqa: S101 - the caller has checked
     if job.type.is_service and target.type != "regional":
         yield field_error("data.output", f"is not for {job.type} unless regional", target.type)
-    elif target.type != "local":
-        rule = "is `local`; others are not available yet"
+    elif target.type not in ("local", "regional"):
+        rule = "is `local` or `regional`; others are not available yet"
         yield field_error("data.output.type", rule, target.type)
+    yield from _datastore("data.output", target)
     if target.upload_id is not None:
         yield field_error("data.output.upload_id", "is for input alone", target.upload_id)
+
+
+def _datastore(field: str, part: DataSource) -> Mistakes:
+    """The rules of a folder of a datastore, beside those that depend on the datastore."""
+    if part.type != "regional":
+        for name in ("datastore_id", "path"):
+            if (value := getattr(part, name)) is not None:
+                yield field_error(f"{field}.{name}", "is for regional alone", value)
+        return
+    if part.datastore_id is None:
+        yield field_error(f"{field}.datastore_id", "is needed for regional", None)
+    elif not part.datastore_id.startswith("dst-"):
+        rule = "is the id of a datastore, dst-…"
+        yield field_error(f"{field}.datastore_id", rule, part.datastore_id)
+    if part.path is not None and (broken := path_mistake(part.path)):
+        yield field_error(f"{field}.path", broken, part.path)
 
 
 def _environment(job: JobSubmission) -> Mistakes:

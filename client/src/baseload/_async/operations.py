@@ -824,6 +824,40 @@ class AsyncOperations:
             Call("GET", "/v1/statement", query={"begins_at": begins_at, "ends_at": ends_at}),
         )
 
+    async def list_datastores(
+        self,
+        *,
+        status: str | None = None,
+        region_id: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+    ) -> models.DatastorePage:
+        """The account's datastores; archived ones only when asked for by status."""
+        return await self._ask(
+            models.DatastorePage,
+            Call(
+                "GET",
+                "/v1/datastores",
+                query={"status": status, "region_id": region_id, "limit": limit, "after": after},
+            ),
+        )
+
+    async def create_datastore(self, body: models.DatastoreCreation) -> models.Datastore:
+        """Register a shared folder of a region that has an active node, which then checks it."""
+        return await self._ask(models.Datastore, Call("POST", "/v1/datastores", body=_sent(body)))
+
+    async def get_datastore(self, datastore_id: str) -> models.Datastore:
+        """Get Datastore."""
+        return await self._ask(
+            models.Datastore, Call("GET", f"/v1/datastores/{segment(datastore_id)}")
+        )
+
+    async def remove_datastore(self, datastore_id: str) -> models.Datastore:
+        """Remove a datastore that no open job uses; the files on its server stay."""
+        return await self._ask(
+            models.Datastore, Call("DELETE", f"/v1/datastores/{segment(datastore_id)}")
+        )
+
     async def list_events(
         self, *, limit: int | None = None, after: str | None = None
     ) -> models.EventPage:
@@ -946,6 +980,19 @@ class AsyncOperations:
             Call(
                 "GET",
                 f"/v1/volumes/{segment(resource_id)}/events",
+                query={"limit": limit, "after": after},
+            ),
+        )
+
+    async def list_datastore_events(
+        self, resource_id: str, *, limit: int | None = None, after: str | None = None
+    ) -> models.EventPage:
+        """Events of a datastore."""
+        return await self._ask(
+            models.EventPage,
+            Call(
+                "GET",
+                f"/v1/datastores/{segment(resource_id)}/events",
                 query={"limit": limit, "after": after},
             ),
         )

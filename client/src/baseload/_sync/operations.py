@@ -784,6 +784,38 @@ class Operations:
             Call("GET", "/v1/statement", query={"begins_at": begins_at, "ends_at": ends_at}),
         )
 
+    def list_datastores(
+        self,
+        *,
+        status: str | None = None,
+        region_id: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+    ) -> models.DatastorePage:
+        """The account's datastores; archived ones only when asked for by status."""
+        return self._ask(
+            models.DatastorePage,
+            Call(
+                "GET",
+                "/v1/datastores",
+                query={"status": status, "region_id": region_id, "limit": limit, "after": after},
+            ),
+        )
+
+    def create_datastore(self, body: models.DatastoreCreation) -> models.Datastore:
+        """Register a shared folder of a region that has an active node, which then checks it."""
+        return self._ask(models.Datastore, Call("POST", "/v1/datastores", body=_sent(body)))
+
+    def get_datastore(self, datastore_id: str) -> models.Datastore:
+        """Get Datastore."""
+        return self._ask(models.Datastore, Call("GET", f"/v1/datastores/{segment(datastore_id)}"))
+
+    def remove_datastore(self, datastore_id: str) -> models.Datastore:
+        """Remove a datastore that no open job uses; the files on its server stay."""
+        return self._ask(
+            models.Datastore, Call("DELETE", f"/v1/datastores/{segment(datastore_id)}")
+        )
+
     def list_events(
         self, *, limit: int | None = None, after: str | None = None
     ) -> models.EventPage:
@@ -906,6 +938,19 @@ class Operations:
             Call(
                 "GET",
                 f"/v1/volumes/{segment(resource_id)}/events",
+                query={"limit": limit, "after": after},
+            ),
+        )
+
+    def list_datastore_events(
+        self, resource_id: str, *, limit: int | None = None, after: str | None = None
+    ) -> models.EventPage:
+        """Events of a datastore."""
+        return self._ask(
+            models.EventPage,
+            Call(
+                "GET",
+                f"/v1/datastores/{segment(resource_id)}/events",
                 query={"limit": limit, "after": after},
             ),
         )

@@ -80,6 +80,9 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                 True,
             ),
             Entry("node", f"add, join-token, ls, show, {_ACTIONS}, rm", "nodes", True),
+            Entry(
+                "datastore", "add, ls, show, rm: NFS and SMB shares of a region", "datastores", True
+            ),
             Entry("offers", "Which machines would fit, and why others do not", "offers"),
             Entry("leases", "Machines that cost money, and what they have cost", "leases"),
             Entry("kill", "Terminate such machines, and wait until gone: kill --all", "leases"),

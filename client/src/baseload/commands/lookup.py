@@ -21,6 +21,7 @@ PREFIXES = {
     "api-keys": "key",
     "accounts": "acc",
     "projects": "prj",
+    "datastores": "dst",
 }
 NEWEST = 1000
 """Among how many resources a name or a pattern is searched."""

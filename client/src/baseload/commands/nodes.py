@@ -148,6 +148,8 @@ def show(session: Session, node: Reference) -> None:
             ("runtimes", hardware.get("runtimes")),
             ("trusted jobs only", preparation.get("trusted_only_reason")),
             ("other logins", _other_logins(preparation)),
+            ("nfs shares by", preparation.get("nfs_way")),
+            ("smb shares by", preparation.get("smb_way")),
             ("jobs", found.get("job_ids") or None),
             ("created", moment_text(found.get("created_at"))),
         ]

@@ -80,6 +80,8 @@ def submit_file(session: Session, file: JobFile, *, follow: bool, dry_run: bool)
         show_dry_run(session, file)
         return
     job = send(session, file)
+    for warning in job.get("warnings") or ():
+        session.screen.say(f"warning: {warning}")
     if "jobs" in job:
         _show_array(session, job, is_followed=follow)
         return

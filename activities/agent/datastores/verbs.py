@@ -1,0 +1,227 @@
+"""The verbs of datastores, and what the staging of a run needs of them."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Callable
+from typing import Any, Dict, Optional, Tuple
+
+from ..errors import RefusedError
+from ..files.removal import unless_removed
+from ..folders import JOB_USER, Folders, Run, take_lock
+from ..host import file_tree
+from . import binding, kernel
+from .child import Say, become, in_child
+from .copying import Fetching, Storing
+from .files import Files
+from .nfs import NfsFiles
+from .share import NFS, Share, share_of
+from .smb import SmbFiles
+
+KERNEL, USER_SPACE = "kernel", "user-space"
+STALL_S = 45.0
+CHECK_S = 60.0
+COPY_S = 4 * 3600.0
+TRIAL = ".baseload-check-%s"
+INPUT, OUTPUT = "input", "output"
+
+Account = Optional[Tuple[int, int]]
+
+
+def check_datastore(request: dict[str, Any]) -> dict[str, Any]:
+    """Whether a datastore answers this machine, may be written to, and how it is reached.
+
+    Raises: RefusedError `bad-datastore`, `datastore-path`.
+    """
+    folders = Folders(request.get("root", ""))
+    share = share_of(request["datastore"])
+    account = _job_account()
+    no_mount = None
+    try:
+        at = kernel.mounted(folders, share)
+        why = _in_child(share, _try_mounted(at, account), CHECK_S)
+        return _checked(KERNEL, why)
+    except kernel.NoMountError as error:
+        no_mount = str(error)
+    except RefusedError as refused:
+        return _not_reached(KERNEL, refused)
+    try:
+        return _checked(USER_SPACE, _in_child(share, _try_files(share, account), CHECK_S), no_mount)
+    except RefusedError as refused:
+        return {**_not_reached(USER_SPACE, refused), "no_mount_reason": no_mount}
+
+
+def _checked(way: str, why: str | None, no_mount: str | None = None) -> dict[str, Any]:
+    found: Dict[str, Any] = {"way": way, "reachable": True, "writable": why is None}
+    return {**found, "reason": why, "no_mount_reason": no_mount}
+
+
+def _not_reached(way: str, refused: RefusedError) -> dict[str, Any]:
+    """refused: whether the server is there and says no, or nothing can be said to it at all."""
+    found: Dict[str, Any] = {"way": way, "reachable": False, "writable": False}
+    return {**found, "refused": refused.code == "datastore-refused", "reason": refused.message}
+
+
+def _in_child(share: Share, act: Callable[[Say], Any], limit_s: float) -> Any:
+    return in_child(share.place, act, stall_s=STALL_S, limit_s=limit_s)
+
+
+def _try_mounted(at: str, account: Account) -> Callable[[Say], str | None]:
+    def act(_: Say) -> str | None:
+        top = os.open(at, os.O_RDONLY | os.O_DIRECTORY)  # Before: no other account comes to it.
+        become(account)
+        os.listdir(top)
+        trial = TRIAL % os.urandom(6).hex()
+        try:
+            file = os.open(trial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=top)
+            os.write(file, b"baseload")
+            os.close(file)
+            os.unlink(trial, dir_fd=top)
+        except OSError as error:
+            return "cannot be written to: %s" % error.strerror
+        return None
+
+    return act
+
+
+def _try_files(share: Share, account: Account) -> Callable[[Say], str | None]:
+    def act(_: Say) -> str | None:
+        files = _files(share, account)
+        next(files.entries(""), None)
+        trial = TRIAL % os.urandom(6).hex()
+        try:
+            files.write(trial, iter([b"baseload"]))
+            files.remove(trial)
+        except RefusedError as refused:
+            return "cannot be written to: %s" % refused.message
+        return None
+
+    return act
+
+
+def _files(share: Share, account: Account) -> Files:
+    return NfsFiles(share, account) if share.type == NFS else SmbFiles(share)
+
+
+def _job_account() -> Account:
+    """The account whose rights a check has: one as unprivileged as those of runs."""
+    if os.geteuid() != 0:
+        return None
+    try:
+        entry = pwd.getpwnam(JOB_USER)
+    except KeyError:
+        return None
+    return entry.pw_uid, entry.pw_gid
+
+
+def provide(
+    folders: Folders, run: Run, wanted: dict[str, dict[str, Any]], account: Account, most_gb: Any
+) -> dict[str, Any]:
+    """Bring what a run needs of datastores; the bindings of those that the kernel mounts.
+
+    wanted: by folder of the run, input or output, `datastore` and `path`.
+    Input of a datastore that is not mounted is copied; its output folder is checked, so that a run
+    does not compute for a place that is not there.
+    Raises: RefusedError `datastore-away`, `datastore-refused`, `datastore-path`, `disk-full`.
+    """
+    bindings = {}
+    for folder, place in wanted.items():
+        share = share_of(place["datastore"])
+        names = share.parts_of(place["path"])
+        try:
+            at = kernel.mounted(folders, share)
+        except kernel.NoMountError:
+            if folder == INPUT:
+                _fetch(run, share, names, account, most_gb)
+            else:
+                _in_child(share, _reach(share, account), CHECK_S)
+            continue
+        is_output = folder == OUTPUT
+        _in_child(share, _walk(at, names, account, make=is_output), CHECK_S)
+        bindings[folder] = {
+            "datastore_id": share.id,
+            "at": at,
+            "names": names,
+            "read_only": not is_output,
+        }
+    return bindings
+
+
+def _reach(share: Share, account: Account) -> Callable[[Say], None]:
+    def act(_: Say) -> None:
+        next(_files(share, account).entries(""), None)
+
+    return act
+
+
+def _walk(at: str, names: list[str], account: Account, *, make: bool) -> Callable[[Say], None]:
+    def act(_: Say) -> None:
+        try:
+            top = os.open(at, os.O_RDONLY | os.O_DIRECTORY)
+            become(account)
+            os.close(binding.open_below("/proc/self/fd/%d" % top, names, make=make))
+        except OSError as error:
+            words = "%s: %s; a path on a datastore names a folder, and follows no links"
+            raise RefusedError(
+                "datastore-path", words % ("/".join(names), error.strerror)
+            ) from None
+
+    return act
+
+
+def _fetch(run: Run, share: Share, names: list[str], account: Account, most_gb: Any) -> None:
+    """Copy the input; an earlier copy that was cut off goes on."""
+    part = run.at("input.part")
+    os.makedirs(part, mode=0o700, exist_ok=True)
+    most = int(float(most_gb or 10) * 1e9)
+
+    def act(say: Say) -> Any:
+        return Fetching(_files(share, account), part, most, say).run(names)
+
+    _in_child(share, act, COPY_S)
+    file_tree.remove(run.at(INPUT))
+    os.rename(part, run.at(INPUT))
+
+
+def store_on_datastore(request: dict[str, Any]) -> dict[str, Any]:
+    """Store the output of an ended run on a datastore; a repeat stores what is missing.
+
+    Raises: RefusedError `datastore-away`, `datastore-refused`, `datastore-path`, `no-folder`.
+    """
+    run = Folders(request.get("root", "")).run(request["run_id"])
+    share = share_of(request["datastore"])
+    names = share.parts_of(request["path"])
+    with unless_removed(run):
+        spec = run.read("spec.json") or {}
+        bound = (spec.get("bindings") or {}).get(OUTPUT)
+        if bound is not None:
+            _in_child(share, lambda _: _flush(bound["at"]), STALL_S)
+            return {"files": None, "bytes": 0, "left_out": 0, "way": KERNEL}
+        account = account_of(spec.get("user"))
+        if not run.has(OUTPUT):
+            raise RefusedError("no-folder", "run %s: it has no folder output" % run.run_id)
+
+        def act(say: Say) -> Any:
+            return Storing(_files(share, account), run, say).run(names)._asdict()
+
+        lock = take_lock(run.at("store.lock"), wait=True)
+        try:
+            return {**_in_child(share, act, COPY_S), "way": USER_SPACE}
+        finally:
+            os.close(lock or 0)
+
+
+def _flush(at: str) -> None:
+    """Have the server keep what was written. Raises: OSError, when it could not."""
+    descriptor = os.open(at, os.O_RDONLY | os.O_DIRECTORY)
+    os.fsync(descriptor)
+    os.close(descriptor)
+
+
+def account_of(user: str | None) -> Account:
+    """The user and group of a run's account; None: those of this process."""
+    if not user:
+        return None
+    entry = pwd.getpwnam(user)
+    return entry.pw_uid, entry.pw_gid

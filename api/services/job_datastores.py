@@ -1,0 +1,113 @@
+"""The datastores that a job's document names: who may use them, and the region that they pin."""
+
+from typing import Any
+
+from sqlmodel import Session, col, select
+
+from activities.db import tables
+from api.changes import ChangeContext
+from api.problems import field_error
+from api.schemas.base import FieldError
+from api.services.lifecycles import GONE
+from workflows.contracts.datastores import DatastoreStatus
+from workflows.contracts.job_submission import JobSubmission
+from workflows.contracts.placement import Resources
+from workflows.contracts.statuses import NodeStatus
+from workflows.rules.datastores.places import path_mistake
+
+FIELDS = ("input", "output")
+_UNUSABLE = (*GONE, DatastoreStatus.FAILED)
+
+
+def wrong_datastores(
+    context: ChangeContext, document: dict[str, Any], owner_id: str
+) -> list[FieldError]:
+    """The field errors for datastores that are not the project's account's, are gone, or lie in
+    several regions or in another one than the job names."""
+    rows: dict[str, tables.Datastore] = {}
+    wrong = []
+    for field, given in _named(document).items():
+        name = f"data.{field}.datastore_id"
+        row = context.session.get(tables.Datastore, given["datastore_id"])
+        if row is None or row.account_id != owner_id or row.status in _UNUSABLE:
+            rule = "is a datastore of the project's account: not found"
+            wrong.append(field_error(name, rule, given["datastore_id"]))
+            continue
+        rows[name] = row
+        path = given.get("path")
+        broken = path_mistake(path, is_smb=row.type == "smb") if isinstance(path, str) else None
+        if broken is not None:
+            wrong.append(field_error(f"data.{field}.path", broken, path))
+    return wrong + _wrong_regions(context.session, document, rows)
+
+
+def _named(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The parts of the document that name a datastore."""
+    data = document.get("data")
+    parts = {field: data.get(field) for field in FIELDS} if isinstance(data, dict) else {}
+    return {
+        field: part
+        for field, part in parts.items()
+        if isinstance(part, dict) and isinstance(part.get("datastore_id"), str)
+    }
+
+
+def _wrong_regions(
+    session: Session, document: dict[str, Any], rows: dict[str, tables.Datastore]
+) -> list[FieldError]:
+    placement = document.get("placement")
+    asked = placement.get("region_id") if isinstance(placement, dict) else None
+    places = [(row.region_id, f"datastore {row.name}", field) for field, row in rows.items()]
+    if isinstance(asked, str):
+        places.insert(0, (asked, "placement.region_id", "placement.region_id"))
+    regions = {region_id for region_id, _, _ in places}
+    if len(regions) < 2:
+        return []
+    named = select(tables.Region).where(col(tables.Region.id).in_(regions))
+    names = {row.id: f"{row.name} ({row.id})" for row in session.exec(named)}
+    said = ", ".join(f"{what} is {names.get(region, region)}" for region, what, _ in places)
+    rule = f"is of one region with all else that the job names: {said}"
+    _, _, field = places[-1]
+    return [field_error(field, rule, rows[field].id)]
+
+
+def pinned(session: Session, submission: JobSubmission) -> JobSubmission:
+    """The submission with the region of its datastores as the only one to choose machines from."""
+    ids = datastores_of(submission)
+    if not ids:
+        return submission
+    region_id = session.get_one(tables.Datastore, ids[0]).region_id
+    placement = submission.placement.model_copy(update={"region_id": region_id})
+    return submission.model_copy(update={"placement": placement})
+
+
+def datastores_of(submission: JobSubmission) -> list[str]:
+    """The ids of the datastores that a submission names, each once."""
+    parts = (submission.data.input, submission.data.output)
+    found = [part.datastore_id for part in parts if part is not None and part.datastore_id]
+    return list(dict.fromkeys(found))
+
+
+def region_warnings(session: Session, submission: JobSubmission, resources: Resources) -> list[str]:
+    """What a person should know of a job that is pinned by a datastore: that no machine of the
+    region has such a GPU."""
+    region_id = submission.placement.region_id
+    if not datastores_of(submission) or not resources.gpu_types or region_id is None:
+        return []
+    node = tables.Node
+    rows = session.exec(
+        select(node.gpu_type)
+        .where(
+            node.region_id == region_id,
+            node.status != NodeStatus.ARCHIVED,
+            col(node.gpu_type).is_not(None),
+        )
+        .distinct()
+    )
+    found = sorted(name for name in rows if name)
+    if set(found) & set(resources.gpu_types):
+        return []
+    region = session.get_one(tables.Region, region_id)
+    has = f"has {', '.join(found)}" if found else "has no GPUs"
+    asked = " or ".join(resources.gpu_types)
+    return [f"asked {asked}: region {region.name}, where the datastore is, {has}; the job waits"]

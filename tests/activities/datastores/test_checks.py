@@ -1,0 +1,173 @@
+"""Datastores as rows: who checks them, what is sealed for a site, what a removal forgets."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
+
+from activities.datastores.checks import (
+    find_datastore_checker,
+    forget_datastore,
+    seal_password,
+)
+from activities.datastores.uses import of_worker, regional_data
+from activities.db import tables
+from activities.db.session import Database
+from activities.lifecycles.dependents import find_dependents
+from activities.secrets.sealing import SealBrokenError, make_master_key
+from activities.settings import settings
+from activities.storage.blobs import BlobMissingError, blob_store
+from activities.storage.datastore_access import DatastoreAccess, RegionalData, open_access
+from tests.activities.rows import NOW, add_job, add_node, add_payer, add_region
+from workflows.contracts import errors
+from workflows.contracts.datastores import DatastoreType
+from workflows.contracts.job_submission import JobSubmission
+from workflows.effects.datastores import FindDatastoreChecker, ForgetDatastore
+from workflows.effects.lifecycles import FindDependents
+
+LAB, PASSWORD = "dst-1", "correct horse, battery"
+
+
+@pytest.fixture(autouse=True)
+def keyed(home: Path) -> None:
+    make_master_key(settings().master_key_path)
+    blob_store.cache_clear()
+
+
+@pytest.fixture
+def region_id(migrated: Database) -> str:
+    """A region with a datastore and two active nodes."""
+    with migrated.write() as session:
+        account = add_payer(session)
+        region = add_region(session, account)
+        for name in ("n1", "n2"):
+            add_node(session, region, name)
+        row = tables.Datastore(
+            id=LAB,
+            account_id=account.id,
+            region_id=region.id,
+            name="lab",
+            type="smb",
+            host="nas",
+            root_path="/data",
+            user="ada",
+            status="ready",
+            created_at=NOW,
+            updated_at=NOW,
+        )
+        seal_password(row, PASSWORD)
+        session.add(row)
+        found: str = region.id
+    return found
+
+
+def checker(*tried: str) -> Any:
+    asked = FindDatastoreChecker(datastore_id=LAB, tried=tried)
+    return ActivityEnvironment().run(find_datastore_checker, asked)
+
+
+def test_active_nodes_are_asked_one_after_the_other(migrated: Database, region_id: str) -> None:
+    first = checker()
+    second = checker(first.node.node_id)
+    assert {first.node_name, second.node_name} == {"n1", "n2"}
+    assert checker(first.node.node_id, second.node.node_id).node is None
+    with migrated.write() as session:
+        session.get_one(tables.Node, first.node.node_id).status = "maintenance"
+    assert checker().node == second.node
+
+
+def test_the_password_is_sealed_for_the_site_of_the_region_alone(region_id: str) -> None:
+    name = checker().access
+    stored = blob_store(settings().storage).get(name)
+    assert PASSWORD.encode() not in stored
+    access = open_access(LAB, region_id)
+    assert (access.password, access.user, access.host) == (PASSWORD, "ada", "nas")
+    with pytest.raises(SealBrokenError):
+        open_access(LAB, "reg-of-others")
+
+
+def test_a_removal_forgets_the_password_and_is_repeated_in_silence(
+    migrated: Database, region_id: str
+) -> None:
+    checker()
+    for _ in range(2):
+        ActivityEnvironment().run(forget_datastore, ForgetDatastore(datastore_id=LAB))
+    with migrated.read() as session:
+        assert session.get_one(tables.Datastore, LAB).sealed_password is None
+    with pytest.raises(BlobMissingError):
+        open_access(LAB, region_id)
+    ActivityEnvironment().run(forget_datastore, ForgetDatastore(datastore_id="dst-none"))
+
+
+def test_a_datastore_that_is_not_there_is_not_checked(migrated: Database) -> None:
+    with pytest.raises(ApplicationError) as refused:
+        checker()
+    assert refused.value.type == errors.NOT_FOUND
+
+
+def test_open_jobs_and_a_region_know_each_other_by_the_datastore(
+    migrated: Database, region_id: str
+) -> None:
+    def found(resource_id: str) -> tuple[str, ...]:
+        asked = FindDependents(resource_id=resource_id)
+        ids: tuple[str, ...] = ActivityEnvironment().run(find_dependents, asked).ids
+        return ids
+
+    with migrated.write() as session:
+        job = add_job(session, session.get_one(tables.Account, _account_of(session)))
+        session.add(tables.JobDatastore(job_id=job.id, datastore_id=LAB))
+        job_id = job.id
+    assert found(LAB) == (job_id,)
+    assert LAB in found(region_id)
+    with migrated.write() as session:
+        session.get_one(tables.Job, job_id).status = "finished"
+        session.get_one(tables.Datastore, LAB).status = "archived"
+    assert found(LAB) == ()
+    assert LAB not in found(region_id)
+
+
+def _account_of(session: Any) -> str:
+    account_id: str = session.get_one(tables.Datastore, LAB).account_id
+    return account_id
+
+
+def submission(**data: Any) -> JobSubmission:
+    return JobSubmission.model_validate(
+        {"name": "a", "type": "training", "workers": [{"command": "true"}], "data": data}
+    )
+
+
+def test_a_run_is_told_of_the_folders_that_its_job_names(
+    migrated: Database, region_id: str
+) -> None:
+    place = {"type": "regional", "datastore_id": LAB}
+    with migrated.read() as session:
+        found = regional_data(session, submission(input=place | {"path": "sets"}, output=place))
+        assert (found["input"].path, found["output"].path) == ("sets", "/")
+        assert found["input"].datastore.password == PASSWORD
+        assert PASSWORD not in repr(found)
+        assert regional_data(session, submission(output={"type": "local"})) == {}
+    with migrated.write() as session:
+        session.get_one(tables.Datastore, LAB).status = "removing"
+    with migrated.read() as session, pytest.raises(ApplicationError, match="any more") as refused:
+        regional_data(session, submission(input=place))
+    assert refused.value.type == errors.WORK_REFUSED
+
+
+@pytest.mark.parametrize(
+    ("path", "workers", "found"),
+    [
+        ("runs/first", 1, "runs/first"),
+        ("runs/first/", 2, "runs/first/worker-1"),
+        ("/", 2, "worker-1"),
+        (".", 2, "worker-1"),
+    ],
+)
+def test_several_workers_store_beside_each_other(path: str, workers: int, found: str) -> None:
+    access = DatastoreAccess(
+        id=LAB, name="lab", type=DatastoreType.NFS, host="nas", root_path="/srv"
+    )
+    places = {"output": RegionalData(datastore=access, path=path)}
+    assert of_worker(places, 1, workers)["output"].path == found
