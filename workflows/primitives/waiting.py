@@ -118,13 +118,16 @@ async def while_handling(
 async def with_watch(work: Coroutine[Any, Any, Answer], watch: Coroutine[Any, Any, None]) -> Answer:
     """Await `work` while `watch` runs beside it; whichever ends first, the other is cancelled.
 
-    Raises: the failure of `work` or of `watch`; Interrupted, when `watch` has ended before.
+    Raises: the failure of `work` or of `watch`; Interrupted, when `watch` has ended before, or when
+    `work` raises it.
     """
     other = asyncio.create_task(watch)
     try:
         answer = await interruptible(work, when=other.done)
     except Interrupted:
-        other.result()
+        if other.done():
+            other.result()
+        await cancel_and_wait([other])  # The work itself was interrupted.
         raise
     except (Exception, asyncio.CancelledError):  # No task may go on alone; not at GeneratorExit.
         await cancel_and_wait([other])

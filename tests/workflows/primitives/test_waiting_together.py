@@ -251,6 +251,18 @@ def test_a_watch_ends_after_its_work_when_the_workflow_is_cancelled(works: Works
     assert told == ["7: a was cancelled", "12: watch was cancelled", "12: raised CancelledError"]
 
 
+def test_work_that_is_interrupted_ends_its_watch(works: Works) -> None:
+    async def interrupted() -> None:
+        await works.work("a", 2)
+        raise Interrupted
+
+    async def watch() -> None:
+        await works.work("watch", 30)
+
+    told = works.play(lambda: with_watch(interrupted(), watch()))
+    assert told == ["2: a ended", "7: watch was cancelled", "7: raised Interrupted"]
+
+
 @pytest.mark.parametrize("fails", ["a", "watch"])
 def test_the_failure_of_work_or_its_watch_is_told(works: Works, fails: str) -> None:
     async def watch() -> None:
