@@ -11,6 +11,7 @@ from ..host.mount_namespace import (
     CLONE_NEWNS,
     MS_BIND,
     MS_NODEV,
+    MS_NOEXEC,
     MS_NOSUID,
     MS_RDONLY,
     MS_REC,
@@ -37,7 +38,7 @@ def enter(run: Run, bindings: dict[str, dict[str, Any]]) -> None:
             mount("/proc/self/fd/%d" % descriptor, target, None, MS_BIND)
         finally:
             os.close(descriptor)
-        flags = MS_REMOUNT | MS_BIND | MS_NOSUID | MS_NODEV
+        flags = MS_REMOUNT | MS_BIND | MS_NOSUID | MS_NODEV | MS_NOEXEC
         mount(None, target, None, flags | (MS_RDONLY if binding["read_only"] else 0))
 
 
