@@ -34,7 +34,6 @@ from api.services.ownership import (
 )
 from api.services.uploads import Received
 from workflows.contracts.artifacts import (
-    MOST_UPLOAD_PARTS,
     ArtifactSource,
     ArtifactStatus,
     EmptySource,
@@ -154,16 +153,12 @@ def complete_upload(
     return artifact_response(context.session, row)
 
 
-def check_part(
-    caller: Caller, noun: LifecycleNoun, artifact_id: str, index: int, size_bytes: int
-) -> None:
+def check_part(caller: Caller, noun: LifecycleNoun, artifact_id: str, size_bytes: int) -> None:
     """Check that a part may be stored, before its bytes are. Blocking.
 
     Raises: Problem `not-found`, `forbidden`, `conflict`, `invalid-request`, `storage-exhausted`.
     """
     _must_be(noun, artifact_id)
-    if not 0 <= index < MOST_UPLOAD_PARTS:
-        raise invalid(field_error("index", f"is 0 to {MOST_UPLOAD_PARTS - 1}", index))
     if size_bytes == 0:
         raise invalid(field_error("body", "has at least one byte"))
     with database().read() as session:

@@ -122,7 +122,7 @@ class WebSource(_Source):
 
     type: Literal["web"]
     url: _Url = Field(max_length=2000, pattern=r"^https?://[!-~]+$")
-    sha256: str | None = Field(default=None, pattern=SHA256)
+    sha256: str | None = Field(default=None, max_length=64, pattern=SHA256)
     """The hash that the file must have; null: any file is taken."""
     unpack: bool = True
     """Whether an archive is unpacked; otherwise it is one file of the artifact."""

@@ -1524,7 +1524,7 @@ class UserPage(BaseModel):
 
 
 class Sha256(RootModel[str]):
-    root: Annotated[str, Field(pattern="^[0-9a-f]{64}$", title="Sha256")]
+    root: Annotated[str, Field(max_length=64, pattern="^[0-9a-f]{64}$", title="Sha256")]
 
 
 class WebSource(BaseModel):
