@@ -3,6 +3,7 @@
 import io
 import tarfile
 from pathlib import Path
+from typing import IO, cast
 
 import pytest
 
@@ -47,10 +48,8 @@ def test_a_content_is_read_back_as_it_was_written_whatever_the_chunks(store: Blo
     manifest = manifest_of(store, DATASET, content.sha256)
     assert {part.size_bytes for part in manifest.parts[:-1]} == {1000}
     assert content.size_bytes == len(tar)
-    with tarfile.open(
-        fileobj=ContentReader(store, DATASET, manifest),  # type: ignore[arg-type]
-        mode="r|",
-    ) as read:
+    reader = cast("IO[bytes]", ContentReader(store, DATASET, manifest))
+    with tarfile.open(fileobj=reader, mode="r|") as read:
         names = {member.name: len(read.extractfile(member).read()) for member in read}  # type: ignore[union-attr]
     assert names == {f"folder/{index}.txt": 700 for index in range(4)}
     assert ContentReader(store, DATASET, manifest).read() == tar
