@@ -37,6 +37,7 @@ from workflows.contracts.artifacts import (
     ArtifactSource,
     ArtifactStatus,
     EmptySource,
+    HuggingFaceSource,
     JobSource,
     ObjectStoreSource,
     RetryTransfer,
@@ -265,7 +266,7 @@ def _check_source(
             raise invalid(field_error("source.job_id", f"is a job of project {project.id}", job.id))
         if job.status in GONE:
             raise Problem("conflict", f"job {job.name}: is {job.status}, and its output with it")
-    if isinstance(source, ObjectStoreSource) and source.secret is not None:
+    if isinstance(source, ObjectStoreSource | HuggingFaceSource) and source.secret is not None:
         stored = f"projects/{project.id}/{source.secret}"
         if session.get(tables.StoredSecret, stored) is None:
             rule = f"is a secret of project {project.id}: baseload secret set"

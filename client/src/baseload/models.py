@@ -322,6 +322,43 @@ class Health(BaseModel):
     status: Annotated[str, Field(title="Status")]
 
 
+class Secret(RootModel[str]):
+    root: Annotated[
+        str,
+        Field(max_length=100, pattern="^[A-Za-z0-9][A-Za-z0-9._-]*$", title="Secret"),
+    ]
+
+
+class HuggingFaceSource(BaseModel):
+    """
+    The files of one revision of a repository at Hugging Face.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    type: Annotated[Literal["huggingface"], Field(title="Type")]
+    repo: Annotated[
+        str,
+        Field(
+            max_length=200,
+            pattern="^[A-Za-z0-9][\\w.-]*(/[A-Za-z0-9][\\w.-]*)?$",
+            title="Repo",
+        ),
+    ]
+    kind: Annotated[Literal["model", "dataset"], Field(title="Kind")] = "model"
+    revision: Annotated[
+        str,
+        Field(
+            max_length=200,
+            min_length=1,
+            pattern="^[0-9A-Za-z][0-9A-Za-z._/+-]*$",
+            title="Revision",
+        ),
+    ] = "main"
+    secret: Annotated[Secret | None, Field(title="Secret")] = None
+
+
 class JobAssignment(BaseModel):
     model_config = ConfigDict(
         extra="allow",
@@ -642,13 +679,6 @@ class NodeRequirement(BaseModel):
     found: Annotated[str, Field(title="Found")]
     passed: Annotated[bool, Field(title="Passed")]
     relaxed: Annotated[bool, Field(title="Relaxed")]
-
-
-class Secret(RootModel[str]):
-    root: Annotated[
-        str,
-        Field(max_length=100, pattern="^[A-Za-z0-9][A-Za-z0-9._-]*$", title="Secret"),
-    ]
 
 
 class ObjectStoreSource(BaseModel):
@@ -1585,7 +1615,8 @@ class ArtifactCreation(BaseModel):
         | GitSource
         | JobSource
         | ArtifactSource
-        | ObjectStoreSource,
+        | ObjectStoreSource
+        | HuggingFaceSource,
         Field(discriminator="type", title="Source"),
     ]
 
