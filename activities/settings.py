@@ -90,6 +90,8 @@ class Settings(BaseSettings):
     s3_endpoint: str | None = None
     """The base URL of the S3 API for the buckets of sources, such as a store of one's own; None:
     those of Amazon and Wasabi."""
+    huggingface_endpoint: str = "https://huggingface.co"
+    """The base URL of the hub from which models and datasets are fetched."""
     artifact_max_bytes: int = Field(default=1024**4, ge=1)
     """The largest size of one dataset, model, checkpoint or volume, as a tar."""
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 from sqlalchemy import CursorResult, update
 from sqlmodel import Session, col, select
@@ -32,6 +33,7 @@ from workflows.contracts.artifacts import (
     Content,
     EmptySource,
     GitSource,
+    HuggingFaceSource,
     JobSource,
     ObjectStoreSource,
     UploadSource,
@@ -90,7 +92,11 @@ def _opened(command: TransferArtifact, place: _Place) -> OpenedSource:
         case ArtifactSource():
             opened = _copy(place.store, source.artifact_id)
         case ObjectStoreSource():
-            opened = _bucket(source, _secret(artifact_id, source.secret))
+            buckets = _extra("object_stores", "s3")
+            opened = buckets.open_bucket(source, _secret(artifact_id, source.secret))
+        case HuggingFaceSource():
+            hub = _extra("huggingface", "huggingface")
+            opened = hub.open_repository(source, _secret(artifact_id, source.secret))
         case UploadSource():
             opened = open_upload(place.store, artifact_id, _parts(command, source))
         case EmptySource():
@@ -117,14 +123,15 @@ def _copy(store: BlobStore, artifact_id: str) -> OpenedSource:
     return open_copy(store, artifact_id, content)
 
 
-def _bucket(source: ObjectStoreSource, secret: str | None) -> OpenedSource:
-    """Raises: ApplicationError `Refused`, also when this process cannot read buckets."""
+def _extra(module: str, extra: str) -> ModuleType:
+    """The module of a source whose libraries not every installation has.
+
+    Raises: ApplicationError `Refused`, when this one has not.
+    """
     try:
-        object_stores = import_module("activities.artifacts.sources.object_stores")
+        return import_module(f"activities.artifacts.sources.{module}")
     except ImportError as error:
-        raise refused(f"this platform is installed without its extra s3: {error}") from error
-    opened: OpenedSource = object_stores.open_bucket(source, secret)
-    return opened
+        raise refused(f"this platform is installed without its extra {extra}: {error}") from error
 
 
 def _secret(artifact_id: str, name: str | None) -> str | None:

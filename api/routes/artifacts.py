@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from sqlmodel import col, select
 from starlette.concurrency import run_in_threadpool
@@ -25,7 +25,7 @@ from api.schemas.artifacts import (
 from api.schemas.base import BINARY
 from api.services import artifacts, uploads
 from api.services.ownership import visible_artifacts
-from workflows.contracts.artifacts import SHA256
+from workflows.contracts.artifacts import MOST_UPLOAD_PARTS, SHA256
 from workflows.contracts.lifecycles import ARTIFACT_NOUNS, LifecycleNoun
 
 router = APIRouter()
@@ -49,8 +49,10 @@ class _SentPart:
     def __init__(
         self,
         artifact_id: str,
-        index: int,
-        sha256: Annotated[str, Query(pattern=SHA256, description="Of the part's bytes.")],
+        index: Annotated[int, Path(ge=0, lt=MOST_UPLOAD_PARTS)],
+        sha256: Annotated[
+            str, Query(pattern=SHA256, max_length=64, description="Of the part's bytes.")
+        ],
         content_length: Annotated[int | None, Header(include_in_schema=False)] = None,
     ) -> None:
         self.artifact_id, self.index = artifact_id, index
@@ -189,7 +191,7 @@ def _add_uploads(routes: APIRouter, noun: LifecycleNoun) -> None:
     ) -> ArtifactPart:
         """Send 64 MiB of an uncompressed tar, or what is left at its end; a part may come again."""
         with request.app.state.receiving.counted(caller.account_id):
-            check = partial(artifacts.check_part, caller, noun, part.artifact_id, part.index)
+            check = partial(artifacts.check_part, caller, noun, part.artifact_id)
             await run_in_threadpool(check, 1)
             received = await uploads.receive(request.stream(), part.content_length, PART_BYTES)
             try:

@@ -34,10 +34,10 @@ from api.services.ownership import (
 )
 from api.services.uploads import Received
 from workflows.contracts.artifacts import (
-    MOST_UPLOAD_PARTS,
     ArtifactSource,
     ArtifactStatus,
     EmptySource,
+    HuggingFaceSource,
     JobSource,
     ObjectStoreSource,
     RetryTransfer,
@@ -154,16 +154,12 @@ def complete_upload(
     return artifact_response(context.session, row)
 
 
-def check_part(
-    caller: Caller, noun: LifecycleNoun, artifact_id: str, index: int, size_bytes: int
-) -> None:
+def check_part(caller: Caller, noun: LifecycleNoun, artifact_id: str, size_bytes: int) -> None:
     """Check that a part may be stored, before its bytes are. Blocking.
 
     Raises: Problem `not-found`, `forbidden`, `conflict`, `invalid-request`, `storage-exhausted`.
     """
     _must_be(noun, artifact_id)
-    if not 0 <= index < MOST_UPLOAD_PARTS:
-        raise invalid(field_error("index", f"is 0 to {MOST_UPLOAD_PARTS - 1}", index))
     if size_bytes == 0:
         raise invalid(field_error("body", "has at least one byte"))
     with database().read() as session:
@@ -270,7 +266,7 @@ def _check_source(
             raise invalid(field_error("source.job_id", f"is a job of project {project.id}", job.id))
         if job.status in GONE:
             raise Problem("conflict", f"job {job.name}: is {job.status}, and its output with it")
-    if isinstance(source, ObjectStoreSource) and source.secret is not None:
+    if isinstance(source, ObjectStoreSource | HuggingFaceSource) and source.secret is not None:
         stored = f"projects/{project.id}/{source.secret}"
         if session.get(tables.StoredSecret, stored) is None:
             rule = f"is a secret of project {project.id}: baseload secret set"

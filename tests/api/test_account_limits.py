@@ -58,6 +58,10 @@ async def _upload(person: Person, number: int) -> httpx.Response:
     return await person.upload(tar_gz({"a": str(number).encode()}))
 
 
+async def _dataset(person: Person, number: int) -> httpx.Response:
+    return await person.post("/v1/datasets", {"name": f"d{number}", "source": {"type": "upload"}})
+
+
 async def _join_token(person: Person, _: int) -> httpx.Response:
     regions = person.site.rows(tables.Region, account_id=person.account_id)
     region_id = regions[0].id if regions else await person.region()
@@ -72,6 +76,7 @@ MAKES: dict[str, tuple[Make, type[Any], int]] = {
     "account_most_users": (_user, tables.User, 1),
     "account_most_secrets": (_secret, tables.StoredSecret, 0),
     "account_most_uploads": (_upload, tables.Upload, 0),
+    "account_most_artifacts": (_dataset, tables.Dataset, 0),
     "account_most_join_tokens": (_join_token, tables.JoinToken, 0),
 }
 """By setting: what makes one more, its table, and how many an account has from its beginning."""

@@ -7,6 +7,7 @@ import pytest
 
 from tests.api.http_server import JOB, Person, Site
 from tests.api.openapi_document import DOCUMENT
+from workflows.contracts.lifecycles import ARTIFACT_NOUNS
 
 SUBMISSION, OFFERS = "JobSubmission", "/v1/offers"
 """A job, submitted or not: its bounds are in `workflows/rules/jobs/bounds.py`, and tested there."""
@@ -35,7 +36,7 @@ def _unbounded(schema: dict[str, Any], name: str) -> Iterator[str]:
         if known == SUBMISSION:
             return
         schema = DOCUMENT["components"]["schemas"][known]
-    for one in schema.get("anyOf", ()):
+    for one in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
         yield from _unbounded(one, name)
     if not {"enum", "const", "format"} & schema.keys():
         yield from (f"{name}: {rule}" for rule in _missing_bounds(schema))
@@ -91,7 +92,9 @@ NAMED = (
     ("POST", "/v1/jobs"),
     ("POST", "/v1/jobs/arrays"),
     ("POST", "/v1/jobs/preview"),
+    *(("POST", f"/v1/{noun.plural}") for noun in ARTIFACT_NOUNS),
 )
+BODIES = {f"/v1/{noun.plural}": {"source": {"type": "upload"}} for noun in ARTIFACT_NOUNS}
 ESCAPES = ("\x1b[2Jgone", "a\rb", "a\tb", "a\x7fb", "a\x9b2Jb", "a\u202eb", "a\u2028b")
 
 
@@ -100,7 +103,7 @@ async def test_a_name_that_would_move_a_terminals_cursor_is_refused(
     admin: Person, method: str, path: str
 ) -> None:
     for name in ESCAPES:
-        body = (JOB if path.startswith("/v1/jobs") else {}) | {"name": name}
+        body = (JOB if path.startswith("/v1/jobs") else BODIES.get(path, {})) | {"name": name}
         refused = await admin.call(method, path, json=body)
         assert refused.status_code == 422, name
         (mistake,) = (each for each in refused.json()["errors"] if each["field"] == "name")

@@ -91,6 +91,7 @@ ALLOWED = {
     "fsspec": ("activities/storage/", "activities/artifacts/sources/object_stores.py"),
     "s3fs": ("activities/artifacts/sources/object_stores.py",),
     "botocore": ("activities/artifacts/sources/object_stores.py",),
+    "huggingface_hub": ("activities/artifacts/sources/huggingface.py",),
     "fastapi": ("api/",),
     "starlette": ("api/",),
     "uvicorn": ("api/", "workers/"),

@@ -83,6 +83,8 @@ def _part(dataset_id: str, index: int, content: bytes) -> Any:
         ("https://example.test/a.tar", {"type": "web", "url": "https://example.test/a.tar"}),
         ("git+https://example.test/a@v1", {"type": "git", "url": "https://example.test/a"}),
         ("git+https://example.test/a", {"type": "git", "revision": "HEAD"}),
+        ("hf://pets/cats@v1", {"type": "huggingface", "kind": "model", "revision": "v1"}),
+        ("hf://datasets/pets/cats", {"kind": "dataset", "repo": "pets/cats"}),
         ("wasabi://pets/cats", {"type": "wasabi", "bucket": "pets", "prefix": "cats"}),
     ],
 )

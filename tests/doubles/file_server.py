@@ -24,6 +24,8 @@ class FileServer:
     """How fast bodies are sent; 0: as fast as they can be."""
     asked: list[tuple[str, str]] = field(default_factory=list)
     """Each path that was asked for, and its `Range`."""
+    authorizations: set[str] = field(default_factory=set)
+    """Each `Authorization` that was sent; empty: none."""
     port: int = 0
 
     def url(self, path: str) -> str:
@@ -50,6 +52,7 @@ def _handler(files: FileServer) -> type[BaseHTTPRequestHandler]:  # noqa: C901 -
         def do_GET(self) -> None:
             asked_range = self.headers.get("Range", "")
             files.asked.append((self.path, asked_range))
+            files.authorizations.add(self.headers.get("Authorization", ""))
             if self.path in files.redirects:
                 self._answer(302, {"Location": files.redirects[self.path]}, b"")
                 return

@@ -9,6 +9,7 @@ from temporalio.client import WorkflowHandle
 from temporalio.exceptions import ApplicationError
 
 from tests.waiting import eventually
+from tests.workflows.artifacts import test_artifact_lifecycle as datasets
 from tests.workflows.conftest import Stage
 from tests.workflows.fake_world import REGION
 from tests.workflows.jobs.test_job_lifecycle import at_running, job_id_of
@@ -18,6 +19,7 @@ from tests.workflows.leases.test_lease_lifecycle import LEASE, lease
 from tests.workflows.nodes.test_drain import ends_soon
 from tests.workflows.nodes.test_leased_machine import leased
 from tests.workflows.providers.test_provider_lifecycle import HOME, PROVIDER
+from workflows.artifacts.artifact_lifecycle import ArtifactLifecycle
 from workflows.contracts import errors, queues
 from workflows.contracts.base import Contract
 from workflows.contracts.jobs import EndRequest
@@ -42,6 +44,7 @@ INTERVALS = (
     "workflows.nodes.outage.REFUSED_KEY_INTERVAL",
     "workflows.nodes.outage.LAST_REFUSED_KEY_INTERVAL",
     "workflows.jobs.job_lifecycle.WAIT_INTERVAL",
+    "workflows.artifacts.artifact_lifecycle.REMOVAL_INTERVAL",
 )
 
 
@@ -115,6 +118,16 @@ async def test_a_provider_whose_regions_take_long_to_leave(stage: Stage) -> None
     await continued(stage, handle)
     assert (await handle.result()).status == "archived"
     assert stage.world.events["prv-1"].count("provider.removing") == 1
+
+
+async def test_a_dataset_whose_content_cannot_be_removed_for_long(stage: Stage) -> None:
+    stage.world.faults["remove_content"] = [refuse] * TRIES
+    handle = await datasets.start(stage)
+    await datasets.reaches(stage, "ready")
+    await handle.signal(ArtifactLifecycle.remove, Removal())
+    assert (await handle.result()).status == "archived"
+    assert stage.world.contents == {}
+    await continued(stage, handle)
 
 
 async def test_a_node_that_fails_again_and_again(stage: Stage) -> None:

@@ -5,12 +5,20 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from itertools import count
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 
 import pytest
 from pydantic.fields import FieldInfo
 from temporalio import workflow
 
+from workflows.artifacts.artifact_lifecycle import ArtifactLifecycle
+from workflows.contracts.artifacts import (
+    ArtifactRequest,
+    ArtifactStatus,
+    Content,
+    RetryTransfer,
+    WebSource,
+)
 from workflows.contracts.base import Contract
 from workflows.contracts.jobs import EndRequest, JobProgress, JobRequest, NodeReachable
 from workflows.contracts.leases import LeaseProgress, LeaseRequest
@@ -96,6 +104,13 @@ def region() -> RegionRequest:
     return asked
 
 
+def artifact() -> ArtifactRequest:
+    source = WebSource(type="web", url="https://example.test/a", sha256="0" * 64, unpack=False)
+    content = Content(sha256="1" * 64, size_bytes=2, unpacked_bytes=3, file_count=4)
+    given = {"source": source, "content": content, "resumed_status": ArtifactStatus.FAILED}
+    return cast("ArtifactRequest", filled(ArtifactRequest, artifact_id="dat-1", **given))
+
+
 @pytest.mark.parametrize(
     ("lifecycle", "asked"),
     [
@@ -104,6 +119,7 @@ def region() -> RegionRequest:
         (LeaseLifecycle, lease()),
         (ProviderLifecycle, provider()),
         (RegionLifecycle, region()),
+        (ArtifactLifecycle, artifact()),
     ],
 )
 def test_the_next_run_of_a_lifecycle_is_given_all_that_this_one_was(
@@ -125,6 +141,7 @@ def test_the_next_run_of_a_lifecycle_is_given_all_that_this_one_was(
         (NodeLifecycle, node(), lambda it: it.remove(Removal()), False),
         (ProviderLifecycle, provider(), lambda it: it.recheck(), False),
         (RegionLifecycle, region(), lambda it: it.refresh(), False),
+        (ArtifactLifecycle, artifact(), lambda it: it.retry(RetryTransfer()), False),
     ],
 )
 def test_a_run_hands_no_message_on_that_the_next_one_would_not_find(
@@ -145,6 +162,7 @@ def test_a_run_hands_no_message_on_that_the_next_one_would_not_find(
         (LeaseLifecycle, lease()),
         (ProviderLifecycle, provider()),
         (RegionLifecycle, region()),
+        (ArtifactLifecycle, artifact()),
     ],
 )
 def test_every_lifecycle_answers_a_query_for_its_status_and_says_what_it_hears(

@@ -122,7 +122,7 @@ class WebSource(_Source):
 
     type: Literal["web"]
     url: _Url = Field(max_length=2000, pattern=r"^https?://[!-~]+$")
-    sha256: str | None = Field(default=None, pattern=SHA256)
+    sha256: str | None = Field(default=None, max_length=64, pattern=SHA256)
     """The hash that the file must have; null: any file is taken."""
     unpack: bool = True
     """Whether an archive is unpacked; otherwise it is one file of the artifact."""
@@ -169,6 +169,23 @@ class ObjectStoreSource(_Source):
     public."""
 
 
+class HuggingFaceSource(_Source):
+    """The files of one revision of a repository at Hugging Face."""
+
+    type: Literal["huggingface"]
+    repo: str = Field(max_length=200, pattern=r"^[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?$")
+    """Such as `google-bert/bert-base-uncased`."""
+    kind: Literal["model", "dataset"] = "model"
+    revision: str = Field(
+        default="main", min_length=1, max_length=200, pattern=r"^[0-9A-Za-z][0-9A-Za-z._/+-]*$"
+    )
+    """A branch, a tag or a commit."""
+    secret: str | None = Field(
+        default=None, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+    )
+    """The name of the project's secret with a token; null: the repository is public."""
+
+
 Source = Annotated[
     EmptySource
     | UploadSource
@@ -176,7 +193,8 @@ Source = Annotated[
     | GitSource
     | JobSource
     | ArtifactSource
-    | ObjectStoreSource,
+    | ObjectStoreSource
+    | HuggingFaceSource,
     Field(discriminator="type"),
 ]
 """The source of an artifact's content."""

@@ -43,13 +43,15 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 
 
 @dataclass(frozen=True)
-class _Found:
-    """What a server has said of a file: the URL where it is, its size, and its version."""
+class RemoteFile:
+    """A file of a server: the URL where it is, its size, and its version."""
 
     url: str
     size_bytes: int | None
     version: str
-    """The strong ETag; empty: the server gives none, so that nothing can be resumed."""
+    """The strong ETag; empty: the server gives none, or the file at this URL never changes."""
+    authorization: str = ""
+    """What is sent to the host of the URL, and to no other one that it leads to."""
 
 
 def open_web(source: WebSource, scratch: Path, most_bytes: int) -> OpenedSource:
@@ -64,7 +66,7 @@ def open_web(source: WebSource, scratch: Path, most_bytes: int) -> OpenedSource:
     name = Path(unquote(urlsplit(source.url).path)).name or "file"
     if source.unpack and name.endswith(".tar"):
         expected = None if source.sha256 is None else ExpectedHash(source.sha256, 0, None)
-        return OpenedSource(identity, partial(_bytes, found), found.size_bytes, expected)
+        return OpenedSource(identity, partial(remote_bytes, found), found.size_bytes, expected)
     if source.unpack and name.endswith((".tar.gz", ".tgz")):
         packed = partial(_hashed, found, source.sha256)
         return OpenedSource(identity, lambda begin: after(gunzipped(packed()), begin))
@@ -76,7 +78,7 @@ def open_web(source: WebSource, scratch: Path, most_bytes: int) -> OpenedSource:
             return OpenedSource(identity, partial(tar_of, files), tar_size(files))
         one = [SourceFile(name, size, partial(_read, path))]
         return OpenedSource(f"{identity} {size}", partial(tar_of, one), tar_size(one))
-    file = SourceFile(name, found.size_bytes, partial(_bytes, found))
+    file = SourceFile(name, found.size_bytes, partial(remote_bytes, found))
     start = len(file.header)
     expected = None
     if source.sha256 is not None:
@@ -84,7 +86,7 @@ def open_web(source: WebSource, scratch: Path, most_bytes: int) -> OpenedSource:
     return OpenedSource(identity, partial(tar_of, [file]), tar_size([file]), expected)
 
 
-def _look(url: str) -> _Found:
+def _look(url: str) -> RemoteFile:
     """What the server says of a file, without reading it."""
     with _response(url, {}) as (where, response):
         headers = _headers(response)
@@ -92,17 +94,21 @@ def _look(url: str) -> _Found:
         etag = headers.get("etag", "")
         is_ranged = headers.get("accept-ranges") == "bytes" and not etag.startswith("W/")
         size = int(length) if length.isdigit() and "content-encoding" not in headers else None
-        return _Found(where, size, etag if is_ranged else "")
+        return RemoteFile(where, size, etag if is_ranged else "")
 
 
-def _bytes(found: _Found, begin: int) -> Iterator[bytes]:
+def remote_bytes(found: RemoteFile, begin: int) -> Iterator[bytes]:
     """The bytes of a file from one on.
 
     Raises: ApplicationError `Unavailable`, when the file has changed or its server breaks off.
     """
     headers: dict[bytes | str, bytes | str] = {}
     if begin:
-        headers = {"Range": f"bytes={begin}-", "If-Range": found.version}
+        headers["Range"] = f"bytes={begin}-"
+    if begin and found.version:
+        headers["If-Range"] = found.version
+    if found.authorization:
+        headers["Authorization"] = found.authorization
     if begin and begin == found.size_bytes:
         return
     with _response(found.url, headers) as (_, response):
@@ -122,10 +128,10 @@ def _bytes(found: _Found, begin: int) -> Iterator[bytes]:
         raise unavailable(f"{found.url}: broke off at byte {at} of {found.size_bytes}")
 
 
-def _hashed(found: _Found, sha256: str | None) -> Iterator[bytes]:
+def _hashed(found: RemoteFile, sha256: str | None) -> Iterator[bytes]:
     """All bytes of a file. Raises: ApplicationError `Refused` at their end, for another hash."""
     digest = hashlib.sha256()
-    for chunk in _bytes(found, 0):
+    for chunk in remote_bytes(found, 0):
         digest.update(chunk)
         yield chunk
     if sha256 is not None and digest.hexdigest() != sha256:
@@ -150,7 +156,10 @@ def _response(
                         _check_status(url, response.status)
                         yield url, response
                         return
-                    url = _redirected(url, _headers(response).get("location", ""))
+                    to = _redirected(url, _headers(response).get("location", ""))
+                    if urlsplit(to).netloc != urlsplit(url).netloc:
+                        headers = {k: v for k, v in headers.items() if k != "Authorization"}
+                    url = to
             except SourceAddressRefusedError as error:
                 raise refused(f"{url}: {error}") from error
             except (httpcore.NetworkError, httpcore.ProtocolError) as error:

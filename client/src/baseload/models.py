@@ -346,6 +346,43 @@ class Health(BaseModel):
     status: Annotated[str, Field(title="Status")]
 
 
+class Secret(RootModel[str]):
+    root: Annotated[
+        str,
+        Field(max_length=100, pattern="^[A-Za-z0-9][A-Za-z0-9._-]*$", title="Secret"),
+    ]
+
+
+class HuggingFaceSource(BaseModel):
+    """
+    The files of one revision of a repository at Hugging Face.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    type: Annotated[Literal["huggingface"], Field(title="Type")]
+    repo: Annotated[
+        str,
+        Field(
+            max_length=200,
+            pattern="^[A-Za-z0-9][\\w.-]*(/[A-Za-z0-9][\\w.-]*)?$",
+            title="Repo",
+        ),
+    ]
+    kind: Annotated[Literal["model", "dataset"], Field(title="Kind")] = "model"
+    revision: Annotated[
+        str,
+        Field(
+            max_length=200,
+            min_length=1,
+            pattern="^[0-9A-Za-z][0-9A-Za-z._/+-]*$",
+            title="Revision",
+        ),
+    ] = "main"
+    secret: Annotated[Secret | None, Field(title="Secret")] = None
+
+
 class JobAssignment(BaseModel):
     model_config = ConfigDict(
         extra="allow",
@@ -668,13 +705,6 @@ class NodeRequirement(BaseModel):
     found: Annotated[str, Field(title="Found")]
     passed: Annotated[bool, Field(title="Passed")]
     relaxed: Annotated[bool, Field(title="Relaxed")]
-
-
-class Secret(RootModel[str]):
-    root: Annotated[
-        str,
-        Field(max_length=100, pattern="^[A-Za-z0-9][A-Za-z0-9._-]*$", title="Secret"),
-    ]
 
 
 class ObjectStoreSource(BaseModel):
@@ -1550,7 +1580,7 @@ class UserPage(BaseModel):
 
 
 class Sha256(RootModel[str]):
-    root: Annotated[str, Field(pattern="^[0-9a-f]{64}$", title="Sha256")]
+    root: Annotated[str, Field(max_length=64, pattern="^[0-9a-f]{64}$", title="Sha256")]
 
 
 class WebSource(BaseModel):
@@ -1611,7 +1641,8 @@ class ArtifactCreation(BaseModel):
         | GitSource
         | JobSource
         | ArtifactSource
-        | ObjectStoreSource,
+        | ObjectStoreSource
+        | HuggingFaceSource,
         Field(discriminator="type", title="Source"),
     ]
 

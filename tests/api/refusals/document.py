@@ -68,7 +68,7 @@ PLAIN = frozenset(
         *("body environment.python_packages[]", "body environment.apt_packages[]"),
         *("path index", "query sha256", "body source.type", "body source.url"),
         *("body source.sha256", "body source.revision", "body source.bucket"),
-        *("body source.prefix", "body source.region"),
+        *("body source.prefix", "body source.region", "body source.repo"),
         *("body root_path", "body password", "body data.input.path", "body data.output.path"),
         *("body environment.setup[]", "body data.input.type", "body data.output.type"),
     }

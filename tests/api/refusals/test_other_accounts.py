@@ -31,6 +31,7 @@ ACCEPTED = {"add_node body minion_id", "end_provider_machine path name"}
 """What anybody may say of what is their own: the key of a host, the name of a machine."""
 INVALID = {
     "create_api_key body user_id",
+    *(f"create_{noun.name} body source.secret" for noun in ARTIFACT_NOUNS),
     *("enable_provider body credentials", "change_provider body credentials"),
     *(
         f"{name} body {field}"

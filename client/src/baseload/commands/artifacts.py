@@ -23,7 +23,7 @@ WAIT_LIMIT_S = 86_400
 ARTIFACTS = ("datasets", "models", "checkpoints", "volumes")
 SOURCES = (
     "https://… (a .tar, .tar.gz, .tgz or .zip is unpacked), git+https://…[@revision], "
-    "s3://BUCKET[/PREFIX] or wasabi://BUCKET[/PREFIX], "
+    "s3://BUCKET[/PREFIX] or wasabi://BUCKET[/PREFIX], hf://[datasets/]REPO[@revision], "
     "job:NAME[/worker], dataset:NAME (or model:, checkpoint:, volume:)"
 )
 Name = Annotated[str, typer.Argument(help="id or name")]
@@ -49,7 +49,7 @@ def _add_create(app: typer.Typer, plural: str) -> None:
         sha256: Annotated[str | None, typer.Option(help="that a file of the web must have")] = None,
         secret: Annotated[
             str | None,
-            typer.Option(help="the project's secret with ACCESS_KEY_ID:SECRET_ACCESS_KEY"),
+            typer.Option(help="the project's secret: a token, or ACCESS_KEY_ID:SECRET_ACCESS_KEY"),
         ] = None,
         region: Annotated[str | None, typer.Option(help="of a bucket; default: us-east-1")] = None,
         project: Annotated[str | None, typer.Option(help="id or name; default: Personal")] = None,
@@ -202,6 +202,7 @@ _OPTIONS = {
     "web": frozenset({"sha256"}),
     "aws": frozenset({"secret", "region"}),
     "wasabi": frozenset({"secret", "region"}),
+    "huggingface": frozenset({"secret"}),
 }
 """The options that say more of a source, by its type."""
 _BUCKETS = {"s3": "aws", "wasabi": "wasabi"}
@@ -215,6 +216,12 @@ def _by_address(source: str) -> Document | None:
     if scheme.startswith("git+"):
         url, _, revision = source.removeprefix("git+").partition("@")
         return {"type": "git", "url": url, **({"revision": revision} if revision else {})}
+    if scheme == "hf" and rest:
+        repo, _, revision = rest.partition("@")
+        is_dataset = repo.startswith("datasets/")
+        found = {"type": "huggingface", "repo": repo.removeprefix("datasets/")}
+        found |= {"kind": "dataset"} if is_dataset else {}
+        return found | ({"revision": revision} if revision else {})
     if scheme in _BUCKETS and rest:
         bucket, _, prefix = rest.partition("/")
         return {"type": _BUCKETS[scheme], "bucket": bucket, "prefix": prefix}
@@ -240,6 +247,9 @@ def _source_text(source: Document) -> str:
         return str(source["url"])
     if kind == "git":
         return f"git+{source['url']}@{source['revision']}"
+    if kind == "huggingface":
+        folder = "datasets/" if source["kind"] == "dataset" else ""
+        return f"hf://{folder}{source['repo']}@{source['revision']}"
     if "bucket" in source:
         return f"{kind}://{source['bucket']}/{source['prefix']}"
     return str(source.get("job_id") or source.get("artifact_id") or kind)
