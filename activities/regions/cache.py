@@ -1,4 +1,4 @@
-"""Region caches: the addresses at which leased machines reach them."""
+"""Region caches: the addresses at which the machines of a region reach them."""
 
 from collections.abc import Collection
 
@@ -10,21 +10,33 @@ from activities.storage.run_specs import RegionCache
 from workflows.contracts.nodes import Preparation
 from workflows.contracts.statuses import NodeStatus
 
+CENTRAL = "central"
+
 
 def caches_of(session: Session, node_ids: Collection[str]) -> dict[str, RegionCache]:
     """Node id to the region cache, for those of the nodes whose region has one now.
 
-    Only nodes with leased machines use a region cache.
+    Leased machines use it, and own ones in regions with central storage, but not for packages:
+    these come from the index that a machine's owner has set up there.
     """
-    query = select(Node).where(col(Node.id).in_(node_ids))
-    leased = [node for node in session.exec(query).all() if node.machine is not None]
-    caches = {region_id: _cache_of(session, region_id) for region_id in _regions_of(leased)}
-    found = {node.id: caches[node.region_id] for node in leased}
-    return {node_id: cache for node_id, cache in found.items() if cache is not None}
-
-
-def _regions_of(nodes: list[Node]) -> set[str]:
-    return {node.region_id for node in nodes}
+    query = (
+        select(Node, Region.storage_mode)
+        .join(Region, col(Region.id) == Node.region_id)
+        .where(col(Node.id).in_(node_ids))
+    )
+    nodes = [
+        node
+        for node, storage_mode in session.exec(query).all()
+        if node.machine is not None or storage_mode == CENTRAL
+    ]
+    caches = {
+        region_id: _cache_of(session, region_id) for region_id in {each.region_id for each in nodes}
+    }
+    return {
+        node.id: cache.model_copy(update={"has_packages": node.machine is not None})
+        for node in nodes
+        if (cache := caches[node.region_id]) is not None
+    }
 
 
 def _cache_of(session: Session, region_id: str) -> RegionCache | None:

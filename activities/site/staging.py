@@ -228,6 +228,7 @@ def _request(
             for each in run_spec.contents
         ],
     }
+    cache = run_spec.cache
     return {
         "run_id": RunNames(command.node).of(command.run_id),
         "code_sha256": run_spec.code_sha256,
@@ -239,7 +240,7 @@ def _request(
         "owned": isolation.owned is not False,
         "allows_apt_packages": isolation.allows_apt_packages is not False,
         "disk_size_gb": run_spec.disk_size_gb,
-        "cache": run_spec.cache.address if run_spec.cache else None,
+        "cache": cache.address if cache and cache.has_packages else None,
         "spec": spec,
     }
 

@@ -18,12 +18,14 @@ from workflows.contracts.nodes import NodeAddress
 
 
 class RegionCache(Contract):
-    """The region cache on the storage node of a cloud region."""
+    """The region cache on the storage node of a region."""
 
     node: NodeAddress
     """The address by which the platform brings code to the region cache."""
     address: str
     """host:port, by which machines of the region read from the region cache."""
+    has_packages: bool = True
+    """Whether packages come through it; on an own machine they come from the index of its owner."""
 
 
 class Isolation(Contract):

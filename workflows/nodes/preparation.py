@@ -17,7 +17,7 @@ async def prepared(request: NodeRequest, location: NodeLocation) -> Preparation:
         node=location.address(),
         exclusive=request.exclusive,
         peers=(await find_peers(peers)).peers,
-        serves_cache=request.machine is not None and "storage" in request.services,
+        serves_cache="storage" in request.services,
     )
     preparation = (await prepare_node(command)).preparation
     if unreached := unreached_of(preparation, request.relaxed):

@@ -54,6 +54,22 @@ def test_leased_machines_are_told_of_their_regions_cache_and_owned_ones_of_none(
     assert place.caches() == {place.leased: (place.storage, PLACE)}
 
 
+def test_owned_machines_of_a_central_region_are_told_of_it_but_not_for_packages(
+    place: Place,
+) -> None:
+    with place.database.write() as session:
+        region = session.get_one(tables.Region, place.region.id)
+        session.add(region.sqlmodel_update({"storage_mode": "central"}))
+    assert place.caches() == {
+        place.leased: (place.storage, PLACE),
+        place.owned: (place.storage, PLACE),
+    }
+    with place.database.read() as session:
+        found = caches_of(session, {place.leased, place.owned})
+    assert found[place.leased].has_packages
+    assert not found[place.owned].has_packages
+
+
 @pytest.mark.parametrize(
     "changes",
     [
