@@ -70,7 +70,11 @@ def test_gzip_is_unpacked_in_chunks_of_bounded_size(kind: str, step: int) -> Non
     assert max(map(len, chunks)) <= tar_streams.CHUNK_BYTES
 
 
-@pytest.mark.parametrize("packed", [b"", b"no gzip", PACKED["one"][:-20], PACKED["one"][:50]])
+@pytest.mark.parametrize(
+    "packed",
+    [b"", b"no gzip", PACKED["one"][:-20], PACKED["one"][:50]],
+    ids=["empty", "no gzip", "cut at its end", "cut at its begin"],
+)
 def test_what_is_no_whole_gzip_is_refused(packed: bytes) -> None:
     with pytest.raises(ApplicationError, match="is no whole gzip file") as refused:
         list(gunzipped([packed]))
