@@ -30,8 +30,11 @@ PROGRAMS = {
 SMB_USER, SMB_PASSWORD, SMB_UID = "labuser", "correct horse, battery", 4242
 HOLD = """\
 mount -t tmpfs tmpfs /run && mkdir /run/rpcbind && \
-mount --bind {folder}/passwd /etc/passwd && touch {folder}/up && exec sleep infinity
+mount -t overlay overlay -o lowerdir=/etc,upperdir={folder}/etc,workdir={folder}/etc.work /etc && \
+touch {folder}/up && exec sleep infinity
 """
+"""The folder /etc is covered and not the file passwd in it: the kernel takes a mount away when the
+file below is replaced, as each new account of this machine does."""
 GANESHA = """\
 NFS_CORE_PARAM {{
     Protocols = 3,4; NFS_Port = 2049; MNT_Port = 20048; Enable_NLM = false; Enable_RQUOTA = false;
@@ -105,7 +108,9 @@ class FileServer:
 
     def _accounts(self) -> None:
         line = f"{SMB_USER}:x:{SMB_UID}:{SMB_UID}::/:/bin/false\n"
-        (self.folder / "passwd").write_text(Path("/etc/passwd").read_text() + line)
+        for name in ("etc", "etc.work"):
+            (self.folder / name).mkdir()
+        (self.folder / "etc/passwd").write_text(Path("/etc/passwd").read_text() + line)
 
     def _enter(self, *command: str) -> list[str]:
         return ["nsenter", "--net", "--mount", "--pid", f"--target={self._first}", *command]
