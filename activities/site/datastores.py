@@ -41,12 +41,21 @@ async def check_datastore(command: CheckDatastore) -> DatastoreChecked:
 
 
 def regional_output(command: StoreOutput) -> RegionalData | None:
-    """The folder of a datastore that a run's output belongs on; None: the object store. Blocks."""
+    """The folder of a datastore that a run's output belongs on; None: the object store. Blocks.
+
+    Raises: REFUSED, when the run spec cannot be opened: the output may have to stay in its region.
+    """
     job_id, worker, attempt = parse_run_id(command.run_id)
     try:
         run_spec = open_run_spec(run_spec_name(job_id, attempt, worker), command.node.region_id)
-    except (BlobMissingError, SealBrokenError, MasterKeyError):
+    except BlobMissingError:
         return None
+    except (SealBrokenError, MasterKeyError) as error:
+        raise ApplicationError(
+            f"run {command.run_id}: the worker of region {command.node.region_id} cannot open its "
+            f"run spec, which says where the output belongs: {error}",
+            type=errors.REFUSED,
+        ) from error
     return run_spec.datastores.get(OUTPUT)
 
 

@@ -44,7 +44,7 @@ from workflows.contracts.artifacts import (
     UploadComplete,
     UploadSource,
 )
-from workflows.contracts.lifecycles import VOLUME, LifecycleNoun
+from workflows.contracts.lifecycles import VOLUME, LifecycleNoun, noun_of
 from workflows.contracts.removals import Removal
 
 Row = tables.ArtifactRow
@@ -261,6 +261,7 @@ def _check_source(
     if isinstance(source, UploadSource) and source.part_count is not None:
         raise invalid(field_error("source.part_count", "is said when all parts are there"))
     if isinstance(source, JobSource):
+        _may_read(context, "jobs")
         job = visible_job(session, context.caller, source.job_id)
         if job.project_id != project.id:
             raise invalid(field_error("source.job_id", f"is a job of project {project.id}", job.id))
@@ -272,9 +273,17 @@ def _check_source(
             rule = f"is a secret of project {project.id}: baseload secret set"
             raise invalid(field_error("source.secret", rule, source.secret))
     if isinstance(source, ArtifactSource):
+        _may_read(context, noun_of(source.artifact_id).plural)
         other = visible_artifact(session, context.caller, source.artifact_id)
         if other.status != ArtifactStatus.READY:
             raise Problem("conflict", f"{other.id}: is {other.status}; must be ready to be copied")
+
+
+def _may_read(context: ChangeContext, plural: str) -> None:
+    """Check that the key may read what is copied. Raises: Problem `forbidden`."""
+    if not context.caller.may(f"{plural}:read"):
+        detail = f"key {context.caller.key_id} lacks the scope {plural}:read of what is copied"
+        raise Problem("forbidden", detail)
 
 
 def _upload_of(row: Row) -> UploadSource:

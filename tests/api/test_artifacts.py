@@ -245,3 +245,18 @@ async def test_a_content_that_is_broken_is_not_sent_as_if_it_were_whole(
     answer = await ada.get(f"/v1/datasets/{dataset}/content")
     assert b"broken" not in answer.content
     assert len(answer.content) < len(tar)
+
+
+async def test_a_key_copies_nothing_that_it_may_not_read(site: Site, ada: Person) -> None:
+    model = (await ada.made("/v1/models", {"name": "m", "source": UPLOAD}))["id"]
+    complete(site, model)
+    writer = ada.with_key(("datasets:write",))
+    copied = {"name": "copy", "source": {"type": "artifact", "artifact_id": model}}
+    answer = await writer.call("POST", "/v1/datasets", json=copied)
+    assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
+    assert "models:read" in answer.json()["detail"]
+    from_job = {"name": "output", "source": {"type": "job", "job_id": "job-" + "0" * 26}}
+    answer = await writer.call("POST", "/v1/datasets", json=from_job)
+    assert "jobs:read" in answer.json()["detail"]
+    reader = ada.with_key(("datasets:write", "models:read"))
+    await reader.made("/v1/datasets", copied)

@@ -187,6 +187,8 @@ class ArtifactLifecycle:
     def complete(self, complete: UploadComplete) -> None:
         if self._status in (ArtifactStatus.NEW, ArtifactStatus.TRANSFERRING):
             self._inbox.put(complete)
+        elif self._status is ArtifactStatus.FAILED:  # Its limit has passed meanwhile: for a retry.
+            self._source = complete.source
 
     @workflow.signal(description="Try a failed transfer again.")
     def retry(self, retry: RetryTransfer) -> None:

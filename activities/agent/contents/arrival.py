@@ -153,7 +153,7 @@ class Arrival:
         """Find what is here; after a power cut, what is here for sure."""
         assert self.manifest is not None
         self.state = read_json(self._at(UNPACKED)) or {}
-        if self.state and self.state.get("boot_id") != processes.boot_id():
+        if self.state.get("boot_id") != processes.boot_id():  # Also where the cut has left no note.
             self._go_back()
         self.number = self._checked_until()
         with contextlib.suppress(FileNotFoundError):

@@ -211,7 +211,10 @@ class Unpacker:
         if not link or "\0" in link or link.startswith("/") or to.split("/")[0] == "..":
             words = "content: the link %s leaves it: %s" % (name, link)
             raise RefusedError("unsafe-content", words)
-        if ".." in link.lstrip("./").split("/"):
+        rest = link
+        while rest.startswith(("./", "../")):
+            rest = rest.partition("/")[2]
+        if rest != ".." and ".." in rest.split("/"):
             # It may climb out of what another link leads to; that is seen at the end.
             self._odd_links.append(name)
             if len(self._odd_links) > MOST_ODD_LINKS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from typing import Any
 
@@ -19,6 +20,7 @@ from ..host.mount_namespace import (
     mount,
 )
 from ..host.run_root import MS_REMOUNT, unshare
+from .kernel import is_mounted
 
 _FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -27,11 +29,14 @@ def enter(run: Run, bindings: dict[str, dict[str, Any]]) -> None:
     """Show this process, and all that it will start, folders of mounts; needs root.
 
     bindings: by folder of the run, `at` (the mount), `names` (the way from its root) and
-    `read_only`. Raises: OSError, also where a name has become a link since the staging.
+    `read_only`. Raises: OSError, also where a name has become a link since the staging, or the
+    datastore is not mounted any more.
     """
     unshare(CLONE_NEWNS)
     mount(None, "/", None, MS_REC | MS_SLAVE)
     for folder, binding in bindings.items():
+        if not is_mounted(binding["at"]):  # Else the run would write into a folder of this machine.
+            raise OSError(errno.ENODEV, "its datastore is not mounted any more", binding["at"])
         descriptor = open_below(binding["at"], binding["names"])
         target = run.at(folder)
         try:

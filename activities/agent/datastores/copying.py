@@ -56,23 +56,42 @@ class Fetching:
     def run(self, names: list[str]) -> Copied:
         """Copy the folder that these names lead to. Raises: RefusedError."""
         top = folder_of(self._files, names)
+        _remove_links(self._target)  # Of an earlier try: nothing is written through one.
         waiting = [("", 0)]
         while waiting:
             path, depth = waiting.pop()
             if depth > MOST_DEPTH:
                 raise RefusedError("datastore-path", "%s: too many folders in each other" % path)
             local = os.path.join(self._target, path)
-            os.makedirs(local, 0o755, exist_ok=True)
+            if not os.path.isdir(local):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(local)  # The name was that of a file at an earlier try.
+                os.mkdir(local, 0o755)
             for entry in list(self._files.entries(_join(top, path))):
                 inner = _join(path, entry.name)
                 if entry.kind == FOLDER:
                     waiting.append((inner, depth + 1))
                 else:
                     self._take(_join(top, inner), inner, entry)
-        for path, to in self._links:  # Last, so that nothing is written through one.
-            with contextlib.suppress(FileExistsError):
-                os.symlink(to, os.path.join(self._target, path))
+        self._make_links()  # Last, so that nothing is written through one.
         return Copied(self._count, self._bytes, self._left_out)
+
+    def _make_links(self) -> None:
+        """Make the links that lead to what was copied, whatever other links they pass through."""
+        made = []
+        for path, to in self._links:
+            local = os.path.join(self._target, path)
+            try:
+                os.symlink(to, local)
+            except OSError:  # No name or no target for a link of this machine.
+                self._left_out += 1
+            else:
+                made.append(local)
+        inside = os.path.realpath(self._target)
+        for local in made:
+            if os.path.commonpath([inside, os.path.realpath(local)]) != inside:
+                os.unlink(local)
+                self._left_out += 1
 
     def _take(self, remote: str, path: str, entry: Entry) -> None:
         self._count += 1
@@ -114,6 +133,15 @@ class Fetching:
             raise RefusedError("datastore-path", words)
         if found.f_bavail * found.f_frsize < MARGIN_BYTES:
             raise RefusedError("disk-full", "disk of the node: no room for the input's files")
+
+
+def _remove_links(folder: str) -> None:
+    """Remove all links below a folder, which is entered by real folders alone."""
+    for parent, folders, names in os.walk(folder):
+        for name in folders + names:
+            path = os.path.join(parent, name)
+            if os.path.islink(path):
+                os.unlink(path)
 
 
 def folder_of(files: Files, names: list[str]) -> str:

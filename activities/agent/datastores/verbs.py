@@ -196,7 +196,8 @@ def store_on_datastore(request: dict[str, Any]) -> dict[str, Any]:
         spec = run.read("spec.json") or {}
         bound = (spec.get("bindings") or {}).get(OUTPUT)
         if bound is not None:
-            _in_child(share, lambda _: _flush(bound["at"]), STALL_S)
+            at = kernel.mounted(run.folders, share)  # Again, if this machine has restarted since.
+            _in_child(share, lambda _: _flush(at), STALL_S)
             return {"files": None, "bytes": 0, "left_out": 0, "way": KERNEL}
         account = account_of(spec.get("user"))
         if not run.has(OUTPUT):

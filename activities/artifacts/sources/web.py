@@ -30,12 +30,13 @@ from activities.artifacts.sources.tar_streams import (
     tar_size,
     unavailable,
 )
-from workflows.contracts.artifacts import WebSource
+from workflows.contracts.artifacts import MOST_FILES, WebSource
 
 MOST_REDIRECTS = 5
 MOST_LIST_BYTES = 256 << 20
-_END_BYTES = (1 << 16) + 22
-"""The end of a zip archive, with the longest comment."""
+_LOCATOR_BYTES, _LONG_END_BYTES = 20, 56
+_END_BYTES = (1 << 16) + 22 + _LOCATOR_BYTES + _LONG_END_BYTES
+"""The end of a zip archive, with the longest comment, and the one of large archives before it."""
 TIMEOUTS = {"connect": 10.0, "read": 60.0, "write": 60.0, "pool": 10.0}
 _HEADERS: dict[bytes | str, bytes | str] = {"User-Agent": "baseload", "Accept-Encoding": "identity"}
 _TRY_AGAIN = (408, 425, 429)
@@ -227,10 +228,16 @@ def _zipped(path: Path) -> list[SourceFile]:
     Raises: ApplicationError `Refused`.
     """
     try:
-        if _list_bytes(path) > MOST_LIST_BYTES:
-            raise refused(f"its list of files has at most {MOST_LIST_BYTES} bytes")
+        count, size = _list_of(path)
+        if size > MOST_LIST_BYTES or count > MOST_FILES:
+            rule = f"its list of files has at most {MOST_LIST_BYTES} bytes and {MOST_FILES} files"
+            raise refused(rule)
         archive = zipfile.ZipFile(path)
         members = sorted((each for each in archive.infolist() if not each.is_dir()), key=_name)
+        for member in members:
+            if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                # Python unpacks the others without a limit of memory.
+                raise refused(f"{member.filename[:200]}: is stored or deflated, in a zip archive")
     except (zipfile.BadZipFile, ValueError, OSError) as error:
         raise refused(f"is no whole zip archive: {error}") from error
     return [
@@ -239,8 +246,8 @@ def _zipped(path: Path) -> list[SourceFile]:
     ]
 
 
-def _list_bytes(path: Path) -> int:
-    """How many bytes the list of files at the end of a zip archive says that it has.
+def _list_of(path: Path) -> tuple[int, int]:
+    """How many files and bytes the list at the end of a zip archive says that it has.
 
     Python reads all of it into the memory.
     """
@@ -251,9 +258,13 @@ def _list_bytes(path: Path) -> int:
     at = end.rfind(b"PK\5\6")
     if at < 0 or len(end) < at + 22:
         raise zipfile.BadZipFile("it has no end")
-    (said,) = struct.unpack_from("<L", end, at + 12)
-    # A larger archive says it elsewhere; then its list is what lies before the end.
-    return int(said) if said < 0xFFFFFFFF else size
+    files, list_bytes = struct.unpack_from("<HL", end, at + 10)
+    longer = at - _LOCATOR_BYTES - _LONG_END_BYTES
+    if end[at - _LOCATOR_BYTES : at].startswith(b"PK\6\7"):  # Python then takes what this says.
+        if longer < 0 or not end.startswith(b"PK\6\6", longer):
+            raise zipfile.BadZipFile("its list is not before its end")
+        files, list_bytes = struct.unpack_from("<QQ", end, longer + 32)
+    return int(files), int(list_bytes)
 
 
 def _name(member: zipfile.ZipInfo) -> str:

@@ -145,6 +145,20 @@ def test_after_a_power_cut_it_goes_on_where_the_disk_follows(node: Node, whole: 
     assert node.has_all(whole)
 
 
+@pytest.mark.parametrize("left", [b"", bytes(PART)])
+def test_after_a_power_cut_that_has_left_no_note_no_part_is_trusted(
+    node: Node, whole: Cut, left: bytes
+) -> None:
+    """The names are on disk, and neither the bytes nor what was noted."""
+    node.send(whole, end=PART + 9)
+    arriving = node.agent.root / "contents" / f".arriving-{whole.sha256}"
+    (arriving / "unpacked.json").unlink()
+    (arriving / "part-0").write_bytes(left)
+    assert node.find(whole)["position"] == 0
+    assert node.send(whole) is None
+    assert node.has_all(whole)
+
+
 def test_a_content_that_a_power_cut_may_have_damaged_is_brought_again(
     node: Node, whole: Cut
 ) -> None:

@@ -255,6 +255,34 @@ def test_a_bomb_of_gzip_is_refused_before_it_fills_anything(
     assert sum(store().size(name) or 0 for name in store().names("artifacts")) < 1_100_000
 
 
+@pytest.mark.parametrize("way", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_zip_archive_that_could_fill_the_memory_is_refused(
+    migrated: Database, account: Account, server: FileServer, way: int
+) -> None:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", way) as archive:
+        archive.writestr("zeros", bytes(1_000_000))
+    server.files["/bomb.zip"] = packed.getvalue()
+    dataset = add_artifact(migrated, account)
+    refused = refusal(dataset, {"type": "web", "url": server.url("/bomb.zip")})
+    assert (refused.type, "is stored or deflated" in refused.message) == ("Refused", True)
+
+
+def test_a_zip_archive_of_too_many_files_is_refused_before_its_list_is_read(
+    migrated: Database, account: Account, server: FileServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("activities.artifacts.sources.web.MOST_FILES", 2)
+    monkeypatch.setattr("zipfile.ZIP_FILECOUNT_LIMIT", 1)  # So that its end is a long one.
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name in "abc":
+            archive.writestr(name, name)
+    server.files["/many.zip"] = packed.getvalue()
+    dataset = add_artifact(migrated, account)
+    refused = refusal(dataset, {"type": "web", "url": server.url("/many.zip")})
+    assert (refused.type, "its list of files has at most" in refused.message) == ("Refused", True)
+
+
 def test_sent_parts_become_the_content_where_they_are(migrated: Database, account: Account) -> None:
     tar = tar_of(FILES)
     dataset = add_artifact(migrated, account)

@@ -105,6 +105,19 @@ async def test_an_upload_that_is_not_completed_fails_after_a_week(
     assert stage.world.transfers == []
 
 
+async def test_an_upload_that_is_completed_after_its_week_is_taken_by_a_retry(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(artifact_lifecycle, "UPLOAD_LIMIT", timedelta(seconds=0.2))
+    handle = await start(stage, REQUEST.model_copy(update={"source": UploadSource(type="upload")}))
+    await reaches(stage, "failed")
+    complete = UploadSource(type="upload", part_count=3)
+    await handle.signal(ArtifactLifecycle.complete, UploadComplete(source=complete))
+    await handle.signal(ArtifactLifecycle.retry, RetryTransfer())
+    await reaches(stage, "ready")
+    assert [each.source for each in stage.world.transfers] == [complete]
+
+
 async def test_progress_is_told_with_rate_and_rest(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
