@@ -1,11 +1,12 @@
 """The contents of artifacts in the tests' world."""
 
-import asyncio
 import contextlib
+from collections import defaultdict
 from dataclasses import dataclass, field
 
 from temporalio.exceptions import ApplicationError
 
+from tests.waiting import eventually
 from tests.workflows.fake_allocations import Allocations
 from workflows.contracts import errors
 from workflows.contracts.artifacts import Content, Progress
@@ -23,25 +24,29 @@ class Artifacts(Allocations):
     contents: dict[str, Content] = field(default_factory=dict)
     transfers: list[artifacts.TransferArtifact] = field(default_factory=list)
     """Every transfer that was begun."""
+    events: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    """The types of the events of each resource, in order."""
     looks_wanted: int = 0
-    """How often somebody must have asked how far a transfer is before it ends."""
-    looked: asyncio.Event = field(default_factory=asyncio.Event)
+    """How often its progress must have been recorded before a transfer ends."""
 
     async def transfer_artifact(self, asked: artifacts.TransferArtifact) -> Content:
         self.transfers.append(asked)
-        if self.looks_wanted > 0:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.looked.wait(), LONGEST_TRANSFER_S)
+        with contextlib.suppress(AssertionError):
+            await eventually(
+                lambda: self._looks_at(asked.artifact_id) >= self.looks_wanted,
+                "its progress is recorded",
+                LONGEST_TRANSFER_S,
+            )
         row = self.rows.get(asked.artifact_id)
         if row is not None and row.status in ("removing", "archived"):
             raise ApplicationError("is not being transferred any more", type=errors.STALE)
         self.contents[asked.artifact_id] = CONTENT
         return CONTENT
 
+    def _looks_at(self, artifact_id: str) -> int:
+        return sum(one.endswith(".progress") for one in self.events[artifact_id])
+
     def find_progress(self, _: artifacts.FindProgress) -> Progress:
-        self.looks_wanted -= 1
-        if self.looks_wanted <= 0:
-            self.looked.set()
         return Progress(bytes_transferred=1024, file_count=1, total_bytes=CONTENT.size_bytes)
 
     def remove_content(self, asked: artifacts.RemoveContent) -> Done:

@@ -65,7 +65,6 @@ class World(Artifacts, WantedStatuses, LeasedNodes, CloudProjects, Datastores):
     """Everything outside of the workflows. Methods named like effects implement them."""
 
     machines: dict[str, Machine] = field(default_factory=lambda: {"nod-1": Machine()})
-    events: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     told: dict[str, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
     """The last message of each kind of event, by resource."""
     hosts: dict[str, str] = field(default_factory=dict)
