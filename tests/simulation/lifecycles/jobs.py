@@ -30,9 +30,12 @@ IMPOSSIBLE = ("has no allocation", "there is no such", "is not in the store", "w
 SETTLES = timedelta(minutes=30)
 """After that long without faults, nothing is late any more that one of them had held up."""
 IS_REMOVED = "is being removed"
-NODE_IS_LEFT = ("not reachable for", IS_REMOVED, "was removed while", "its machine is gone")
+NODE_IS_LEFT = (
+    *("not reachable for", IS_REMOVED, "was removed while", "its machine is gone"),
+    *("killed by", "are not believed any more"),
+)
 """In the reason of a job that has failed because its node was away for too long or was removed, or
-its machine was lost before the output was stored."""
+its machine was lost, killed by a person or has lied before the output was stored."""
 HAS_BEGUN = ("running", "unreachable", "uploading")
 """While a job shows these, no command of its present attempt has still to begin."""
 ENDS_FOR_GOOD = ("hears cancel", "hears remove", "hears a cancellation")
