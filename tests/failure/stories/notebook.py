@@ -101,7 +101,9 @@ class StoppedNotebookStory(NotebookStory):
 
     def _look_at_what_is_told(self, second: str) -> None:
         """Where it begins with nothing, a person was told that its files were not saved."""
-        if self.world.found.get(second) == {}:
+        run = self.world.ever.get(second)
+        has_begun = run is not None and run.starts > 0  # Else it was ended while it was staged.
+        if has_begun and self.world.found.get(second) == {}:
             told = "job.state-not-saved" in self.world.events[self.job_id]
             self.expect(told, "it has found nothing, and nobody was told")
         canceled = self.mode is Mode.CANCELED and "job.canceled" in self.world.events[self.job_id]
