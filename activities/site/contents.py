@@ -124,7 +124,7 @@ async def together(*tasks: asyncio.Task[Any]) -> AsyncGenerator[None]:
     """Cancel all of the tasks, and wait for their end, when the block fails."""
     try:
         yield
-    except BaseException:
+    except BaseException:  # Also a cancellation: no task may go on alone.
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
