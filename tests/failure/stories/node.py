@@ -3,6 +3,7 @@
 from typing import Any, ClassVar
 
 from tests.failure.cases import Mode
+from tests.failure.pairs import Pair
 from tests.failure.stories.story import HARMLESS, Story
 from tests.workflows.fake_world import REGION, Run
 from workflows.contracts.jobs import run_id
@@ -66,7 +67,9 @@ class NodeStory(Story):
                 return True
             await self._swept()
         row = self.world.rows.get("nod-1")
-        if row is None or not self._is_new(row.sequence, row.status):
+        if row is None or self._has_yet_to_ask(row.status):
+            return False
+        if not self._is_new(row.sequence, row.status):
             return False
         if row.status in (NodeStatus.CONNECTING, NodeStatus.FAILED):
             self.world.announcements[HERE.minion_id] = HERE
@@ -80,6 +83,14 @@ class NodeStory(Story):
             self._look_at_the_guest()
             self.world.machines["nod-1"].reachable = True
         return False
+
+    def _has_yet_to_ask(self, status: str) -> bool:
+        """Whether the first search for an announcement is still to come.
+
+        The machine announces itself after it, so that a second search follows in each run.
+        """
+        asked = self.world.calls[Pair(self.lifecycle, "find_announcement")]
+        return status == NodeStatus.CONNECTING and self.request.host is None and not asked
 
     def _is_new(self, sequence: int, status: str) -> bool:
         """Each step of the node's own is answered once."""
