@@ -132,6 +132,9 @@ class Outside(Protocol):
     def stored_output_bytes(self, run_id: str) -> int | None:
         """The size of the stored output of a run; None: none is stored."""
 
+    def longest_store_absence_s(self) -> float:
+        """How long the object store was away at most, without a break."""
+
     def cloud_machines(self) -> Iterable[CloudMachine]: ...
     def calm(self) -> None:
         """Everything is well again, and commands that still run end within an hour."""

@@ -36,6 +36,7 @@ NODE_IS_LEFT = (
 )
 """In the reason of a job that has failed because its node was away for too long or was removed, or
 its machine was lost, killed by a person or has lied before the output was stored."""
+STORE_IS_AWAY = "the object store does not answer"
 HAS_BEGUN = ("running", "unreachable", "uploading")
 """While a job shows these, no command of its present attempt has still to begin."""
 ENDS_FOR_GOOD = ("hears cancel", "hears remove", "hears a cancellation")
@@ -141,15 +142,29 @@ def _output_is_stored(life: Life, job: JobView, processes: list[Process]) -> Ite
 
 def _succeeds_as_its_workers(life: Life, job: JobView, processes: list[Process]) -> Iterable[str]:
     """A job that nobody has asked to end is finished when all its commands have succeeded, unless
-    its node could not be asked for an hour, was removed by a person, or has lost its machine."""
+    its output could not be had or stored for so long that it was given up."""
     plan = life.jobs[job.job_id]
     last = [one for one in processes if parse_run_id(one.run_id)[2] == job.attempt]
     all_succeeded = len(last) == plan.worker_count and all(one.succeeded for one in last)
     was_asked = life.requests_of(job.job_id) or plan.max_duration_s is not None
-    was_away = any(words in (job.status_reason or "") for words in NODE_IS_LEFT)
-    may_be_cut = job.job_id in life.forgotten or was_away or any(one.was_cut for one in processes)
-    if all_succeeded and job.status == "failed" and not was_asked and not may_be_cut:
+    was_cut = job.job_id in life.forgotten or any(one.was_cut for one in processes)
+    is_excused = was_asked or was_cut or _output_is_out_of_reach(life, job.status_reason or "")
+    if all_succeeded and job.status == "failed" and not is_excused:
         yield f"{job.job_id} failed, and all its commands succeeded: {job.status_reason}"
+
+
+def _output_is_out_of_reach(life: Life, reason: str) -> bool:
+    """Whether a job may fail for that reason although its commands have succeeded.
+
+    Its node could not be asked for an hour, was removed by a person (by force: its login is
+    refused), or has lost its machine; or the object store was away for an hour.
+    """
+    if any(words in reason for words in NODE_IS_LEFT):
+        return True
+    if STORE_IS_AWAY in reason:
+        return life.world.longest_store_absence_s() >= 3600
+    forced = [node.node_id for node in life.rows.nodes() if node.was_forced]
+    return "the login as" in reason and any(node_id in reason for node_id in forced)
 
 
 def _one_attempt_at_a_time(

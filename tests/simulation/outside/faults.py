@@ -168,7 +168,8 @@ class MachineFaults:
         )
 
     def _lose_store(self, seconds: float) -> None:
-        self._store.is_away = True
+        now = self._temporal.now()
+        self._store.lose(now, now + timedelta(seconds=seconds))
         self._mend_later("store", seconds, lambda: setattr(self._store, "is_away", False))
 
     def _lose_site(self, region_id: str, seconds: float) -> None:

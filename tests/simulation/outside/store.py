@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Literal
 
 from activities.storage.names import STATES, outputs_of, run_specs_of, states_of
@@ -32,6 +33,8 @@ class Store:
 
     def __init__(self) -> None:
         self.is_away = False
+        self.away_since: datetime | None = None
+        self.longest_absence_s = 0.0
         self._objects: dict[str, dict[str, Any]] = {}
         """The objects of each job, by their names; the job's part of a name is `orders/job-1`."""
         self.contents: dict[str, int] = {}
@@ -137,6 +140,13 @@ class Store:
     def delete_logs(self, job_id: str) -> None:
         self._raise_if_away()
         self._logs.pop(job_id, None)
+
+    def lose(self, since: datetime, until: datetime) -> None:
+        """Answer nobody from now on, at least until that instant."""
+        if not self.is_away or self.away_since is None:
+            self.is_away, self.away_since = True, since
+        absence_s = (until - self.away_since).total_seconds()
+        self.longest_absence_s = max(self.longest_absence_s, absence_s)
 
     def _raise_if_away(self) -> None:
         if self.is_away:

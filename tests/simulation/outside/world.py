@@ -197,6 +197,9 @@ class World:
         size: int | None = self.store.get(output_name(*parse_run_id(run_id)))
         return size
 
+    def longest_store_absence_s(self) -> float:
+        return self.store.longest_absence_s
+
     def cloud_machines(self) -> Iterable[CloudMachine]:
         return self.clouds.cloud_machines()
 
