@@ -24,8 +24,11 @@ NOUNS = (
     "accounts", "account", "users", "api-keys", "projects", "uploads", "billing", "events", "audit",
     *(noun.plural for noun in LIFECYCLE_NOUNS),
 )  # fmt: skip
+USE_OF_SECRETS = "secrets:use"
+"""The scope to have a source opened with a secret of its project."""
+_DEEDS = ("read", "write")
 SCOPES = frozenset(
-    {"*", "read", *(f"{noun}:{deed}" for noun in NOUNS for deed in ("read", "write"))}
+    {"*", "read", USE_OF_SECRETS, *(f"{noun}:{deed}" for noun in NOUNS for deed in _DEEDS)}
 )
 _USE_INTERVAL = timedelta(minutes=10)
 # Columns instead of objects, because every request runs this query.

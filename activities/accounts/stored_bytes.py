@@ -19,12 +19,20 @@ def refusal_of_upload(
     Equal bytes of the account count once. The account's uploads follow each other from here to the
     end of the transaction.
     """
-    advisory_lock(session, f"stored-bytes/{account_id}")
+    follow_each_other(session, account_id)
     same = select(Upload.id).where(Upload.account_id == account_id, Upload.sha256 == sha256)
     if session.exec(same).first() is not None:
         return None
     asked = f"asked {size_bytes} bytes for the archive {sha256}"
     return _refusal(session, account_id, size_bytes, asked)
+
+
+def follow_each_other(session: Session, account_id: str) -> None:
+    """Let those who store for the account follow each other to the end of their transactions.
+
+    It is taken before the rows of what is stored are locked.
+    """
+    advisory_lock(session, f"stored-bytes/{account_id}")
 
 
 def refusal_of_job(session: Session, account_id: str) -> str | None:

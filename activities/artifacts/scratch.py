@@ -2,30 +2,32 @@
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from activities.settings import settings
 
 
 @contextmanager
-def scratch_folder(artifact_id: str) -> Iterator[Path]:
-    """An empty folder, which is removed after the block.
+def scratch_folder(artifact_id: str, token: str) -> Iterator[Path]:
+    """An empty folder of one attempt, which is removed after the block.
 
-    It has the name of the artifact, so what the attempt of a killed process has left goes with the
-    next attempt, or with the artifact.
+    It lies in a folder of the artifact, so what attempts of killed processes have left goes with
+    the next attempt, or with the artifact; the end of a late attempt removes its own folder alone.
     """
-    folder = _folder_of(artifact_id)
+    folder = _folder_of(artifact_id) / token
     remove_scratch(artifact_id)
     folder.mkdir(parents=True)
     try:
         yield folder
     finally:
-        remove_scratch(artifact_id)
+        shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):  # A later attempt has its own there.
+            folder.parent.rmdir()
 
 
 def remove_scratch(artifact_id: str) -> None:
-    """Remove the folder of an artifact's transfer on this machine; silent when there is none."""
+    """Remove the folders of an artifact's transfers on this machine; silent when there is none."""
     shutil.rmtree(_folder_of(artifact_id), ignore_errors=True)
 
 

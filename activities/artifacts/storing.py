@@ -2,22 +2,28 @@
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 from typing import IO, cast
 
+from activities.artifacts.attempts import Attempt
 from activities.artifacts.sources.tar_streams import OpenedSource, refused, unavailable
-from activities.storage.archives import ArchiveLimits, ArchiveRefusedError, check_tar
+from activities.storage.archives import (
+    ArchiveLimits,
+    ArchiveRefusedError,
+    ArchiveTally,
+    check_tar,
+)
 from activities.storage.blobs import BlobMissingError, BlobStore
 from activities.storage.contents import (
     ContentBrokenError,
     ContentWriter,
-    Manifest,
     forget_progress,
+    keep_parts,
     remove_other_parts,
 )
-from activities.storage.names import artifact_manifest_name
+from activities.temporal.heartbeats import set_details
 from workflows.contracts.artifacts import MOST_FILES, Content
 
 TELL_INTERVAL_S = 5.0
@@ -28,45 +34,80 @@ class Destination:
     """Where a source is stored, and how much of it."""
 
     store: BlobStore
-    artifact_id: str
+    attempt: Attempt
     most_bytes: int
     """The size limit of the content, which the account's room may have lowered."""
-    tell: Callable[[int, int], None]
-    """Called now and then with the numbers of bytes and of files that are stored."""
 
-
-def stored_content(store: BlobStore, artifact_id: str) -> Content | None:
-    """The content that an earlier attempt has completed; None: there is none. Blocking."""
-    try:
-        encoded = store.get(artifact_manifest_name(artifact_id))
-    except BlobMissingError:
-        return None
-    return Manifest.model_validate_json(encoded).content
+    @property
+    def artifact_id(self) -> str:
+        return self.attempt.artifact_id
 
 
 def store_source(source: OpenedSource, destination: Destination) -> Content:
     """Check and store the tar stream of a source; go on after what is stored of it. Blocking.
 
+    What is refused, and what no later attempt can use, does not stay stored; nor does what earlier
+    attempts have left of another version of the source.
     Raises: ApplicationError `Refused`, when the tar breaks a rule; what the source raises.
     """
-    store, artifact_id = destination.store, destination.artifact_id
-    writer = ContentWriter(store, artifact_id, source.identity)
-    destination.tell(writer.position, 0)
+    artifact_id = destination.artifact_id
+    writer = ContentWriter(
+        destination.store,
+        artifact_id,
+        source.identity,
+        lambda size: destination.attempt.reserve(max(size, source.parts_bytes)),
+    )
+    _keep(destination, source, writer.hashes)
     stream = _Stream(source, destination, writer)
     try:
-        limits = ArchiveLimits(destination.most_bytes, MOST_FILES)
-        tally = check_tar(cast("IO[bytes]", stream), limits, stream.count)
-        stream.check_hash()
+        stream.tell()
+        return _finished(writer, _checked(stream, destination), destination)
     except ArchiveRefusedError as error:
+        _drop(destination, source)
         raise refused(f"{artifact_id}: its content {error}") from error
     except (BlobMissingError, ContentBrokenError) as error:
-        forget_progress(store, artifact_id)
+        _drop(destination, source)
         raise unavailable(f"{artifact_id}: begins anew, what was stored is broken: {error}") from (
             error
         )
-    content = writer.finish(tally.file_count, tally.unpacked_bytes)
-    remove_other_parts(store, artifact_id)
+    except Exception:
+        if not source.is_lasting:
+            _drop(destination, source)
+        raise
+
+
+def _checked(stream: "_Stream", destination: Destination) -> ArchiveTally:
+    limits = ArchiveLimits(destination.most_bytes, MOST_FILES)
+    tally = check_tar(cast("IO[bytes]", stream), limits, stream.count)
+    stream.check_hash()
+    return tally
+
+
+def _finished(writer: ContentWriter, tally: ArchiveTally, destination: Destination) -> Content:
+    """The complete content, or the one that another attempt has completed before."""
+    destination.attempt.check()
+    content = writer.finish(tally.file_count, tally.unpacked_bytes, replaces=False)
+    # A later attempt that has begun meanwhile may have removed parts before it could see them
+    # named; it finds the manifest then, and looks whether its parts are there.
+    destination.attempt.tell(content.size_bytes, content.file_count, content.size_bytes)
+    remove_other_parts(destination.store, destination.artifact_id)
     return content
+
+
+def _keep(destination: Destination, source: OpenedSource, hashes: set[str]) -> None:
+    """Remove what earlier attempts have stored, but these parts and those that a client has sent.
+
+    Raises: ApplicationError, when a later attempt has begun, whose parts they may be.
+    """
+    destination.attempt.check()
+    keep_parts(destination.store, destination.artifact_id, source.parts | hashes)
+
+
+def _drop(destination: Destination, source: OpenedSource) -> None:
+    """Remove what is stored, but what a client has sent, and have it counted no more."""
+    _keep(destination, source, set())
+    forget_progress(destination.store, destination.artifact_id)
+    destination.attempt.tell(source.parts_bytes, 0, source.total_bytes)
 
 
 class _Stream:
@@ -98,6 +139,12 @@ class _Stream:
     def count(self, files: int) -> None:
         self._files = files
 
+    def tell(self) -> None:
+        """Write into the row how much is stored. Raises: as `Attempt.tell`."""
+        stored = max(self._writer.position, self._source.parts_bytes)
+        set_details(f"{stored} bytes, {self._files} files")
+        self._destination.attempt.tell(stored, self._files, self._source.total_bytes)
+
     def check_hash(self) -> None:
         """Raises: ArchiveRefusedError, when the bytes have another hash than was said."""
         expected, found = self._source.expected, self._digest.hexdigest()
@@ -112,6 +159,10 @@ class _Stream:
             self._digest.update(chunk[max(0, expected.start - self._at) : end])
         self._at += len(chunk)
         self._left = memoryview(chunk)
+        now = time.monotonic()
+        if now - self._told_at >= TELL_INTERVAL_S:
+            self._told_at = now
+            self.tell()
         return bool(chunk)
 
     def _written(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
@@ -123,8 +174,4 @@ class _Stream:
                     "what the account has room for"
                 )
             self._writer.write(chunk)
-            now = time.monotonic()
-            if now - self._told_at >= TELL_INTERVAL_S:
-                self._told_at = now
-                self._destination.tell(self._writer.position, self._files)
             yield chunk

@@ -1,32 +1,37 @@
 """Transfers of artifacts from their sources: activities of the task queue `transfers`."""
 
 from dataclasses import dataclass
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-from sqlalchemy import CursorResult, update
 from sqlmodel import Session, col, select
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.accounts.stored_bytes import room_of_artifact
+from activities.artifacts.attempts import attempt_of
 from activities.artifacts.scratch import scratch_folder
 from activities.artifacts.sources.git import open_git
 from activities.artifacts.sources.stored import open_copy, open_empty, open_output, open_upload
 from activities.artifacts.sources.tar_streams import OpenedSource, refused
 from activities.artifacts.sources.web import open_web
 from activities.artifacts.starts import content_of
-from activities.artifacts.storing import Destination, store_source, stored_content
+from activities.artifacts.storing import Destination, store_source
 from activities.db.session import database
 from activities.db.tables import ArtifactPart, ArtifactRow, Job, StoredSecret, table_of_artifact
 from activities.secrets.credentials import STORED
 from activities.secrets.sealing import secret_box
 from activities.settings import settings
 from activities.storage.blobs import BlobStore, blob_store
-from activities.storage.contents import Part, remove_content, remove_other_parts
-from activities.temporal.heartbeats import beating_aside, set_details
+from activities.storage.contents import (
+    Part,
+    remove_content,
+    remove_manifest,
+    remove_other_parts,
+    whole_content,
+)
+from activities.temporal.heartbeats import beating_aside
 from workflows.contracts.artifacts import (
     ArtifactSource,
     ArtifactStatus,
@@ -48,26 +53,30 @@ def transfer_artifact(command: TransferArtifact) -> Content:
     """Store the content of an artifact's source, going on after what is stored already.
 
     Raises: ApplicationError `Refused` for a source or files that break a rule, `Unavailable` for a
-    source that does not serve now, `Stale` when the artifact is being removed, `NotFound`.
+    source that does not serve now, `TransferWaits` while all slots of the account are taken,
+    `Stale` when the artifact is being removed, `NotFound`.
     """
-    store = blob_store(settings().storage)
-    with beating_aside(), scratch_folder(command.artifact_id) as scratch:
-        if (content := stored_content(store, command.artifact_id)) is not None:
-            remove_other_parts(store, command.artifact_id)
-            return content
-        with database().read() as session:
-            most_bytes = _most_bytes(session, command.artifact_id)
-        source = _opened(command, _Place(store, scratch, most_bytes))
-        tell = partial(_tell, command.artifact_id, source.total_bytes)
-        destination = Destination(store, command.artifact_id, most_bytes, tell)
-        try:
-            content = store_source(source, destination)
-            tell(content.size_bytes, content.file_count)
-        except ApplicationError as failure:
-            if failure.type == STALE and _is_removed(command.artifact_id):
-                remove_content(store, command.artifact_id)
-            raise
-        return content
+    store, artifact_id = blob_store(settings().storage), command.artifact_id
+    try:
+        with (
+            beating_aside(),
+            attempt_of(artifact_id) as attempt,
+            scratch_folder(artifact_id, attempt.token) as scratch,
+        ):
+            if (content := whole_content(store, artifact_id)) is not None:
+                attempt.check()
+                remove_other_parts(store, artifact_id)
+                return content
+            attempt.check()
+            remove_manifest(store, artifact_id)
+            with database().read() as session:
+                most_bytes = _most_bytes(session, artifact_id)
+            source = _opened(command, _Place(store, scratch, most_bytes))
+            return store_source(source, Destination(store, attempt, most_bytes))
+    except ApplicationError as failure:
+        if failure.type == STALE and _is_removed(artifact_id):
+            remove_content(store, artifact_id)
+        raise
 
 
 @dataclass(frozen=True)
@@ -173,23 +182,3 @@ def _is_removed(artifact_id: str) -> bool:
     with database().read() as session:
         status = _row(session, artifact_id).status
     return status in (ArtifactStatus.REMOVING, ArtifactStatus.ARCHIVED)
-
-
-def _tell(artifact_id: str, total_bytes: int | None, stored_bytes: int, file_count: int) -> None:
-    """Write the progress of a transfer into its row and its heartbeat.
-
-    Raises: ApplicationError `Stale`, when the artifact is not being transferred any more.
-    """
-    set_details(f"{stored_bytes} bytes, {file_count} files")
-    table = table_of_artifact(artifact_id)
-    changed = (
-        update(table)
-        .where(col(table.id) == artifact_id, col(table.status) == ArtifactStatus.TRANSFERRING)
-        .values(bytes_transferred=stored_bytes, file_count=file_count, total_bytes=total_bytes)
-    )
-    with database().write() as session:
-        written = session.execute(changed)
-    if not isinstance(written, CursorResult) or written.rowcount == 0:
-        raise ApplicationError(
-            f"{artifact_id}: is not being transferred any more", type=STALE, non_retryable=True
-        )

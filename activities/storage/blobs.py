@@ -40,16 +40,36 @@ class BlobStore:
         with self.writer(name) as file:
             file.write(content)
 
+    def put_new(self, name: str, content: bytes) -> bool:
+        """Store bytes under a name that has no object; whether it had none.
+
+        Of several that do so at once, one is first, and the others find its object.
+        """
+        if self.folder is None:
+            try:
+                self._files.pipe_file(self._path(name), content, mode="create")
+            except FileExistsError:
+                return False
+            return True
+        try:
+            with self.writer(name, replaces=False) as file:
+                file.write(content)
+        except FileExistsError:
+            return False
+        return True
+
     def put_file(self, name: str, path: Path) -> None:
         """Store a file's bytes under a name."""
         with path.open("rb") as source, self.writer(name) as file:
             shutil.copyfileobj(source, file, CHUNK_BYTES)
 
     @contextlib.contextmanager
-    def writer(self, name: str) -> Iterator[IO[bytes]]:
+    def writer(self, name: str, *, replaces: bool = True) -> Iterator[IO[bytes]]:
         """A file for the content of an object, which appears if the block ends without an error.
 
         It can be read as well, to check what was written before it has a name.
+        replaces: an earlier object of this name.
+        Raises: FileExistsError, when there is one that must not be replaced, in a local store.
         """
         path = self._path(name)
         folder = Path(path).parent if self.folder else None
@@ -61,7 +81,7 @@ class BlobStore:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            self._publish(Path(part), path)
+            self._publish(Path(part), path, replaces)
         finally:
             Path(part).unlink(missing_ok=True)
 
@@ -133,6 +153,16 @@ class BlobStore:
         inside = [str(path)[len(self._root) :].lstrip("/") for path in found]
         return sorted(name for name in inside if not PurePosixPath(name).name.startswith(".part-"))
 
+    def sizes(self, folder: str) -> dict[str, int]:
+        """The sizes of all objects below a folder, by their names."""
+        found = self._files.find(self._path(folder), detail=True)
+        inside = {str(path)[len(self._root) :].lstrip("/"): said for path, said in found.items()}
+        return {
+            name: int(said["size"])
+            for name, said in inside.items()
+            if not PurePosixPath(name).name.startswith(".part-")
+        }
+
     def delete(self, name: str) -> None:
         """Remove one object; silent when there is none."""
         with contextlib.suppress(FileNotFoundError):
@@ -152,11 +182,14 @@ class BlobStore:
         with contextlib.suppress(FileNotFoundError):
             self._files.rm(self._path(folder), recursive=True)
 
-    def _publish(self, part: Path, path: str) -> None:
+    def _publish(self, part: Path, path: str, replaces: bool) -> None:
         if self.folder is None:
             self._files.put_file(str(part), path)
             return
-        part.replace(path)
+        if replaces:
+            part.replace(path)
+        else:
+            Path(path).hardlink_to(part)
         # The rename must also survive a power cut.
         folder = os.open(Path(path).parent, os.O_RDONLY)
         try:

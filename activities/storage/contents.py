@@ -12,7 +12,7 @@ folder, and nobody learns from a hash what others have stored. The files are tho
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import IO
 
 from pydantic import Field, ValidationError
@@ -78,19 +78,33 @@ class ContentWriter:
     source: identifies the bytes that are written, such as a URL with its ETag. An earlier writer
     that was interrupted with the same source has stored parts, and this one goes on after them:
     `position` says at which byte of the tar stream.
+    reserve: called with the size of the tar stream so far, before a part is stored.
     """
 
-    def __init__(self, store: BlobStore, artifact_id: str, source: str) -> None:
+    def __init__(
+        self,
+        store: BlobStore,
+        artifact_id: str,
+        source: str,
+        reserve: Callable[[int], object] = int,
+    ) -> None:
+        self._reserve = reserve
         self._store = store
         self._artifact_id = artifact_id
         self._source = source
         self._parts = list(self._earlier_parts())
+        self._stored_bytes = sum(part.size_bytes for part in self._parts)
         self._waiting = bytearray()
 
     @property
     def position(self) -> int:
         """How many bytes of the tar stream the writer has."""
-        return sum(part.size_bytes for part in self._parts) + len(self._waiting)
+        return self._stored_bytes + len(self._waiting)
+
+    @property
+    def hashes(self) -> set[str]:
+        """The hashes of the parts so far."""
+        return {part.sha256 for part in self._parts}
 
     def stored(self) -> Iterator[bytes]:
         """The bytes of the tar stream that an earlier writer has stored, each part checked.
@@ -109,21 +123,33 @@ class ContentWriter:
             del self._waiting[:PART_BYTES]
         return len(chunk)
 
-    def finish(self, file_count: int, unpacked_bytes: int) -> Content:
-        """Store the last part and the manifest; the content is complete then."""
+    def finish(self, file_count: int, unpacked_bytes: int, *, replaces: bool = True) -> Content:
+        """Store the last part and the manifest; the content is complete then.
+
+        replaces: a complete content that is there; otherwise that one is the content.
+        Raises: ContentBrokenError, when a part is not there any more.
+        """
         if self._waiting:
             self._store_part(bytes(self._waiting))
             self._waiting.clear()
         manifest = Manifest(
             parts=tuple(self._parts), file_count=file_count, unpacked_bytes=unpacked_bytes
         )
-        self._store.put(artifact_manifest_name(self._artifact_id), manifest.encoded())
-        self._store.delete(artifact_progress_name(self._artifact_id))
-        return manifest.content
+        _check_parts(self._store, self._artifact_id, manifest)
+        name, encoded = artifact_manifest_name(self._artifact_id), manifest.encoded()
+        content = manifest.content
+        if not replaces and not self._store.put_new(name, encoded):
+            content = whole_content(self._store, self._artifact_id) or content
+        if replaces or content == manifest.content:
+            self._store.put(name, encoded)
+        forget_progress(self._store, self._artifact_id)
+        return content
 
     def _store_part(self, content: bytes) -> None:
+        self._reserve(self._stored_bytes + len(content))
         part = store_part(self._store, self._artifact_id, content)
         self._parts.append(part)
+        self._stored_bytes += part.size_bytes
         progress = _Progress(source=self._source, parts=tuple(self._parts))
         encoded = progress.model_dump_json().encode()
         self._store.put(artifact_progress_name(self._artifact_id), encoded)
@@ -157,6 +183,32 @@ def manifest_of(store: BlobStore, artifact_id: str, sha256: str) -> Manifest:
     if found != sha256:
         raise ContentBrokenError(f"{artifact_id}: asked for content {sha256}, found {found}")
     return Manifest.model_validate_json(encoded)
+
+
+def whole_content(store: BlobStore, artifact_id: str) -> Content | None:
+    """The complete content that is stored of an artifact, with all its parts. Blocking.
+
+    None: there is none; a manifest whose parts are not there is no content.
+    """
+    try:
+        encoded = store.get(artifact_manifest_name(artifact_id))
+        manifest = Manifest.model_validate_json(encoded)
+        _check_parts(store, artifact_id, manifest)
+    except (BlobMissingError, ValidationError, ContentBrokenError):
+        return None
+    return manifest.content
+
+
+def _check_parts(store: BlobStore, artifact_id: str, manifest: Manifest) -> None:
+    """Raises: ContentBrokenError, when a part is not there, or has another size."""
+    sizes = store.sizes(artifact_parts_of(artifact_id)) if manifest.parts else {}
+    for part in manifest.parts:
+        found = sizes.get(artifact_part_name(artifact_id, part.sha256))
+        if found != part.size_bytes:
+            raise ContentBrokenError(
+                f"{artifact_id}: part {part.sha256} has {part.size_bytes} bytes, found "
+                f"{'no such part' if found is None else found}"
+            )
 
 
 def part_bytes(store: BlobStore, artifact_id: str, part: Part, offset: int = 0) -> Iterator[bytes]:
@@ -213,6 +265,11 @@ def forget_progress(store: BlobStore, artifact_id: str) -> None:
     store.delete(artifact_progress_name(artifact_id))
 
 
+def remove_manifest(store: BlobStore, artifact_id: str) -> None:
+    """Have no complete content, because parts of it are not there. Blocking."""
+    store.delete(artifact_manifest_name(artifact_id))
+
+
 def remove_other_parts(store: BlobStore, artifact_id: str) -> None:
     """Remove the parts that a complete content does not have, of interrupted transfers. Blocking.
 
@@ -220,7 +277,12 @@ def remove_other_parts(store: BlobStore, artifact_id: str) -> None:
     """
     encoded = store.get(artifact_manifest_name(artifact_id))
     parts = Manifest.model_validate_json(encoded).parts
-    needed = {artifact_part_name(artifact_id, part.sha256) for part in parts}
+    keep_parts(store, artifact_id, {part.sha256 for part in parts})
+
+
+def keep_parts(store: BlobStore, artifact_id: str, hashes: Iterable[str]) -> None:
+    """Remove all parts of an artifact but those with these hashes. Blocking."""
+    needed = {artifact_part_name(artifact_id, sha256) for sha256 in hashes}
     found = store.names(artifact_parts_of(artifact_id))
     store.delete_all(name for name in found if name not in needed)
 

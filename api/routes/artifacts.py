@@ -200,13 +200,17 @@ def _add_uploads(routes: APIRouter, noun: LifecycleNoun) -> None:
                 await run_in_threadpool(artifacts.store_part, part.artifact_id, received)
                 change = change_of(request, response, caller, (None, part.sha256.encode()))
                 place = (part.artifact_id, part.index)
-                return await change.apply(
+                added = await change.apply(
                     ArtifactPart,
                     lambda context: artifacts.add_part(context, noun, place, received),
                 )
             except Problem:
                 await run_in_threadpool(artifacts.discard_part, part.artifact_id, received)
                 raise
+            else:
+                # Before it had a row, equal bytes that were refused may have been removed.
+                await run_in_threadpool(artifacts.store_part, part.artifact_id, received)
+                return added
             finally:
                 received.path.unlink(missing_ok=True)
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
-from sqlmodel import Session, col, func, select
+from sqlmodel import Session, col, select
 
-from activities.accounts.stored_bytes import refusal_of_artifact
+from activities.accounts.stored_bytes import follow_each_other, refusal_of_artifact
+from activities.artifacts.starts import SOURCES
 from activities.artifacts.uses import jobs_using, users_of
 from activities.db import tables
 from activities.db.ids import new_id
@@ -13,7 +14,7 @@ from activities.settings import settings
 from activities.storage.blobs import blob_store
 from activities.storage.contents import PART_BYTES, READ_BYTES, ContentReader, manifest_of
 from activities.storage.names import artifact_part_name
-from api.authorization import Caller
+from api.authorization import USE_OF_SECRETS, Caller
 from api.changes import ChangeContext
 from api.problems import Problem, field_error, invalid, missing
 from api.schemas.artifacts import (
@@ -29,6 +30,7 @@ from api.services.lifecycles import GONE, wrong_state
 from api.services.ownership import (
     lifecycle,
     project_for,
+    projects_of,
     visible_artifact,
     visible_job,
 )
@@ -41,6 +43,7 @@ from workflows.contracts.artifacts import (
     JobSource,
     ObjectStoreSource,
     RetryTransfer,
+    Source,
     UploadComplete,
     UploadSource,
 )
@@ -127,10 +130,16 @@ def remove_artifact(context: ChangeContext, noun: LifecycleNoun, artifact_id: st
 
 
 def retry_artifact(context: ChangeContext, noun: LifecycleNoun, artifact_id: str) -> Artifact:
-    """Try a failed transfer again. Raises: Problem `not-found`, `forbidden`, `conflict`."""
+    """Try a failed transfer again.
+
+    Raises: Problem `not-found`, `forbidden`, also for the source; `conflict`.
+    """
     row = _changeable(context, noun, artifact_id)
     if row.status != ArtifactStatus.FAILED:
         raise wrong_state(noun.name, row, "failed")
+    project = context.session.get_one(tables.Project, row.project_id)
+    # Whoever tries again reads the source, and may have lost what the creator had, or never had it.
+    _check_access(context, project, SOURCES.validate_python(row.source))
     context.tell(row.id, "retry", RetryTransfer(requested_by=context.caller.user_id))
     return artifact_response(context.session, row)
 
@@ -165,11 +174,19 @@ def check_part(caller: Caller, noun: LifecycleNoun, artifact_id: str, size_bytes
     with database().read() as session:
         row = visible_artifact(session, caller, artifact_id, "all")
         _must_be_sent(row, _upload_of(row))
-        refusal = refusal_of_artifact(session, row.account_id, size_bytes)
-        limit = settings().artifact_max_bytes
+        _must_have_room(session, row, size_bytes)
+
+
+def _must_have_room(session: Session, row: Row, size_bytes: int) -> None:
+    """Raises: Problem `storage-exhausted`, `too-large`."""
+    limit = settings().artifact_max_bytes
     if row.bytes_transferred + size_bytes > limit:
-        raise Problem("too-large", f"{artifact_id}: has at most {limit} bytes in all")
-    if refusal is not None:
+        detail = (
+            f"{row.id}: asked for {size_bytes} bytes more; found {row.bytes_transferred}, replaced "
+            f"parts among them, at most {limit} in all (BASELOAD_ARTIFACT_MAX_BYTES)"
+        )
+        raise Problem("too-large", detail)
+    if (refusal := refusal_of_artifact(session, row.account_id, size_bytes)) is not None:
         raise Problem("storage-exhausted", refusal)
 
 
@@ -182,10 +199,18 @@ def store_part(artifact_id: str, received: Received) -> None:
 
 
 def discard_part(artifact_id: str, received: Received) -> None:
-    """Remove the bytes of a part that came when its artifact was being removed. Blocking."""
+    """Remove the bytes of a part that was refused when they were stored, if no other is the same.
+
+    Blocking.
+    """
+    named = select(tables.ArtifactPart.index).where(
+        tables.ArtifactPart.artifact_id == artifact_id,
+        tables.ArtifactPart.sha256 == received.sha256,
+    )
     with database().read() as session:
         row = session.get(tables.table_of_artifact(artifact_id), artifact_id)
-    if row is None or row.status in GONE:
+        is_named = session.exec(named).first() is not None
+    if row is None or row.status in GONE or not is_named:
         name = artifact_part_name(artifact_id, received.sha256)
         blob_store(settings().storage).delete(name)
 
@@ -198,19 +223,20 @@ def add_part(
     place: the artifact and the index. Raises: Problem, as `check_part`.
     """
     artifact_id, index = place
+    session = context.session
+    _must_be(noun, artifact_id)
+    follow_each_other(session, visible_artifact(session, context.caller, artifact_id).account_id)
     row = _changeable(context, noun, artifact_id)
     _must_be_sent(row, _upload_of(row))
-    session = context.session
     part = session.get(tables.ArtifactPart, (artifact_id, index)) or tables.ArtifactPart(
         artifact_id=artifact_id, index=index, sha256="", size_bytes=0, created_at=context.now
     )
+    if part.sha256 != received.sha256:
+        # The part that it replaces stays stored, and counted, until the upload is complete.
+        _must_have_room(session, row, received.size_bytes)
+        row.bytes_transferred += received.size_bytes
     part.sha256, part.size_bytes = received.sha256, received.size_bytes
-    session.add(part)
-    session.flush()
-    size = func.coalesce(func.sum(col(tables.ArtifactPart.size_bytes)), 0)
-    own = tables.ArtifactPart.artifact_id == artifact_id
-    row.bytes_transferred = int(session.exec(select(size).where(own)).one())
-    session.add(row)
+    session.add_all((part, row))
     context.resource_id = artifact_id
     return ArtifactPart(index=index, sha256=part.sha256, size_bytes=part.size_bytes)
 
@@ -255,11 +281,17 @@ def _project(context: ChangeContext, noun: LifecycleNoun, project_id: str | None
 def _check_source(
     context: ChangeContext, noun: LifecycleNoun, project: tables.Project, asked: ArtifactCreation
 ) -> None:
-    source, session = asked.source, context.session
+    source = asked.source
     if isinstance(source, EmptySource) and noun is not VOLUME:
         raise invalid(field_error("source.type", "is empty for volumes alone", source.type))
     if isinstance(source, UploadSource) and source.part_count is not None:
         raise invalid(field_error("source.part_count", "is said when all parts are there"))
+    _check_access(context, project, source)
+
+
+def _check_access(context: ChangeContext, project: tables.Project, source: Source) -> None:
+    """Check that the caller may use a source. Raises: Problem, which names what is lacking."""
+    session = context.session
     if isinstance(source, JobSource):
         _may_read(context, "jobs")
         job = visible_job(session, context.caller, source.job_id)
@@ -268,6 +300,7 @@ def _check_source(
         if job.status in GONE:
             raise Problem("conflict", f"job {job.name}: is {job.status}, and its output with it")
     if isinstance(source, ObjectStoreSource | HuggingFaceSource) and source.secret is not None:
+        _may_use_secrets(context, project)
         stored = f"projects/{project.id}/{source.secret}"
         if session.get(tables.StoredSecret, stored) is None:
             rule = f"is a secret of project {project.id}: baseload secret set"
@@ -283,6 +316,21 @@ def _may_read(context: ChangeContext, plural: str) -> None:
     """Check that the key may read what is copied. Raises: Problem `forbidden`."""
     if not context.caller.may(f"{plural}:read"):
         detail = f"key {context.caller.key_id} lacks the scope {plural}:read of what is copied"
+        raise Problem("forbidden", detail)
+
+
+def _may_use_secrets(context: ChangeContext, project: tables.Project) -> None:
+    """Check that the caller may use the project's secrets, as who may run jobs there may.
+
+    Raises: Problem `forbidden`.
+    """
+    caller = context.caller
+    if not caller.may(USE_OF_SECRETS):
+        detail = f"key {caller.key_id} lacks the scope {USE_OF_SECRETS} of the source's secret"
+        raise Problem("forbidden", detail)
+    is_own = project.account_id == caller.account_id
+    if not is_own and project.id not in projects_of(context.session, caller, "job", "all"):
+        detail = f"project {project.id}: its secrets are used by members who may create its jobs"
         raise Problem("forbidden", detail)
 
 

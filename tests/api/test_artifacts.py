@@ -1,5 +1,6 @@
 """Datasets, models, checkpoints and volumes over HTTP: made, sent in parts, exported, removed."""
 
+import asyncio
 import hashlib
 from typing import Any
 
@@ -10,6 +11,8 @@ from activities.db import tables
 from activities.settings import settings
 from activities.storage.blobs import blob_store
 from activities.storage.contents import ContentWriter
+from api.services import artifacts
+from api.services.uploads import Received
 from tests.activities.artifacts.artifact_rows import files_of, tar_of
 from tests.api.http_server import Person, Site
 from tests.api.test_leases import BEGAN
@@ -123,7 +126,8 @@ async def test_an_upload_is_sent_in_parts_resumed_and_completed(
     assert [each["index"] for each in found["items"]] == [0, *range(2, len(parts))]
     assert found["items"][0]["sha256"] == hashlib.sha256(parts[0]).hexdigest()
     await send(ada, dataset, 1, parts[1])
-    assert (await ada.get(path)).json()["bytes_transferred"] == len(tar)
+    replaced = len(b"an earlier try")  # It stays stored until the upload is complete.
+    assert (await ada.get(path)).json()["bytes_transferred"] == len(tar) + replaced
     done = await ada.call("POST", f"{path}/complete", json={"part_count": len(parts)})
     assert done.json()["source"] == {"type": "upload", "part_count": len(parts)}
     again = await ada.call("POST", f"{path}/complete", json={"part_count": len(parts)})
@@ -260,3 +264,105 @@ async def test_a_key_copies_nothing_that_it_may_not_read(site: Site, ada: Person
     assert "jobs:read" in answer.json()["detail"]
     reader = ada.with_key(("datasets:write", "models:read"))
     await reader.made("/v1/datasets", copied)
+
+
+async def test_parts_that_are_replaced_count_until_they_go(
+    site: Site, ada: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = (await made(ada))["id"]
+    monkeypatch.setenv("BASELOAD_ACCOUNT_STORED_MAX_BYTES", "1300")
+    settings.cache_clear()
+    for content in (b"a" * 400, b"b" * 400, b"b" * 400, b"c" * 400):
+        assert (await send(ada, dataset, 0, content)).status_code == 200
+    refused = await send(ada, dataset, 0, b"d" * 400)
+    assert (refused.status_code, refused.json()["code"]) == (409, "storage-exhausted")
+    stored = blob_store(settings().storage).sizes("artifacts")
+    assert (
+        sum(stored.values())
+        == (await ada.get(f"/v1/datasets/{dataset}")).json()["bytes_transferred"]
+    )
+    monkeypatch.setenv("BASELOAD_ACCOUNT_STORED_MAX_BYTES", "2000")
+    monkeypatch.setenv("BASELOAD_ARTIFACT_MAX_BYTES", "1000")
+    settings.cache_clear()
+    refused = await send(ada, dataset, 0, b"d" * 400)
+    assert (refused.status_code, refused.json()["code"]) == (413, "too-large")
+    settings.cache_clear()
+
+
+async def test_parts_that_come_at_once_get_no_more_together_than_there_is_room_for(
+    site: Site, ada: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = (await made(ada))["id"]
+    monkeypatch.setenv("BASELOAD_ACCOUNT_STORED_MAX_BYTES", "1000")
+    settings.cache_clear()
+    parts = [bytes([index]) * 400 for index in range(5)]
+    sent = await asyncio.gather(*(send(ada, dataset, *part) for part in enumerate(parts)))
+    assert sorted(answer.status_code for answer in sent) == [200, 200, 409, 409, 409]
+    stored = blob_store(settings().storage).sizes("artifacts")
+    assert sum(stored.values()) == 800
+    settings.cache_clear()
+
+
+async def test_a_part_that_comes_when_its_upload_has_just_been_completed_is_not_kept(
+    site: Site, ada: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = (await made(ada))["id"]
+    await send(ada, dataset, 0, b"named")
+    store_part = artifacts.store_part
+
+    def store_late(artifact_id: str, received: Received) -> None:
+        store_part(artifact_id, received)
+        site.set(tables.Dataset, dataset, source={"type": "upload", "part_count": 1})
+
+    monkeypatch.setattr(artifacts, "store_part", store_late)
+    assert (await send(ada, dataset, 1, b"late")).status_code == 409
+    assert (await send(ada, dataset, 1, b"named")).status_code == 409
+    assert list(blob_store(settings().storage).sizes("artifacts").values()) == [len(b"named")]
+
+
+async def test_a_failed_copy_is_tried_again_only_by_those_who_may_read_its_source(
+    site: Site, ada: Person, bob: Person
+) -> None:
+    dataset = (await made(ada))["id"]
+    complete(site, dataset)
+    member = tables.ProjectMember(
+        project_id=ada.project_id, user_id=bob.user_id,
+        permissions={"dataset": "read", "job": "read"}, created_at=BEGAN,
+    )  # fmt: skip
+    site.write(member)
+    copy = {"name": "copy", "source": {"type": "artifact", "artifact_id": dataset}}
+    model = (await bob.made("/v1/models", copy))["id"]
+    site.set(tables.Model, model, status="failed")
+    limited = bob.with_key(("models:write",))
+    answer = await limited.call("POST", f"/v1/models/{model}/retry")
+    assert (answer.status_code, "datasets:read" in answer.text) == (403, True)
+    with site.database.write() as session:
+        session.delete(session.merge(member))
+    answer = await bob.call("POST", f"/v1/models/{model}/retry")
+    assert (answer.status_code, answer.json()["code"]) == (404, "not-found")
+    assert [row.verb for row in site.rows(tables.OutboxRow, resource_id=model)] == ["start"]
+
+
+async def test_the_secrets_of_a_project_are_used_with_a_right_of_their_own(
+    site: Site, ada: Person, bob: Person
+) -> None:
+    await ada.made(f"/v1/projects/{ada.project_id}/secrets", {"name": "aws", "value": "k:h"})
+    bucket = {"type": "aws", "bucket": "pets", "secret": "aws"}
+    asked = {"name": "cats", "source": bucket, "project_id": ada.project_id}
+    writer = ada.with_key(("datasets:write",))
+    answer = await writer.call("POST", "/v1/datasets", json=asked)
+    assert (answer.status_code, "secrets:use" in answer.text) == (403, True)
+    user = ada.with_key(("datasets:write", "secrets:use"))
+    dataset = (await user.made("/v1/datasets", asked))["id"]
+    site.set(tables.Dataset, dataset, status="failed")
+    assert (await writer.call("POST", f"/v1/datasets/{dataset}/retry")).status_code == 403
+    assert (await user.call("POST", f"/v1/datasets/{dataset}/retry")).status_code == 202
+    for permissions, status in (({"dataset": "all"}, 403), ({"dataset": "all", "job": "all"}, 202)):
+        member = tables.ProjectMember(
+            project_id=ada.project_id, user_id=bob.user_id, permissions=permissions,
+            created_at=BEGAN,
+        )  # fmt: skip
+        with site.database.write() as session:
+            session.merge(member)
+        answer = await bob.call("POST", "/v1/datasets", json={**asked, "name": f"his-{status}"})
+        assert answer.status_code == status, answer.text

@@ -21,6 +21,8 @@ class GitServer:
     port: int = 0
     leads_to: str = ""
     """Where every request is sent instead."""
+    endless: bytes = b""
+    """What every request is answered with, again and again."""
 
     @property
     def url(self) -> str:
@@ -66,7 +68,7 @@ class GitServer:
             thread.join()
 
 
-def _handler(repository: GitServer) -> type[BaseHTTPRequestHandler]:
+def _handler(repository: GitServer) -> type[BaseHTTPRequestHandler]:  # noqa: C901 - a class
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self._serve(b"")
@@ -79,6 +81,9 @@ def _handler(repository: GitServer) -> type[BaseHTTPRequestHandler]:
                 self.send_response(302)
                 self.send_header("Location", repository.leads_to + self.path)
                 self.end_headers()
+                return
+            if repository.endless:
+                self._send_without_end()
                 return
             path, _, query = self.path.partition("?")
             environment = {
@@ -107,6 +112,18 @@ def _handler(repository: GitServer) -> type[BaseHTTPRequestHandler]:
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(content)
+
+        def _send_without_end(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "application/x-git-upload-pack-advertisement")
+            self.end_headers()
+            self.wfile.write(b"001e# service=git-upload-pack\n0000")
+            some = repository.endless * 10_000
+            try:
+                while True:
+                    self.wfile.write(some)
+            except OSError:
+                return
 
         def log_message(self, *_: Any) -> None:
             return

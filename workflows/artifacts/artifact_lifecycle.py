@@ -16,6 +16,7 @@ from workflows.contracts.artifacts import (
     UploadComplete,
     UploadSource,
 )
+from workflows.contracts.errors import TRANSFER_WAITS
 from workflows.contracts.events import Event
 from workflows.contracts.lifecycles import ArtifactChanges, noun_of
 from workflows.contracts.removals import Removal, RemovalProgress
@@ -39,6 +40,11 @@ UPLOAD_LIMIT = timedelta(days=7)
 FIRST_PROGRESS_INTERVAL = timedelta(seconds=15)
 LAST_PROGRESS_INTERVAL = timedelta(minutes=10)
 """Between two events of a transfer's progress: at first, and later in a transfer of hours."""
+SLOT_LIMIT = timedelta(days=2)
+"""How long a transfer waits until its account has a slot free."""
+FIRST_SLOT_INTERVAL = timedelta(seconds=10)
+LAST_SLOT_INTERVAL = timedelta(minutes=5)
+"""Between two requests of a slot: at first, and later."""
 REMOVAL_INTERVAL = timedelta(minutes=10)
 """Between two tries to remove what is stored."""
 
@@ -107,8 +113,23 @@ class ArtifactLifecycle:
         """The content, once it is stored; None: the parts of the upload have not come."""
         if not await wait_until(self._is_uploaded, UPLOAD_LIMIT, "the parts of the upload"):
             return None
+        return await self._fetch_in_slot()
+
+    async def _fetch_in_slot(self) -> Content:
+        """The content, once a transfer has stored it for which the account had a slot free."""
         command = TransferArtifact(artifact_id=self._request.artifact_id, source=self._source)
-        return await with_watch(transfer_artifact(command), self._tell_progress())
+        pause, ends_at = FIRST_SLOT_INTERVAL, workflow.now() + SLOT_LIMIT
+        while True:
+            try:
+                return await with_watch(transfer_artifact(command), self._tell_progress())
+            except EFFECT_FAILED as failure:
+                kind, reason = cause_of(failure)
+                if kind != TRANSFER_WAITS or workflow.now() >= ends_at:
+                    raise
+            if reason != self._journal.reason:
+                await self._write(ArtifactEvent.TRANSFERRING, reason, reason=reason)
+            await workflow.sleep(pause, summary="its account has all its slots taken")
+            pause = min(2 * pause, LAST_SLOT_INTERVAL)
 
     def _is_uploaded(self) -> bool:
         if complete := self._inbox.pick(UploadComplete):
@@ -128,9 +149,7 @@ class ArtifactLifecycle:
                     raise
                 continue  # The transfer itself says when something is wrong.
             event = progress_event(self._noun, progress, rate.at(workflow.now(), progress))
-            await self._journal.write(
-                self._status, self._changes(), event, reason=self._journal.reason
-            )
+            await self._journal.write(self._status, self._changes(), event)
             pause = min(2 * pause, LAST_PROGRESS_INTERVAL)
 
     async def _fail(self, reason: str) -> None:

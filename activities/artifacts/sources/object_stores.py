@@ -6,7 +6,6 @@ Its libraries take half a second to import, so its caller imports it when a sour
 import hashlib
 from collections.abc import Iterator
 from functools import partial
-from itertools import islice
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -41,9 +40,9 @@ def open_bucket(source: ObjectStoreSource, secret: str | None) -> OpenedSource:
     """
     store = _store(source, secret)
     files, marks = [], hashlib.sha256()
-    for key, found in _listed(store, source):
+    for key, found in _listed(store, source).items():
         name = key.removeprefix(source.prefix).lstrip("/") or key.rpartition("/")[2]
-        etag, size = str(found["ETag"]), int(found["size"])
+        etag, size = str(found["ETag"]), int(found["Size"])
         marks.update(f"{name}\0{size}\0{etag}\n".encode("utf-8", "surrogatepass"))
         object_ = (source.bucket, key, etag)
         files.append(SourceFile(name, size, partial(_bytes, store, object_, size)))
@@ -72,17 +71,42 @@ def _store(source: ObjectStoreSource, secret: str | None) -> Any:
     )
 
 
-def _listed(store: Any, source: ObjectStoreSource) -> list[tuple[str, dict[str, Any]]]:
-    """The keys below the prefix with what is said of each, in order; no folders."""
+def _listed(store: Any, source: ObjectStoreSource) -> dict[str, dict[str, Any]]:
+    """What is said of each key below the prefix, in order; no folders.
+
+    A page at a time, and no page after the limit.
+    """
     prefix = source.prefix.rstrip("/")
-    path = f"{source.bucket}/{prefix}" if prefix else source.bucket
-    found = _called(source, partial(store.find, path, detail=True))
-    listed = sorted((str(name), said) for name, said in found.items())
-    some = list(islice(listed, MOST_FILES + 1))
-    if len(some) > MOST_FILES:
-        raise refused(f"{source.bucket}/{prefix}: has at most {MOST_FILES} objects")
-    keys = ((name.partition("/")[2], said) for name, said in some)
-    return [(key, said) for key, said in keys if key and not key.endswith("/")]
+    found: dict[str, dict[str, Any]] = {}
+    count = 0
+    for page in _pages(store, source, f"{prefix}/" if prefix else ""):
+        count += len(page)
+        if count > MOST_FILES:
+            raise refused(f"{source.bucket}/{prefix}: has at most {MOST_FILES} objects")
+        found.update((str(each["Key"]), each) for each in page)
+    if prefix and not found:
+        # The first of the names that begin with the prefix is the prefix itself, if it is one.
+        first = _page(store, source, {"Prefix": prefix, "MaxKeys": 1})
+        found = {str(each["Key"]): each for each in first.get("Contents", ())}
+        found = {key: each for key, each in found.items() if key == prefix}
+    return {key: each for key, each in sorted(found.items()) if not key.endswith("/")}
+
+
+def _pages(store: Any, source: ObjectStoreSource, prefix: str) -> Iterator[list[dict[str, Any]]]:
+    more: dict[str, Any] = {}
+    while True:
+        page = _page(store, source, {"Prefix": prefix, **more})
+        yield page.get("Contents", [])
+        token = page.get("NextContinuationToken")
+        if not page.get("IsTruncated") or not token:
+            return
+        more = {"ContinuationToken": token}
+
+
+def _page(store: Any, source: ObjectStoreSource, asked: dict[str, Any]) -> dict[str, Any]:
+    call = partial(store.call_s3, "list_objects_v2", Bucket=source.bucket, **asked)
+    page: dict[str, Any] = _called(source, call)
+    return page
 
 
 def _bytes(store: Any, object_: tuple[str, str, str], size: int, begin: int) -> Iterator[bytes]:

@@ -10,30 +10,37 @@ from typing import Any
 
 import httpcore
 
+from activities.artifacts.sources.pace import Pace, PacedStream
 from activities.settings import cidrs_of, settings
 
 Address = IPv4Address | IPv6Address
 
 
 class SourceAddressRefusedError(OSError):
-    """The error for a host whose addresses are all refused."""
+    """The error for a host without an address that may be connected.
+
+    It reads the same for a name that nobody knows and for one that leads to the platform's own
+    networks, so nobody learns which names there are.
+    """
 
 
 def permitted_address(host: str, port: int) -> str:
     """The first address of a source's host that may be connected. Blocking.
 
-    Raises: OSError, when the name is not known; SourceAddressRefusedError, when every address is
-    refused.
+    Raises: SourceAddressRefusedError; OSError, when the name cannot be resolved now.
     """
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    addresses = [str(each[4][0]) for each in found]
-    for address in addresses:
-        if is_permitted(address):
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except socket.gaierror as error:
+        if error.errno == socket.EAI_AGAIN:
+            raise OSError(f"{host}: its name cannot be resolved now") from error
+        found = []
+    except (ValueError, OverflowError):  # A name or a port that is none.
+        found = []
+    for each in found:
+        if is_permitted(address := str(each[4][0])):
             return address
-    raise SourceAddressRefusedError(
-        f"{host}: {', '.join(sorted(set(addresses)))}: no public address, see "
-        "BASELOAD_SOURCE_NETWORKS"
-    )
+    raise SourceAddressRefusedError(f"{host}: has no public address, see BASELOAD_SOURCE_NETWORKS")
 
 
 def is_permitted(text: str) -> bool:
@@ -71,7 +78,7 @@ class CheckedNetwork(httpcore.NetworkBackend):
     """The network as HTTP requests to sources see it: they connect permitted addresses alone."""
 
     def __init__(self) -> None:
-        self._network = httpcore.SyncBackend()
+        self._network, self._pace = httpcore.SyncBackend(), Pace()
 
     def connect_tcp(
         self,
@@ -90,5 +97,6 @@ class CheckedNetwork(httpcore.NetworkBackend):
         except SourceAddressRefusedError:
             raise
         except OSError as error:
-            raise httpcore.ConnectError(f"{host}: {error}") from error
-        return self._network.connect_tcp(address, port, timeout, local_address, socket_options)
+            raise httpcore.ConnectError(str(error)) from error
+        stream = self._network.connect_tcp(address, port, timeout, local_address, socket_options)
+        return PacedStream(stream, self._pace)

@@ -61,7 +61,8 @@ def open_upload(store: BlobStore, artifact_id: str, parts: Iterable[Part]) -> Op
     digest = hashlib.sha256("".join(part.sha256 for part in all_parts).encode()).hexdigest()
     size = sum(part.size_bytes for part in all_parts)
     chunks = partial(_parts_from, store, artifact_id, all_parts)
-    return OpenedSource(f"upload {digest}", chunks, size)
+    hashes = frozenset(part.sha256 for part in all_parts)
+    return OpenedSource(f"upload {digest}", chunks, size, parts=hashes, parts_bytes=size)
 
 
 def _parts_from(

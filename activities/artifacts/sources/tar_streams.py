@@ -10,6 +10,8 @@ from temporalio.exceptions import ApplicationError
 from workflows.contracts.errors import REFUSED, UNAVAILABLE
 
 CHUNK_BYTES = 1 << 20
+GZIP_PIECE_BYTES = 16 << 10
+GZIP_MOST_OVERHEAD_BYTES = 8 << 20
 END = bytes(2 * tarfile.BLOCKSIZE)
 """What follows the last member of a tar."""
 
@@ -43,6 +45,11 @@ class OpenedSource:
     total_bytes: int | None = None
     """The size of the tar stream; None: nobody knows it before its end."""
     expected: ExpectedHash | None = None
+    is_lasting: bool = True
+    """Whether a later attempt may find the same identity, and go on after what is stored."""
+    parts: frozenset[str] = frozenset()
+    """The hashes of the parts of the artifact itself, which a client has sent."""
+    parts_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -109,12 +116,13 @@ def _whole(file: SourceFile, begin: int) -> Iterator[bytes]:
 def gunzipped(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """The unpacked bytes of gzip, in chunks of bounded size whatever the packed ones are.
 
-    Raises: ApplicationError `Refused`, when it is no gzip or is cut off.
+    Raises: ApplicationError `Refused`, when it is no gzip or is cut off, or packs nothing.
     """
     unzip = zlib.decompressobj(wbits=31)
     has_begun = False
-    for chunk in chunks:
-        left = chunk
+    balance = _Balance()
+    for piece in balance.packed(chunks):
+        left = piece
         while left:
             if unzip.eof:
                 left = left.lstrip(b"\0")  # What pads the file.
@@ -127,12 +135,38 @@ def gunzipped(chunks: Iterable[bytes]) -> Iterator[bytes]:
             except zlib.error as error:
                 raise refused(f"is no whole gzip file: {error}") from error
             if unpacked:
+                balance.unpacked(unpacked)
                 yield unpacked
             left = unzip.unused_data if unzip.eof else unzip.unconsumed_tail
     if has_begun and not unzip.eof and (unpacked := unzip.flush()):
         yield unpacked
     if not has_begun or not unzip.eof:
         raise refused("is no whole gzip file: it ends too early")
+
+
+class _Balance:
+    """What gzip packs, against what it takes: empty members take CPU, and never end."""
+
+    def __init__(self) -> None:
+        self._packed_bytes, self._unpacked_bytes = 0, 0
+
+    def packed(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+        """The packed bytes in pieces. Raises: ApplicationError `Refused`."""
+        for chunk in chunks:
+            # What follows the end of a member is copied for each member of the piece.
+            for start in range(0, len(chunk), GZIP_PIECE_BYTES):
+                piece = chunk[start : start + GZIP_PIECE_BYTES]
+                self._packed_bytes += len(piece)
+                most = self._unpacked_bytes + self._unpacked_bytes // 8 + GZIP_MOST_OVERHEAD_BYTES
+                if self._packed_bytes > most:
+                    raise refused(
+                        f"is a gzip file that is larger than its content: {self._packed_bytes} "
+                        f"bytes unpack to {self._unpacked_bytes}"
+                    )
+                yield piece
+
+    def unpacked(self, chunk: bytes) -> None:
+        self._unpacked_bytes += len(chunk)
 
 
 def after(chunks: Iterable[bytes], position: int) -> Iterator[bytes]:

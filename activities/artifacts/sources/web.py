@@ -65,26 +65,29 @@ def open_web(source: WebSource, scratch: Path, most_bytes: int) -> OpenedSource:
     version = found.version or uuid.uuid4().hex
     identity = f"web {source.url} {version} {found.size_bytes}"
     name = Path(unquote(urlsplit(source.url).path)).name or "file"
+    lasts = bool(found.version)
     if source.unpack and name.endswith(".tar"):
         expected = None if source.sha256 is None else ExpectedHash(source.sha256, 0, None)
-        return OpenedSource(identity, partial(remote_bytes, found), found.size_bytes, expected)
+        return OpenedSource(
+            identity, partial(remote_bytes, found), found.size_bytes, expected, lasts
+        )
     if source.unpack and name.endswith((".tar.gz", ".tgz")):
-        packed = partial(_hashed, found, source.sha256)
-        return OpenedSource(identity, lambda begin: after(gunzipped(packed()), begin))
+        return OpenedSource(identity, partial(_unpacked, found, source.sha256), is_lasting=lasts)
     if found.size_bytes is None or (source.unpack and name.endswith(".zip")):
         path = scratch / "file"
         size = _download(_hashed(found, source.sha256), path, most_bytes)
         if source.unpack and name.endswith(".zip"):
             files = _zipped(path)
-            return OpenedSource(identity, partial(tar_of, files), tar_size(files))
+            return OpenedSource(identity, partial(tar_of, files), tar_size(files), is_lasting=lasts)
         one = [SourceFile(name, size, partial(_read, path))]
-        return OpenedSource(f"{identity} {size}", partial(tar_of, one), tar_size(one))
+        identity = f"{identity} {size}"
+        return OpenedSource(identity, partial(tar_of, one), tar_size(one), is_lasting=lasts)
     file = SourceFile(name, found.size_bytes, partial(remote_bytes, found))
     start = len(file.header)
     expected = None
     if source.sha256 is not None:
         expected = ExpectedHash(source.sha256, start, start + file.size_bytes)
-    return OpenedSource(identity, partial(tar_of, [file]), tar_size([file]), expected)
+    return OpenedSource(identity, partial(tar_of, [file]), tar_size([file]), expected, lasts)
 
 
 def _look(url: str) -> RemoteFile:
@@ -139,6 +142,10 @@ def _hashed(found: RemoteFile, sha256: str | None) -> Iterator[bytes]:
         raise refused(f"{found.url}: asked for the SHA-256 {sha256}, found {digest.hexdigest()}")
 
 
+def _unpacked(found: RemoteFile, sha256: str | None, begin: int) -> Iterator[bytes]:
+    return after(gunzipped(_hashed(found, sha256)), begin)
+
+
 @contextmanager
 def _response(
     url: str, headers: Mapping[bytes | str, bytes | str]
@@ -166,7 +173,7 @@ def _response(
             except (httpcore.NetworkError, httpcore.ProtocolError) as error:
                 raise unavailable(f"{url}: {error or type(error).__name__}") from error
             except httpcore.TimeoutException as error:
-                raise unavailable(f"{url}: no answer within its limit") from error
+                raise unavailable(f"{url}: {error or 'no answer within its limit'}") from error
             except httpcore.UnsupportedProtocol as error:
                 raise refused(f"{url}: {error}") from error
     raise refused(f"{url}: leads on more than {MOST_REDIRECTS} times")
@@ -238,6 +245,8 @@ def _zipped(path: Path) -> list[SourceFile]:
             if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 # Python unpacks the others without a limit of memory.
                 raise refused(f"{member.filename[:200]}: is stored or deflated, in a zip archive")
+        if sum(member.compress_size for member in members) > path.stat().st_size:
+            raise refused("is a zip archive whose files lie in each other")
     except (zipfile.BadZipFile, ValueError, OSError) as error:
         raise refused(f"is no whole zip archive: {error}") from error
     return [

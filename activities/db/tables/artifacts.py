@@ -76,7 +76,7 @@ def table_of_artifact(artifact_id: str) -> type[ArtifactRow]:
 
 
 class ArtifactPart(SQLModel, table=True):
-    """A part of an upload that is stored; the row goes when the content is complete."""
+    """A part of an upload that is stored."""
 
     __tablename__ = "artifact_parts"
     artifact_id: str = Field(primary_key=True)
@@ -84,6 +84,18 @@ class ArtifactPart(SQLModel, table=True):
     sha256: str
     size_bytes: int = Field(sa_type=BigInteger)
     created_at: datetime = Field(sa_type=Instant)
+
+
+class ArtifactTransfer(SQLModel, table=True):
+    """The newest attempt of a transfer that is under way; the row goes with the attempt."""
+
+    __tablename__ = "artifact_transfers"
+    artifact_id: str = Field(primary_key=True)
+    account_id: str = Field(index=True)
+    token: str
+    """Names the attempt; one with another token writes nothing any more."""
+    renewed_at: datetime = Field(sa_type=Instant)
+    """When the attempt was last seen; one of a killed process is seen no more."""
 
 
 class ArtifactUse(SQLModel, table=True):

@@ -1,5 +1,6 @@
 """The rows of artifacts beside their transfers: progress, removal, users, and how they start."""
 
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -110,9 +111,18 @@ def test_a_lost_workflow_of_each_noun_goes_on_from_its_row(
 def test_a_folder_on_disk_is_empty_at_first_and_gone_after(home: Any) -> None:
     dataset = f"dat-{'0' * 26}"
     left = settings().home / "transfers" / dataset
-    left.mkdir(parents=True)
-    (left / "of-a-killed-process").write_text("x")
-    with scratch_folder(dataset) as folder:
-        assert (folder, list(folder.iterdir())) == (left, [])
+    (left / "of-a-killed-process").mkdir(parents=True)
+    with scratch_folder(dataset, "one") as folder:
+        assert (list(left.iterdir()), list(folder.iterdir())) == ([folder], [])
         (folder / "file").write_text("x")
     assert not left.exists()
+
+
+def test_the_end_of_a_late_attempt_leaves_the_folder_of_the_new_one(home: Any) -> None:
+    dataset = f"dat-{'0' * 26}"
+    with ExitStack() as late:
+        late.enter_context(scratch_folder(dataset, "late"))
+        with scratch_folder(dataset, "new") as folder:
+            (folder / "file").write_text("x")
+            late.close()
+            assert (folder / "file").read_text() == "x"

@@ -390,7 +390,7 @@ def test_the_row_says_what_is_stored_and_what_there_is_in_all(
     assert refusal(dataset, source).type == "Unavailable"
     assert refusal(dataset, source).type == "Unavailable"
     row = row_of(migrated, dataset)
-    assert (row.bytes_transferred, row.total_bytes) == (2 * PART, 512 + 90_112 + 1024)
+    assert (row.bytes_transferred, row.total_bytes) == (4 * PART, 512 + 90_112 + 1024)
     assert files_of(tar_of({"a": b"a"})) == {"a": b"a"}
 
 

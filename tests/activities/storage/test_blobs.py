@@ -79,3 +79,12 @@ def test_deleting_is_silent_when_nothing_is_there(store: BlobStore) -> None:
 def test_a_name_cannot_leave_the_store(store: BlobStore, name: str) -> None:
     with pytest.raises(ValueError, match="object name"):
         store.put(name, b"")
+
+
+def test_of_several_that_store_a_new_object_one_is_first(store: BlobStore) -> None:
+    assert store.put_new("artifacts/a", b"first")
+    assert not store.put_new("artifacts/a", b"second")
+    assert store.get("artifacts/a") == b"first"
+    store.put("artifacts/b/c", b"12")
+    assert store.sizes("artifacts") == {"artifacts/a": 5, "artifacts/b/c": 2}
+    assert store.sizes("none") == {}

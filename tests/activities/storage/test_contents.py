@@ -108,3 +108,29 @@ def test_ids_that_are_none_name_nothing() -> None:
     for wrong in ("../dat-01jd0000000000000000000000", "job-01jd0000000000000000000000", "dat-1"):
         with pytest.raises(ValueError, match="no id of an artifact"):
             artifact_of(wrong)
+
+
+def test_a_content_is_not_complete_before_all_its_parts_are_there(store: BlobStore) -> None:
+    writer = ContentWriter(store, DATASET, "one")
+    writer.write(_tar())
+    store.delete(artifact_part_name(DATASET, min(writer.hashes)))
+    with pytest.raises(ContentBrokenError, match="found no such part"):
+        writer.finish(4, 2800)
+    assert store.names(artifact_of(DATASET))
+    with pytest.raises(BlobMissingError):
+        manifest_of(store, DATASET, "0" * 64)
+
+
+def test_room_is_asked_for_before_each_part_is_stored(store: BlobStore) -> None:
+    stored = []
+
+    def reserve(size_bytes: int) -> None:
+        stored.append((size_bytes, len(store.names(artifact_of(DATASET)))))
+        if size_bytes > 2000:
+            raise ContentBrokenError("no room")
+
+    writer = ContentWriter(store, DATASET, "one", reserve)
+    with pytest.raises(ContentBrokenError, match="no room"):
+        writer.write(bytes(1000) + bytes(range(200)) * 5 + b"z" * 1000)
+    assert [size for size, _ in stored] == [1000, 2000, 3000]
+    assert ContentWriter(store, DATASET, "one").position == 2000

@@ -191,3 +191,42 @@ async def test_an_artifact_is_adopted_in_each_status(stage: Stage, status: str) 
         await handle.signal(ArtifactLifecycle.remove, Removal())
     assert (await handle.result()).status is ArtifactStatus.ARCHIVED
     assert stage.world.rows[DATASET].sequence > 5
+
+
+async def wait_for_slot(_: Contract) -> None:
+    raise ApplicationError("waits: at most 3", type=errors.TRANSFER_WAITS, non_retryable=True)
+
+
+async def test_a_transfer_waits_for_a_slot_of_its_account_and_says_so(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(artifact_lifecycle, "FIRST_SLOT_INTERVAL", timedelta(seconds=0.1))
+    stage.world.faults["transfer_artifact"] = [wait_for_slot, wait_for_slot]
+    handle = await start(stage)
+    await reaches(stage, "ready")
+    assert stage.world.told[DATASET]["dataset.transferring"] == "waits: at most 3"
+    assert stage.world.events[DATASET].count("dataset.transferring") == 2
+    assert stage.world.rows[DATASET].status_reason is None
+    await handle.signal(ArtifactLifecycle.remove, Removal())
+    await handle.result()
+
+
+async def test_a_transfer_that_waits_is_removed_at_once(stage: Stage) -> None:
+    stage.world.faults["transfer_artifact"] = [wait_for_slot]
+    handle = await start(stage)
+    await eventually(
+        lambda: stage.world.told[DATASET].get("dataset.transferring") == "waits: at most 3",
+        "it waits",
+    )
+    await handle.signal(ArtifactLifecycle.remove, Removal())
+    assert (await handle.result()).status is ArtifactStatus.ARCHIVED
+
+
+async def test_a_transfer_that_gets_no_slot_for_days_fails_with_that_reason(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(artifact_lifecycle, "SLOT_LIMIT", timedelta())
+    stage.world.faults["transfer_artifact"] = [wait_for_slot]
+    await start(stage)
+    await reaches(stage, "failed")
+    assert stage.world.rows[DATASET].status_reason == "waits: at most 3"

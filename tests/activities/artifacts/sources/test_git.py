@@ -1,11 +1,13 @@
 """Git sources, from a repository that git itself serves."""
 
+import io
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from temporalio.exceptions import ApplicationError
 
+from activities.artifacts.sources import git
 from activities.artifacts.sources.git import open_git
 from activities.settings import settings
 from tests.activities.artifacts.artifact_rows import files_of
@@ -84,6 +86,57 @@ def test_a_host_without_a_public_address_is_refused(
     with pytest.raises(ApplicationError, match="no public address") as refused:
         files(source(server), tmp_path / "1")
     assert refused.value.type == "Refused"
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.1", "0x7f.0.0.1", "2130706433", "017700000001", "127.0.0.1.", "%6cocalhost", "a%2eb",
+     "-a.test", "a_b.test", "a..test", "[::ffff:127.0.0.1]", "[::1%25lo]", "a\\b.test"],
+)  # fmt: skip
+def test_a_host_that_git_may_read_as_another_one_is_refused(
+    server: GitServer, tmp_path: Path, host: str
+) -> None:
+    url = server.url.replace("127.0.0.1", host)
+    odd = source(server).model_copy(update={"url": url})
+    with pytest.raises(ApplicationError, match="its host is a name of letters") as refused:
+        files(odd, tmp_path / "1")
+    assert refused.value.type == "Refused"
+
+
+def test_every_name_is_connected_at_the_address_that_was_checked(
+    server: GitServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.commit({"a.txt": "a"})
+    monkeypatch.setattr(git, "permitted_address", lambda *_: "127.0.0.1")
+    named = source(server).model_copy(
+        update={"url": server.url.replace("127.0.0.1", "Cats.Example.Test")}
+    )
+    assert files(named, tmp_path / "1") == {"a.txt": b"a"}
+
+
+@pytest.mark.parametrize("version", ["2.37.0", "2.38.2", "2.39.0", "2.9.9", "none"])
+def test_a_git_with_known_holes_is_refused_with_what_is_needed(
+    server: GitServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    monkeypatch.setattr(git, "_run", lambda *_, **__: f"git version {version}\n")
+    with pytest.raises(ApplicationError, match=r"asked for at least 2\.39\.1, found") as refused:
+        files(source(server), tmp_path / "1")
+    assert (refused.value.type, version in refused.value.message) == ("Refused", True)
+
+
+def test_refs_without_end_do_not_fill_the_memory_of_the_worker(
+    server: GitServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(git, "MEMORY_KIB", 200_000)
+    server.endless = b"003f" + b"1" * 40 + b" refs/heads/feature/x\n"
+    with pytest.raises(ApplicationError, match="needs more than 200000 KiB of memory") as refused:
+        files(source(server), tmp_path / "1")
+    assert refused.value.type == "Refused"
+
+
+def test_of_what_a_server_has_git_say_the_end_is_kept(server: GitServer, tmp_path: Path) -> None:
+    said = git._Tail(io.BytesIO(b"x" * 10_000_000 + b"the end"))
+    assert said.text() == "x" * (git.MOST_OUTPUT_BYTES - 7) + "the end"
 
 
 @pytest.mark.parametrize("revision", ["--upload-pack=touch", "-x", "a b", "a:b", "a^{}", ""])

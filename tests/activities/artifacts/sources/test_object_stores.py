@@ -66,6 +66,27 @@ def test_the_objects_of_a_prefix_become_files_named_by_the_rest(bucket: Any) -> 
     assert open_bucket(source(), SECRET).identity == opened.identity
 
 
+def test_a_listing_is_read_in_pages_and_not_after_the_limit(
+    bucket: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    real = object_stores._page
+
+    def page(store: Any, found: ObjectStoreSource, words: dict[str, Any]) -> dict[str, Any]:
+        asked.append(len(words))
+        return real(store, found, {**words, "MaxKeys": 2})
+
+    monkeypatch.setattr(object_stores, "_page", page)
+    whole = open_bucket(source(prefix=""), SECRET)
+    assert set(files_of(b"".join(whole.chunks_from(0)))) == set(FILES)
+    assert len(asked) == 3  # Of five objects, a folder among them.
+    asked.clear()
+    monkeypatch.setattr(object_stores, "MOST_FILES", 3)
+    with pytest.raises(ApplicationError, match="has at most 3 objects") as refused:
+        open_bucket(source(prefix=""), SECRET)
+    assert (refused.value.type, len(asked)) == ("Refused", 2)
+
+
 def test_a_whole_bucket_and_a_single_object_are_read(bucket: Any) -> None:
     whole = open_bucket(source(prefix=""), SECRET)
     assert set(files_of(b"".join(whole.chunks_from(0)))) == set(FILES)

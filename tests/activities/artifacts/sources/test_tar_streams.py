@@ -84,3 +84,37 @@ def test_what_is_no_whole_gzip_is_refused(packed: bytes) -> None:
 @given(st.lists(st.binary(max_size=5), max_size=6), st.integers(0, 30))
 def test_what_follows_is_all_but_the_first_bytes(chunks: list[bytes], position: int) -> None:
     assert b"".join(after(chunks, position)) == b"".join(chunks)[position:]
+
+
+EMPTY = gzip.compress(b"")
+NAMED = b"\x1f\x8b\x08\x08" + bytes(6) + b"n" * 300_000  # A file name that does not end.
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [EMPTY * 20_000, NAMED, EMPTY + bytes(300_000), gzip.compress(b"x") * 20_000],
+    ids=["empty members", "name", "padding", "tiny members"],
+)
+def test_gzip_that_takes_more_than_it_packs_is_refused_before_its_end(
+    packed: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tar_streams, "GZIP_MOST_OVERHEAD_BYTES", 100_000)
+    read = 0
+
+    def chunks() -> Iterator[bytes]:
+        nonlocal read
+        for start in range(0, len(packed), 50_000):
+            read += 50_000
+            yield packed[start : start + 50_000]
+
+    with pytest.raises(ApplicationError, match="larger than its content") as refused:
+        list(gunzipped(chunks()))
+    assert refused.value.type == "Refused"
+    assert read < 200_000
+
+
+def test_gzip_in_many_blocks_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tar_streams, "GZIP_MOST_OVERHEAD_BYTES", 100_000)
+    content = random.Random(2).randbytes(2_000_000)
+    packed = b"".join(gzip.compress(content[at : at + 500]) for at in range(0, 2_000_000, 500))
+    assert b"".join(gunzipped([packed])) == content
