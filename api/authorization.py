@@ -22,11 +22,17 @@ from workflows.contracts.lifecycles import LIFECYCLE_NOUNS
 
 NOUNS = (
     "accounts", "account", "users", "api-keys", "projects", "uploads", "billing", "events", "audit",
+    "credentials",
     *(noun.plural for noun in LIFECYCLE_NOUNS),
 )  # fmt: skip
 SCOPES = frozenset(
-    {"*", "read", *(f"{noun}:{deed}" for noun in NOUNS for deed in ("read", "write"))}
+    {
+        *("*", "read", "credentials:use"),
+        *(f"{noun}:{deed}" for noun in NOUNS for deed in ("read", "write")),
+    }
 )
+"""`credentials:use` lets sources and jobs use a project's third-party keys, and no other scope
+does but `*`."""
 _USE_INTERVAL = timedelta(minutes=10)
 # Columns instead of objects, because every request runs this query.
 _KEYS = select(  # type: ignore[call-overload]
