@@ -47,6 +47,7 @@ from api.routes import (
     quotas,
     regions,
     sessions,
+    third_party_keys,
     uploads,
     users,
     utilisation,
@@ -62,7 +63,7 @@ from workflows.contracts.job_submission import JobSubmission
 ROUTERS = (
     health, platform, accounts, users, projects, providers, quotas, regions, nodes,
     join_tokens, announcements, leases, provider_machines, uploads, offers, jobs, job_logs,
-    artifacts, sessions, utilisation, billing, datastores, events, audit,
+    artifacts, third_party_keys, sessions, utilisation, billing, datastores, events, audit,
 )  # fmt: skip
 RELAY_LIMIT_S = 1.0
 DESCRIPTION = """Own the base, rent the burst.

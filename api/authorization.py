@@ -22,13 +22,19 @@ from workflows.contracts.lifecycles import LIFECYCLE_NOUNS
 
 NOUNS = (
     "accounts", "account", "users", "api-keys", "projects", "uploads", "billing", "events", "audit",
+    "credentials",
     *(noun.plural for noun in LIFECYCLE_NOUNS),
 )  # fmt: skip
 USE_OF_SECRETS = "secrets:use"
 """The scope to have a source opened with a secret of its project."""
+USE_OF_KEYS = "credentials:use"
+"""The scope to have sources and jobs use the project's third-party keys."""
 _DEEDS = ("read", "write")
 SCOPES = frozenset(
-    {"*", "read", USE_OF_SECRETS, *(f"{noun}:{deed}" for noun in NOUNS for deed in _DEEDS)}
+    {
+        *("*", "read", USE_OF_SECRETS, USE_OF_KEYS),
+        *(f"{noun}:{deed}" for noun in NOUNS for deed in _DEEDS),
+    }
 )
 _USE_INTERVAL = timedelta(minutes=10)
 # Columns instead of objects, because every request runs this query.

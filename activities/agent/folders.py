@@ -12,7 +12,7 @@
 <root>/runs/<run_id>/      owner.json contents.json spec.json devices.json command variables lock
                            process.json
                            beat.json idle.json exit.json log
-                           setup work/ input/ output/ state/ venv/
+                           setup work/ input/ output/ state/ venv/ keys/
 <root>/runs/.removed-*/    runs that are being removed
 <root>/removed/<run_id>    a tombstone: that run was removed, and is not made again
 """
@@ -36,6 +36,10 @@ OWNED_GROUP = "baseload-owned"
 VARIABLES = "variables"
 COMMAND = "command"
 DEVICES = "devices.json"
+AUTH = "auth.json"
+"""The login of a registry, while an image is pulled with it."""
+KEYS = "keys"
+"""The folder of the files of a run's third-party keys."""
 OWN_ENVIRONMENT = "venv"
 """The virtual environment of the run itself."""
 SETUP = "setup"
@@ -154,12 +158,16 @@ class Run:
         write_json(self.at(name), document, durable)
 
     def forget_variables(self) -> None:
-        """Remove the command and its variables from disk, because they may be secret."""
-        for name in (COMMAND, VARIABLES):
+        """Remove the command, its variables and its keys from disk, because they are secret."""
+        spec = self.read("spec.json") or {}
+        keys = (spec.get("keys") or {}).get("files") or {}
+        for name in (COMMAND, VARIABLES, AUTH, *(os.path.join(KEYS, each) for each in keys)):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self.at(name))
-        spec = self.read("spec.json")
-        if spec is not None and spec.pop("environment", None):
+        with contextlib.suppress(OSError):  # The run of an account that is ours may have added.
+            os.rmdir(self.at(KEYS))
+        found = [spec.pop(name, None) for name in ("environment", "keys")]
+        if any(found):
             self.write("spec.json", spec)
 
     def log_bytes(self) -> int:

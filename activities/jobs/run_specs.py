@@ -22,6 +22,7 @@ from activities.db.tables import (
     table_of_artifact,
 )
 from activities.jobs import worker_addresses
+from activities.jobs.run_keys import JobKeys, keys_of_job
 from activities.jobs.submissions import open_variables, submission_of
 from activities.nodes.addresses import inside_address
 from activities.regions.cache import caches_of
@@ -88,6 +89,8 @@ class RunInputs:
     """The datasets, the model and the checkpoints of the job."""
     caches: dict[str, RegionCache]
     """Node id to the region cache of its region, for leased machines."""
+    keys: JobKeys
+    """The third-party keys that the job attaches, and that its image is pulled with."""
 
 
 @activity.defn
@@ -171,7 +174,8 @@ def _gather(session: Session, command: SealRunSpecs, port: int | None) -> RunInp
     if job is None:
         raise ApplicationError(f"{command.job_id}: there is no such job", type=NOT_FOUND)
     submission = submission_of(job.spec)
-    environment = open_variables(job.id, job.sealed_variables)
+    keys = keys_of_job(session, job, submission)
+    environment = {**keys.of_runs.variables, **open_variables(job.id, job.sealed_variables)}
     for name, reference in submission.environment.secrets.items():
         environment[name] = _secret(session, job, name, reference)
     data_input = submission.data.input
@@ -190,6 +194,7 @@ def _gather(session: Session, command: SealRunSpecs, port: int | None) -> RunInp
         hosts=_hosts(session, command),
         contents=_contents(session, job, submission),
         caches=caches_of(session, {each.node.node_id for each in command.assignments}),
+        keys=keys,
     )
 
 
@@ -313,7 +318,10 @@ def _run_spec(command: SealRunSpecs, assignment: WorkerAssignment, inputs: RunIn
         run_id=run_id(command.job_id, worker, command.attempt),
         command=submission.workers[worker].command,
         environment=environment,
+        key_files=inputs.keys.of_runs.files,
+        key_paths=inputs.keys.of_runs.paths,
         image=image and full_image(image),
+        registry_login=inputs.keys.registry_login,
         python_packages=submission.environment.python_packages,
         apt_packages=submission.environment.apt_packages,
         requirements=submission.environment.requirements,

@@ -83,7 +83,14 @@ class RunSpec(Contract):
     command: str
     environment: dict[str, str] = Field(default_factory=dict, repr=False)
     """Variables and resolved secrets."""
+    key_files: dict[str, str] = Field(default_factory=dict, repr=False)
+    """By name, the files of the third-party keys that the run gets."""
+    key_paths: dict[str, str] = Field(default_factory=dict)
+    """Variables that name such files, with `{keys}` for their folder."""
     image: str | None = None
+    registry_login: str | None = Field(default=None, repr=False)
+    """USER:PASSWORD of the image's registry, by the project's own key; None: it is pulled without
+    one."""
     python_packages: tuple[str, ...] = ()
     apt_packages: tuple[str, ...] = ()
     requirements: str | None = None

@@ -101,8 +101,8 @@ class UserPage(Page[User]):
 class ApiKeyCreation(RequestBody):
     name: Name
     scopes: Annotated[tuple[Scope, ...], Field(min_length=1, max_length=40)] | None = None
-    """`*`, `read`, `<noun>:read`, `<noun>:write` or `secrets:use`; None: the scopes of the caller's
-    key."""
+    """`*`, `read`, `<noun>:read`, `<noun>:write`, `secrets:use` or `credentials:use`; None: the
+    scopes of the caller's key."""
     expires_at: AwareDatetime | None = None
     """At the latest when the caller's key expires; None: when that does."""
     user_id: ResourceId | None = None

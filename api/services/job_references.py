@@ -17,6 +17,7 @@ from api.schemas.base import FieldError
 from api.services.job_datastores import wrong_datastores
 from api.services.lifecycles import GONE
 from api.services.ownership import projects_of, visible_artifacts
+from api.services.third_party_keys import wrong_keys
 from workflows.contracts.artifacts import ArtifactStatus
 from workflows.contracts.lifecycles import CHECKPOINT, DATASET, MODEL, LifecycleNoun
 from workflows.contracts.statuses import RegionStatus
@@ -45,6 +46,7 @@ def wrong_references(context: ChangeContext, document: Any) -> list[FieldError]:
         *_wrong_secrets(context, document),
         *_wrong_artifacts(context, document),
         *wrong_datastores(context, document, owner_id),
+        *wrong_keys(context, document, _project_of(context, document)),
     ]
     return [wrong for wrong in found if wrong is not None]
 
@@ -94,6 +96,18 @@ def _owner_id(context: ChangeContext, document: dict[str, Any]) -> str:
     if project is not None and project.id in projects_of(context.session, caller, "job", "all"):
         return project.account_id
     return caller.account_id
+
+
+def _project_of(context: ChangeContext, document: dict[str, Any]) -> tables.Project | None:
+    """The project of the job; None: there is none in which the caller may create jobs."""
+    project_id = document.get("project_id") or personal_project(context)
+    project = (
+        context.session.get(tables.Project, project_id) if isinstance(project_id, str) else None
+    )
+    if project is None or project.account_id == context.caller.account_id:
+        return project
+    shared = projects_of(context.session, context.caller, "job", "all")
+    return project if project.id in shared else None
 
 
 def _wrong_region(context: ChangeContext, document: Any, owner_id: str) -> FieldError | None:

@@ -21,6 +21,7 @@ from api.services.job_datastores import datastores_of, pinned, region_warnings
 from api.services.job_references import personal_project, wrong_references
 from api.services.job_responses import job_response
 from api.services.ownership import project_for, visible_job
+from api.services.third_party_keys import with_image_key
 from workflows.contracts.billing import MICROCREDITS
 from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.placement import Resources
@@ -128,7 +129,7 @@ def accepted(context: ChangeContext, asked: ReadDocument) -> tuple[JobSubmission
     count = 1 if submission.array is None else len(submission.array)
     check_limit(context, tables.Job, project.account_id, count)
     check_room(context.session, project.account_id)
-    whole = _with_references(submission, project.id)
+    whole = with_image_key(context, _with_references(submission, project.id), project)
     return pinned(context.session, whole), project
 
 

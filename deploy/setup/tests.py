@@ -17,6 +17,7 @@ PACKAGES = {
     "podman": "/usr/bin/podman",
     "runc": "/usr/sbin/runc",
     "crun": "/usr/bin/crun",
+    "docker-registry": "/usr/bin/docker-registry",
     "curl": "/usr/bin/curl",
     "iproute2": "/usr/sbin/ip",
     "nftables": "/usr/sbin/nft",

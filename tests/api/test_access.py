@@ -22,9 +22,15 @@ ADMINISTRATORS = {
     *("list_accounts", "create_account", "get_account", "change_account", "grant_credits"),
     "verify_audit",
 }
-OWNERS = {"create_user", "change_own_account"}
+OWNERS = {
+    *("create_user", "change_own_account"),
+    *("set_third_party_key", "remove_third_party_key"),
+}
 NOUN_OF: dict[str, str] = {
     "create_join_token": "nodes",
+    "list_third_party_keys": "credentials",
+    "set_third_party_key": "credentials",
+    "remove_third_party_key": "credentials",
     "get_platform": "account",
     "get_own_account": "account",
     "change_own_account": "account",
@@ -44,6 +50,7 @@ BODIES: dict[str, Any] = {
     "change_provider": {"credentials": "store://providers/gcp/x"},
     "change_region": {"own_worker": True},
     "store_project_secret": {"name": "token", "value": "hidden"},
+    "set_third_party_key": {"type": "ngc", "value": "nvapi-hidden"},
 }
 """The sound bodies of routes that change one resource."""
 UNOWNED = {"list_quotas"}
@@ -82,7 +89,7 @@ OF_ONE_RESOURCE = [
 
 async def _ask(route: Route, person: Person, path: str = "", **headers: str) -> tuple[int, str]:
     """The status and the code of an answer, without a resource that the path could name."""
-    path = path or re.sub(r"\{(\w+)\}", "none", route.path)
+    path = path or re.sub(r"\{(\w+)\}", "none", route.path.replace("{key_type}", "ngc"))
     body = BODIES.get(route.name, {}) if route.method in ("POST", "PATCH") else None
     answer = await person.call(route.method, path, headers=headers, json=body)
     problem = answer.headers["content-type"] == "application/problem+json"
@@ -145,6 +152,7 @@ async def owned(site: Site, ada: Person) -> dict[str, str]:
     await lease(site, ada)
     key = await ada.made("/v1/api-keys", {"name": "ci"})
     await ada.made(f"/v1/projects/{ada.project_id}/secrets", BODIES["store_project_secret"])
+    await ada.made(f"/v1/projects/{ada.project_id}/credentials", BODIES["set_third_party_key"])
     artifacts = {
         noun.plural: (await ada.made(f"/v1/{noun.plural}", ARTIFACT))["id"]
         for noun in ARTIFACT_NOUNS
@@ -169,7 +177,7 @@ async def test_what_is_another_accounts_is_not_there(
     kept = _rows(site)
     for route in OF_ONE_RESOURCE:
         path = re.sub(r"\{\w+_id\}", owned[route.path.split("/")[2]], route.path)
-        path = path.replace("{name}", "token").replace("{index}", "0")
+        path = path.replace("{name}", "token").replace("{key_type}", "ngc").replace("{index}", "0")
         path += "?zone=a" if "machines" in path else ""
         path += f"?sha256={'0' * 64}" if route.method == "PUT" and "parts" in path else ""
         assert await _ask(route, bob, path) == (404, "not-found"), route.name

@@ -162,6 +162,14 @@ class SubmittedEnvironment(Submitted):
     secrets: dict[str, str] = Field(default_factory=dict, examples=[{"HF_TOKEN": "hf_token"}])
     """Variables whose values are secrets of the job's project, each with the name of its secret
     (`baseload secret set`), or with the reference `store://projects/PROJECT/NAME`."""
+    credentials: tuple[str, ...] = Field((), examples=[["aws", "huggingface"]])
+    """Third-party keys of the job's project that the commands get, each by its type (`baseload
+    project key list`): as variables such as AWS_ACCESS_KEY_ID and HF_TOKEN, or as files below
+    BASELOAD_KEYS that variables name, such as GOOGLE_APPLICATION_CREDENTIALS."""
+    image_credentials: str | None = Field(None, examples=["docker"])
+    """The third-party key of the project with which the image is pulled, `docker` or `ngc`; the
+    commands do not get it. By default the one that opens the registry of the image, if the project
+    has one and you may use it."""
 
     @field_validator("setup", mode="before")
     @classmethod

@@ -4,11 +4,14 @@
                            is that of its last use
 
 Only these images are removed, because any other is of the machine's owner. Private images that the
-owner has pulled, and credentials of registries, are for the owner's runs alone.
+owner has pulled, and credentials of registries, are for the owner's runs alone. An image that was
+pulled by the login of a project says so in its note: no run takes it as it is here, so that each
+project has to show its registry a login of its own, or that there is no need of one.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
@@ -16,11 +19,13 @@ import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
 from ..errors import RefusedError
-from ..folders import Folders, read_json, take_lock, write_json
+from ..folders import AUTH, Folders, Run, read_json, take_lock, write_json
+from . import private_images
 from .containers import podman
 
 PULL_S = 3600.0
@@ -44,12 +49,47 @@ write to a file, to take another filter of system calls, to stop a unit. Podman 
 those of images to them."""
 
 
-def ready(folders: Folders, image: str, run_step: Any, *, owned: bool) -> str:
-    """Have an image on this node, and return its id.
+@dataclass(frozen=True)
+class For:
+    """For whom an image is pulled.
 
     owned: whether it is for a run of the machine's owner, for whom an image that is here is taken
     as it is. For any other run its registry is asked, without the owner's credentials, so that the
     run gets what everybody may pull.
+    auth_file: a file with the login of the run's project, by which the registry is asked in any
+    case; None: there is none.
+    """
+
+    owned: bool
+    auth_file: str | None = None
+
+    @property
+    def uses_what_is_here(self) -> bool:
+        return self.owned and self.auth_file is None
+
+
+@contextlib.contextmanager
+def auth_file(run: Run, image: str, login: str | None) -> Iterator[str | None]:
+    """The file by which podman shows a registry a login, for root alone, gone afterwards.
+
+    login: USER:PASSWORD; None: there is none, and no file.
+    """
+    if login is None:
+        yield None
+        return
+    path = run.at(AUTH)
+    registry = image.partition("/")[0]
+    auth = base64.b64encode(login.encode()).decode()
+    write_json(path, {"auths": {registry: {"auth": auth}}}, durable=False)
+    try:
+        yield path
+    finally:
+        os.unlink(path)
+
+
+def ready(folders: Folders, image: str, run_step: Any, whose: For) -> str:
+    """Have an image on this node, and return its id.
+
     Raises: RefusedError `image` with podman's own words; `disk-full`.
     """
     for _ in range(TRIES):
@@ -58,35 +98,41 @@ def ready(folders: Folders, image: str, run_step: Any, *, owned: bool) -> str:
         except OSError as error:
             words = "image %s: this node has no podman (%s)" % (image, error)
             raise RefusedError("image", words) from error
-        found = _id_of(image) if owned else None
-        if not found:
-            found = _pulled(folders, image, run_step, owned)
+        found = _id_of(image) if whose.uses_what_is_here else None
+        if not found or _is_private(folders, image, found):
+            found = _pulled(folders, image, run_step, whose)
             if found not in before:
                 _check_layers(image, found)
         with _locked(folders):
             tags = _tags_of(found)
             if tags is not None:
-                _note_use(folders, found, tags, before)
+                _note_use(folders, found, tags, before, whose.auth_file is not None)
                 _check_annotations(image, found)
                 return found
     raise RefusedError("image", "image %s: it is removed here as often as it is pulled" % image)
 
 
-def _pulled(folders: Folders, image: str, run_step: Any, owned: bool) -> str:
+def _pulled(folders: Folders, image: str, run_step: Any, whose: For) -> str:
     words = "pulling %s" % image
-    if owned:
+    if whose.uses_what_is_here:
         arguments, options = ["podman", "pull", "--quiet", image], None
     else:
-        options = _without_credentials(folders)
+        options = None if whose.owned else _without_credentials(folders)
         # Named as of a registry, because other ways would lead to what lies on this machine.
         name = TAG_OF_DIGEST.sub("", image)
         arguments = ["podman", "pull", "--quiet", "docker://" + name]
+        if whose.auth_file is not None:
+            arguments[2:2] = ["--authfile", whose.auth_file]
+    if whose.auth_file is not None:
+        private_images.mark(folders, image)
     code, output = run_step(words, arguments, PULL_S, options, _filled(folders))
     lines = output.strip().splitlines()
     if code == 0 and lines and IMAGE_ID.match(lines[-1]):
         return str(lines[-1])
-    whose = "" if owned else " (asked without the credentials of the machine's owner)"
-    raise RefusedError("image", "image %s%s: %s" % (image, whose, output[-2000:].strip()))
+    by = "" if whose.owned else " (asked without the credentials of the machine's owner)"
+    if whose.auth_file is not None:
+        by = " (asked by the login of the project's third-party key)"
+    raise RefusedError("image", "image %s%s: %s" % (image, by, output[-2000:].strip()))
 
 
 def _check_layers(image: str, image_id: str) -> None:
@@ -165,6 +211,7 @@ def prune(
 
     is_enough: asked before each image, those unused for longest first; True ends the removal.
     """
+    private_images.prune(folders, oldest, lambda: set().union(*_tags_of_all().values()))
     notes = _notes(folders)
     until = time.monotonic() + PRUNE_S
     removed = []
@@ -198,14 +245,24 @@ def _removed(names: list[str]) -> bool:
         return False
 
 
-def _note_use(folders: Folders, image: str, tags: set[str], before: dict[str, set[str]]) -> None:
+def _note_use(
+    folders: Folders, image: str, tags: set[str], before: dict[str, set[str]], by_login: bool
+) -> None:
     path = _note(folders, image)
     note = read_json(path)
     if note is None and image in before:
         return  # The owner's.
     names = set((note or {}).get("names") or ()) | (tags - before.get(image, set()))
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    write_json(path, {"names": sorted(names)}, durable=False)
+    # It stays so: who pulls it without a login may do so from a registry of its own.
+    is_private = by_login or bool((note or {}).get("by_login"))
+    write_json(path, {"names": sorted(names), "by_login": is_private}, durable=False)
+
+
+def _is_private(folders: Folders, image: str, image_id: str) -> bool:
+    """Whether a project's login has brought the image, or one of its repository, to this node."""
+    note = read_json(_note(folders, image_id)) or {}
+    return bool(note.get("by_login")) or private_images.is_marked(folders, image)
 
 
 def _notes(folders: Folders) -> dict[str, float]:

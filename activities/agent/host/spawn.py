@@ -21,6 +21,7 @@ from . import (
     own_folders,
     prctl,
     run_contents,
+    run_keys,
 )
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -52,6 +53,7 @@ def environment(run: Run, spec: dict[str, Any]) -> dict[str, str]:
         CUDA_VISIBLE_DEVICES=",".join(spec.get("gpu_uuids") or []),
     )
     variables.update(run_contents.variables(spec, run.path))
+    variables.update(run_keys.variables(spec, run.path))
     if spec.get("port"):
         variables["BASELOAD_PORT"] = str(spec["port"])
     return variables
@@ -68,6 +70,7 @@ def _enter_environment(run: Run, shared: str, variables: dict[str, str]) -> None
 
 def spawn(run: Run, spec: dict[str, Any], log: int) -> int:
     """Start the command with `log` as its stdout and stderr; its process id."""
+    run_keys.write(run, spec)
     if spec.get("runtime") == "podman":
         arguments, variables = containers.prepare(run, spec, environment(run, spec))
         user, folder = None, run.path  # podman is ours: it must find no file of the job's.

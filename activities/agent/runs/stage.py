@@ -66,7 +66,8 @@ def _stage(folders: Folders, run: Run, request: dict[str, Any]) -> None:
                 raise RefusedError("packages", words % (name, image))
         spec["image"], spec["owned"] = image, owned
         run_step = load("host.steps:run_step")
-        spec["image_id"] = images.ready(folders, image, run_step, owned=owned)
+        with images.auth_file(run, image, request.get("registry_login")) as path:
+            spec["image_id"] = images.ready(folders, image, run_step, images.For(owned, path))
     else:
         spec["packages_path"], spec["packages_group"] = environments.environment(
             folders,

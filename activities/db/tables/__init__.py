@@ -9,6 +9,7 @@ from activities.db.tables.accounts import (
     Project,
     ProjectMember,
     StoredSecret,
+    ThirdPartyKey,
     User,
 )
 from activities.db.tables.artifacts import (
@@ -74,6 +75,7 @@ __all__ = [
     "SchemaCompatibility",
     "ShortageRow",
     "StoredSecret",
+    "ThirdPartyKey",
     "Upload",
     "UsageMeter",
     "UsedLink",

@@ -92,3 +92,18 @@ class StoredSecret(SQLModel, table=True):
     account_id: str = Field(foreign_key="accounts.id", index=True)
     sealed: bytes
     updated_at: datetime = Field(sa_type=Instant)
+
+
+class ThirdPartyKey(SQLModel, table=True):
+    """A key of another service, which a project has at most once for each type; sealed."""
+
+    __tablename__ = "third_party_keys"
+    project_id: str = Field(primary_key=True, foreign_key="projects.id")
+    type: str = Field(primary_key=True)
+    account_id: str = Field(foreign_key="accounts.id", index=True)
+    sealed: bytes
+    hint: str | None = None
+    """What may be shown of the key, such as the end of its id."""
+    set_by: str
+    """The id of the user who has set the key."""
+    updated_at: datetime = Field(sa_type=Instant)

@@ -9,19 +9,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
 from activities.providers.base import KeyMistakeError
+from activities.secrets.private_keys import is_rsa_private_key
 from activities.settings import settings
 
 MAX_BYTES = 16 * 1024
-MAX_PRIVATE_KEY = 4096
-"""The number of characters of the private key."""
-MAX_BITS = 4096
-"""Of the modulus: a check of 5000 bits takes seconds already. So does one of a longer prime, which
-a key can name beside any modulus, and hours one of all that fits."""
 TOKEN_URI = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address
 _PROJECT = re.compile(r"([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]")
 _EMAIL = re.compile(r"[^@\s]+@[a-z0-9.-]+\.gserviceaccount\.com")
@@ -72,22 +64,6 @@ def read_key(text: str) -> ServiceAccountKey:
     )
 
 
-def _is_private_key(pem: str) -> bool:
-    try:
-        if len(pem) > MAX_PRIVATE_KEY:
-            return False
-        unchecked = load_pem_private_key(pem.encode(), None, unsafe_skip_rsa_key_validation=True)
-        if not isinstance(unchecked, RSAPrivateKey) or unchecked.key_size > MAX_BITS:
-            return False
-        numbers = unchecked.private_numbers()
-        if max(numbers.p, numbers.q).bit_length() > unchecked.key_size // 2 + 1:
-            return False
-        load_pem_private_key(pem.encode(), None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        return False
-    return True
-
-
 def _is_token_uri(uri: str) -> bool:
     """Whether the address is Google's, so that a key cannot send us anywhere else.
 
@@ -101,6 +77,6 @@ _RULES: tuple[tuple[str, str, Callable[[str], bool]], ...] = (
     ("project_id", "is the id of a project", lambda v: bool(_PROJECT.fullmatch(v))),
     ("client_email", "is a service account's address", lambda v: bool(_EMAIL.fullmatch(v))),
     ("private_key_id", "is the key's id, hex digits", lambda v: bool(re.fullmatch("[0-9a-f]+", v))),
-    ("private_key", "is an RSA private key in PEM", _is_private_key),
+    ("private_key", "is an RSA private key in PEM", is_rsa_private_key),
     ("token_uri", f"is {TOKEN_URI}", _is_token_uri),
 )

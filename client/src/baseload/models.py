@@ -1289,6 +1289,22 @@ class SubmittedEnvironment(BaseModel):
             title="Secrets",
         ),
     ] = None
+    credentials: Annotated[
+        list[str],
+        Field(
+            description="Third-party keys of the job's project that the commands get, each by its type (`baseload project key list`): as variables such as AWS_ACCESS_KEY_ID and HF_TOKEN, or as files below BASELOAD_KEYS that variables name, such as GOOGLE_APPLICATION_CREDENTIALS.",
+            examples=[["aws", "huggingface"]],
+            title="Credentials",
+        ),
+    ] = []
+    image_credentials: Annotated[
+        str | None,
+        Field(
+            description="The third-party key of the project with which the image is pulled, `docker` or `ngc`; the commands do not get it. By default the one that opens the registry of the image, if the project has one and you may use it.",
+            examples=["docker"],
+            title="Image Credentials",
+        ),
+    ] = None
 
 
 class SubmittedPlacement(BaseModel):
@@ -1480,6 +1496,53 @@ class SubmittedWorker(BaseModel):
             title="Command",
         ),
     ]
+
+
+class ThirdPartyKey(BaseModel):
+    """
+    A third-party key of a project, without the key itself, which cannot be read again.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    project_id: Annotated[str, Field(title="Project Id")]
+    type: Annotated[
+        Literal["aws", "azure", "docker", "gcp", "git", "huggingface", "kaggle", "ngc", "wasabi"],
+        Field(
+            description="The types of third-party keys; a project has at most one key of each.",
+            title="KeyType",
+        ),
+    ]
+    hint: Annotated[str | None, Field(title="Hint")]
+    set_by: Annotated[str, Field(title="Set By")]
+    updated_at: Annotated[AwareDatetime, Field(title="Updated At")]
+
+
+class ThirdPartyKeyPage(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    items: Annotated[list[ThirdPartyKey], Field(title="Items")]
+    next: Annotated[str | None, Field(title="Next")]
+
+
+class ThirdPartyKeySetting(BaseModel):
+    """
+    A key of another service, as a text.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    type: Annotated[
+        Literal["aws", "azure", "docker", "gcp", "git", "huggingface", "kaggle", "ngc", "wasabi"],
+        Field(
+            description="The types of third-party keys; a project has at most one key of each.",
+            title="KeyType",
+        ),
+    ]
+    value: Annotated[str, Field(max_length=16384, min_length=1, title="Value")]
 
 
 class Transaction(BaseModel):

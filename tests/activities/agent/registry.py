@@ -8,11 +8,20 @@ import threading
 from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Protocol
 
 from tests.activities.agent.agent_process import LocalAgent
 
 USER, PASSWORD = "owner", "s3cret-of-the-owner"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+
+
+class Reached(Protocol):
+    """A registry that podman can be told of."""
+
+    @property
+    def settings(self) -> str:
+        """A registries.conf."""
 
 
 class Registry(ThreadingHTTPServer):
@@ -101,7 +110,7 @@ def serving_image(layout: Path, *, is_private: bool) -> Iterator[Registry]:
         thread.join()
 
 
-def reach(agent: LocalAgent, registry: Registry, folder: Path) -> None:
+def reach(agent: LocalAgent, registry: Reached, folder: Path) -> None:
     """Let podman know the registry, and have no file of credentials but those of the test."""
     (folder / "registries.conf").write_text(registry.settings)
     agent.environment = {

@@ -18,6 +18,7 @@ from workflows.contracts.job_submission import (
     ModelReference,
 )
 from workflows.contracts.statuses import JobType, ProviderKind
+from workflows.contracts.third_party_keys import REGISTRY_TYPES, KeyType
 from workflows.rules.datastores.places import path_mistake
 from workflows.rules.jobs import formats
 from workflows.rules.jobs.arrays import array_rules
@@ -42,6 +43,7 @@ _GPUS = frozenset({"resources.gpus", "resources.gpu_types", "resources.gpu_count
 _READ_BY: dict[str, frozenset[str]] = {
     **dict.fromkeys(_GPUS, _GPUS | {"resources.cpu_count"}),
     "code": frozenset({"environment.requirements"}),
+    "environment.image": frozenset({"environment.image_credentials"}),
 }
 """A field, and the fields whose rules read it too."""
 _STAND_INS: dict[str, JsonValue] = {"name": "unnamed", "command": "true", "upload_id": "upl-0"}
@@ -310,6 +312,23 @@ def _variables(job: JobSubmission) -> Mistakes:
             yield field_error(f"environment.secrets.{name}", formats.SECRET_RULE, None)
 
 
+def _credentials(job: JobSubmission) -> Mistakes:
+    types, asked = tuple(KeyType), job.environment.credentials
+    for index, each in enumerate(asked):
+        field = f"environment.credentials.{index}"
+        if each not in types:
+            # What is no type may be the key itself, so it is not sent back.
+            yield field_error(field, f"is one of {', '.join(types)}", None)
+        elif each in asked[:index]:
+            yield field_error(field, "is named once", each)
+    by = job.environment.image_credentials
+    if by is not None and by not in REGISTRY_TYPES:
+        rule = f"is one of {', '.join(REGISTRY_TYPES)}"
+        yield field_error("environment.image_credentials", rule, None)
+    elif by is not None and job.environment.image is None:
+        yield field_error("environment.image_credentials", "is beside environment.image alone", by)
+
+
 def _placing(job: JobSubmission) -> Mistakes:
     region, providers = job.placement.region_id, job.placement.providers
     if region is not None and not region.startswith("reg-"):
@@ -350,6 +369,7 @@ _RULES: tuple[Callable[[JobSubmission], Mistakes], ...] = (
     _environment,
     _requirements,
     _variables,
+    _credentials,
     _placing,
     _safety,
     array_rules,

@@ -1,12 +1,12 @@
 """Know which attempt of a transfer is the newest, and how many an account has under way.
 
-Revision: 0034, after 0029
+Revision: 0030, after 0029
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0034"
+revision = "0030"
 down_revision = "0029"
 branch_labels = None
 depends_on = None

@@ -792,6 +792,37 @@ class AsyncOperations:
             Call("POST", f"/v1/volumes/{segment(artifact_id)}/complete", body=_sent(body)),
         )
 
+    async def list_third_party_keys(
+        self, project_id: str, *, limit: int | None = None, after: str | None = None
+    ) -> models.ThirdPartyKeyPage:
+        """The types of the project's third-party keys, when each was set and by whom; never a
+        key."""
+        return await self._ask(
+            models.ThirdPartyKeyPage,
+            Call(
+                "GET",
+                f"/v1/projects/{segment(project_id)}/credentials",
+                query={"limit": limit, "after": after},
+            ),
+        )
+
+    async def set_third_party_key(
+        self, project_id: str, body: models.ThirdPartyKeySetting
+    ) -> models.ThirdPartyKey:
+        """Set the project's key of one type, in place of an earlier one; nobody can read it
+        again."""
+        return await self._ask(
+            models.ThirdPartyKey,
+            Call("POST", f"/v1/projects/{segment(project_id)}/credentials", body=_sent(body)),
+        )
+
+    async def remove_third_party_key(self, project_id: str, key_type: str) -> models.ThirdPartyKey:
+        """Remove a key; sources and jobs that need it and have not begun then fail."""
+        return await self._ask(
+            models.ThirdPartyKey,
+            Call("DELETE", f"/v1/projects/{segment(project_id)}/credentials/{segment(key_type)}"),
+        )
+
     async def create_job_link(self, job_id: str, *, worker: int | None = None) -> models.JobLink:
         """A link for a browser to what a running job serves at its port; good once and soon."""
         return await self._ask(

@@ -752,6 +752,37 @@ class Operations:
             Call("POST", f"/v1/volumes/{segment(artifact_id)}/complete", body=_sent(body)),
         )
 
+    def list_third_party_keys(
+        self, project_id: str, *, limit: int | None = None, after: str | None = None
+    ) -> models.ThirdPartyKeyPage:
+        """The types of the project's third-party keys, when each was set and by whom; never a
+        key."""
+        return self._ask(
+            models.ThirdPartyKeyPage,
+            Call(
+                "GET",
+                f"/v1/projects/{segment(project_id)}/credentials",
+                query={"limit": limit, "after": after},
+            ),
+        )
+
+    def set_third_party_key(
+        self, project_id: str, body: models.ThirdPartyKeySetting
+    ) -> models.ThirdPartyKey:
+        """Set the project's key of one type, in place of an earlier one; nobody can read it
+        again."""
+        return self._ask(
+            models.ThirdPartyKey,
+            Call("POST", f"/v1/projects/{segment(project_id)}/credentials", body=_sent(body)),
+        )
+
+    def remove_third_party_key(self, project_id: str, key_type: str) -> models.ThirdPartyKey:
+        """Remove a key; sources and jobs that need it and have not begun then fail."""
+        return self._ask(
+            models.ThirdPartyKey,
+            Call("DELETE", f"/v1/projects/{segment(project_id)}/credentials/{segment(key_type)}"),
+        )
+
     def create_job_link(self, job_id: str, *, worker: int | None = None) -> models.JobLink:
         """A link for a browser to what a running job serves at its port; good once and soon."""
         return self._ask(

@@ -108,6 +108,7 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
             Entry("bill", "The statement of a period, in credits (1 = 1 US dollar)", "billing"),
             Entry("credits", "add: give an account credits (administrators)", "credits", True),
             Entry("secret", "set, ls, rm: secrets of a project for its jobs", "secrets", True),
+            Entry("project", "key set, key list, key remove: of other services", "projects", True),
             Entry("key", "create, ls, rm: keys to the API", "keys", True),
             Entry("audit", "ls, verify (administrators): who did what", "audit", True),
         ),

@@ -34,15 +34,15 @@ def set_(
 
     A job file then names it: environment: {secrets: {TOKEN: NAME}}
     """
-    value = _value(name, from_file)
+    value = read_value(f"the value of {name}", from_file)
     body = {"name": name, "value": value}
-    _print(session, session.post(f"{_project_path(session, project)}/secrets", body))
+    _print(session, session.post(f"{project_path(session, project)}/secrets", body))
 
 
 @command(app)
 def ls(session: Session, project: Project = None) -> None:
     """List the names of secrets; nobody can read their values."""
-    found = session.items(f"{_project_path(session, project)}/secrets")
+    found = session.items(f"{project_path(session, project)}/secrets")
     if session.screen.as_json:
         session.screen.json({"items": found})
         return
@@ -53,18 +53,18 @@ def ls(session: Session, project: Project = None) -> None:
 @command(app, takes_yes=True)
 def rm(session: Session, name: Name, project: Project = None) -> None:
     """Remove a secret; jobs that name it and have not started will fail."""
-    path = f"{_project_path(session, project)}/secrets/{segment(name)}"
+    path = f"{project_path(session, project)}/secrets/{segment(name)}"
     _print(session, session.delete(path))
 
 
-def _project_path(session: Session, project: str | None) -> str:
+def project_path(session: Session, project: str | None) -> str:
     if project is not None:
         return f"/v1/projects/{find_id(session, 'projects', project)}"
     return f"/v1/projects/{session.get('/v1/account')['personal_project_id']}"
 
 
-def _value(name: str, file: Path | None) -> str:
-    """The value: of a file as it is, of a person, or of stdin without its last line end.
+def read_value(what: str, file: Path | None) -> str:
+    """A secret value: of a file as it is, of a person, or of stdin without its last line end.
 
     Raises: MistakeError, when there is none, or it is no text.
     """
@@ -72,13 +72,13 @@ def _value(name: str, file: Path | None) -> str:
         if file is not None:
             value = file.read_text()
         elif sys.stdin.isatty():
-            value = getpass.getpass(f"value of {name}: ")
+            value = getpass.getpass(f"{what}: ")
         else:
             value = sys.stdin.read(MOST_BYTES + 2).removesuffix("\n").removesuffix("\r")
     except (OSError, UnicodeDecodeError, EOFError) as cause:
-        raise MistakeError(f"the value of {name}: {getattr(cause, 'strerror', cause)}") from cause
+        raise MistakeError(f"{what}: {getattr(cause, 'strerror', cause)}") from cause
     if not value or len(value) > MOST_BYTES:
-        raise MistakeError(f"the value of {name}: asked 1 to {MOST_BYTES} characters")
+        raise MistakeError(f"{what}: asked 1 to {MOST_BYTES} characters")
     return value
 
 

@@ -1,0 +1,1 @@
+"""Tests of third-party keys: how they are read, sealed, and given to runs."""
