@@ -8,7 +8,7 @@ import subprocess
 from typing import Any
 
 from ..folders import COMMAND, SETUP, VARIABLES, Run
-from . import cgroups, command_file, run_contents
+from . import cgroups, command_file, run_contents, run_datastores
 
 STOP_MARGIN_S = 15.0
 INSIDE = "/baseload"
@@ -56,6 +56,7 @@ def prepare(
         NVIDIA_VISIBLE_DEVICES="void",
     )
     inside.update(run_contents.variables(spec, INSIDE))
+    inside.update(run_datastores.variables(spec, INSIDE))
     if "PATH" not in (spec.get("environment") or {}):
         del inside["PATH"]
     own = dict(os.environ)
@@ -87,6 +88,7 @@ def prepare(
         *_limits(spec),
         *_mounts(run),
         *run_contents.volumes(run, spec, INSIDE),
+        *run_datastores.volumes(run, spec, INSIDE),
         *_user(spec),
     ]
     if not spec.get("owned"):

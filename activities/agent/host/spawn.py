@@ -21,6 +21,7 @@ from . import (
     own_folders,
     prctl,
     run_contents,
+    run_datastores,
 )
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -52,6 +53,7 @@ def environment(run: Run, spec: dict[str, Any]) -> dict[str, str]:
         CUDA_VISIBLE_DEVICES=",".join(spec.get("gpu_uuids") or []),
     )
     variables.update(run_contents.variables(spec, run.path))
+    variables.update(run_datastores.variables(spec, run.path))
     if spec.get("port"):
         variables["BASELOAD_PORT"] = str(spec["port"])
     return variables
