@@ -84,6 +84,11 @@ class Settings(BaseSettings):
     platform_networks: Networks = ""
     """The platform's own networks, in which no node is: CIDRs separated by commas."""
 
+    datastore_networks: Networks = ""
+    """Networks of datastores that nodes reach although they would refuse them, as CIDRs separated
+    by commas: loopback, link-local and metadata addresses, the addresses of this host and of
+    Temporal, and `platform_networks`."""
+
     source_networks: Networks = ""
     """Networks from which datasets, models and checkpoints are fetched although they are not
     public, as CIDRs separated by commas; public addresses are always permitted."""

@@ -18,6 +18,7 @@ from workflows.effects.datastores import (
     FindDatastoreChecker,
     ForgetDatastore,
 )
+from workflows.rules.catalogue.providers import traits_of
 
 SEALED = "datastore"
 """The kind of the sealed passwords in rows."""
@@ -53,19 +54,15 @@ def find_datastore_checker(command: FindDatastoreChecker) -> DatastoreChecker:
             return DatastoreChecker()
         node, region = found
         checker = DatastoreChecker(node=address_of(node, region), node_name=node.name)
-        access = access_of(row)
+        access = access_of(row, region)
     return checker.model_copy(update={"access": seal_access(node.region_id, access)})
 
 
-def access_of(row: Datastore) -> DatastoreAccess:
-    """The access of a datastore, with its password.
+def access_of(row: Datastore, region: Region) -> DatastoreAccess:
+    """The access of a datastore of the region, with its password.
 
     Raises: SealBrokenError, MasterKeyError.
     """
-    password = None
-    if row.sealed_password is not None:
-        box = secret_box(SEALED, row.account_id)
-        password = box.open(row.sealed_password, row.id.encode()).decode()
     return DatastoreAccess(
         id=row.id,
         name=row.name,
@@ -74,8 +71,17 @@ def access_of(row: Datastore) -> DatastoreAccess:
         port=row.port,
         root_path=row.root_path,
         user=row.user,
-        password=password,
+        password=password_of(row),
+        is_public_only=not traits_of(region.provider_kind).has_own_networks,
     )
+
+
+def password_of(row: Datastore) -> str | None:
+    """The password of a datastore. Raises: SealBrokenError, MasterKeyError."""
+    if row.sealed_password is None:
+        return None
+    box = secret_box(SEALED, row.account_id)
+    return box.open(row.sealed_password, row.id.encode()).decode()
 
 
 def seal_password(row: Datastore, password: str) -> None:

@@ -7,12 +7,13 @@ from temporalio.exceptions import ApplicationError
 
 from activities.secrets.sealing import MasterKeyError, SealBrokenError
 from activities.site.answers.verbs import DatastoreSeen, OutputOnDatastore
+from activities.site.datastore_networks import networks_for_agent
 from activities.site.node_client import NodeClient
 from activities.site.run_names import RunNames
 from activities.storage.blobs import BlobMissingError
 from activities.storage.datastore_access import DatastoreAccess, RegionalData, open_access
 from activities.storage.names import run_spec_name
-from activities.storage.run_specs import open_run_spec
+from activities.storage.run_specs import RunSpecTooNewError, open_run_spec
 from activities.temporal.heartbeats import heartbeating
 from workflows.contracts import errors
 from workflows.contracts.jobs import parse_run_id
@@ -32,7 +33,8 @@ async def check_datastore(command: CheckDatastore) -> DatastoreChecked:
     Raises: REFUSED, when the sealed access cannot be opened; all failures of `NodeClient`.
     """
     access = await asyncio.to_thread(_open, command)
-    request = {"datastore": access.for_agent()}
+    networks = await asyncio.to_thread(networks_for_agent)
+    request = {"datastore": access.for_agent(networks)}
     async with heartbeating():
         seen = await NodeClient(command.node).call(
             "check_datastore", request, DatastoreSeen, limit_s=CHECK_S
@@ -50,6 +52,11 @@ def regional_output(command: StoreOutput) -> RegionalData | None:
         run_spec = open_run_spec(run_spec_name(job_id, attempt, worker), command.node.region_id)
     except BlobMissingError:
         return None
+    except RunSpecTooNewError as error:
+        raise ApplicationError(
+            f"run {command.run_id}: its run spec is of a newer release: {error}",
+            type=errors.UNAVAILABLE,
+        ) from error
     except (SealBrokenError, MasterKeyError) as error:
         raise ApplicationError(
             f"run {command.run_id}: the worker of region {command.node.region_id} cannot open its "
@@ -64,7 +71,8 @@ async def store_on_datastore(command: StoreOutput, place: RegionalData) -> Outpu
 
     Raises: DATASTORE_AWAY, WORK_REFUSED; all failures of `NodeClient`.
     """
-    request = {"run_id": RunNames(command.node).of(command.run_id), **place.for_agent()}
+    networks = await asyncio.to_thread(networks_for_agent)
+    request = {"run_id": RunNames(command.node).of(command.run_id), **place.for_agent(networks)}
     found = await NodeClient(command.node).call(
         "store_on_datastore", request, OutputOnDatastore, limit_s=STORE_S
     )

@@ -62,8 +62,8 @@ WORK_REFUSALS = {
     "unsafe-archive": "the upload is not safe to unpack: pack the files again, with names and "
     "links that stay inside the archive",
     "archive-too-large": "the upload is too large: leave out what the job does not need",
-    "datastore-path": "the folder on the datastore cannot be used: check data.input and "
-    "data.output",
+    "datastore-path": "the folder on the datastore cannot be used: check data.input, data.output "
+    "and data.scratch",
     "datastore-refused": "the datastore refuses what the job asks: check its server, and what "
     "baseload datastore show says",
     "hash-mismatch": "the upload arrived damaged: upload it again",
@@ -85,6 +85,7 @@ PASSING = frozenset(
     {
         "tree-alive", "start-failed", "not-removed", "unsettled",
         "damaged-part", "content-moved", "content-busy", "content-cut",
+        "datastore-slow", "datastore-moved",
     }
 )  # fmt: skip
 """The agent's refusals that a retry may overcome."""

@@ -15,13 +15,20 @@ from activities.site.answers.reading import refusal_code
 from activities.site.answers.verbs import CodePresence, Nothing
 from activities.site.collection import bring_log
 from activities.site.contents import bring_contents, together
+from activities.site.datastore_networks import networks_for_agent
 from activities.site.node_client import NodeClient
 from activities.site.region_cache import bring_out_of_cache
 from activities.site.run_names import RunNames
 from activities.site.state_snapshots import bring_state
 from activities.storage.blobs import BlobMissingError, blob_store
 from activities.storage.names import code_name
-from activities.storage.run_specs import Isolation, RegionCache, RunSpec, open_run_spec
+from activities.storage.run_specs import (
+    Isolation,
+    RegionCache,
+    RunSpec,
+    RunSpecTooNewError,
+    open_run_spec,
+)
 from activities.temporal.heartbeats import heartbeating, set_details
 from workflows.contracts import errors
 from workflows.contracts.jobs import WorkerAssignment
@@ -47,7 +54,9 @@ async def stage_worker(command: StageWorker) -> WorkerStaged:
         run_spec = await _open(command)
         isolation = _isolation(command, run_spec)
         runtime = _runtime(isolation, run_spec)
-        request = _request(command, run_spec, isolation, runtime)
+        networks = await asyncio.to_thread(networks_for_agent) if run_spec.datastores else {}
+        places = {name: one.for_agent(networks) for name, one in run_spec.datastores.items()}
+        request = {"datastores": places, **_request(command, run_spec, isolation, runtime)}
         # Beside each other: the packages are installed while the data arrives.
         staging = asyncio.create_task(_stage(command, run_spec, request))
         bringing = asyncio.create_task(
@@ -95,6 +104,12 @@ async def _open(command: StageWorker) -> RunSpec:
         raise ApplicationError(
             f"run {command.run_id}: its run spec {command.run_spec} is not in the store",
             type=errors.NOT_FOUND,
+        ) from error
+    except RunSpecTooNewError as error:
+        raise ApplicationError(
+            f"run {command.run_id}: its run spec is of a newer release: {error}; upgrade the "
+            f"worker of region {region_id}",
+            type=errors.UNAVAILABLE,
         ) from error
     except (SealBrokenError, MasterKeyError) as error:
         raise ApplicationError(
@@ -238,7 +253,6 @@ def _request(
         "apt_packages": list(run_spec.apt_packages),
         "image": run_spec.image,
         "registry_login": run_spec.registry_login,
-        "datastores": {name: one.for_agent() for name, one in run_spec.datastores.items()},
         "owned": isolation.owned is not False,
         "allows_apt_packages": isolation.allows_apt_packages is not False,
         "disk_size_gb": run_spec.disk_size_gb,

@@ -26,10 +26,14 @@ class DatastoreAccess(Contract):
     root_path: str
     user: str | None = None
     password: str | None = Field(None, repr=False)
+    is_public_only: bool = False
+    """Whether its address must be public, because the machines of its region stand in networks
+    that are not of the account."""
 
-    def for_agent(self) -> dict[str, Any]:
-        """The datastore in a request to the agent."""
-        return self.model_dump(mode="json", exclude={"name"})
+    def for_agent(self, networks: dict[str, Any]) -> dict[str, Any]:
+        """The datastore in a request to the agent. networks: see `datastore_networks`."""
+        found = self.model_dump(mode="json", exclude={"name", "is_public_only"})
+        return {**found, "networks": {**networks, "is_public_only": self.is_public_only}}
 
 
 class RegionalData(Contract):
@@ -38,9 +42,9 @@ class RegionalData(Contract):
     datastore: DatastoreAccess
     path: str
 
-    def for_agent(self) -> dict[str, Any]:
-        """The folder in a request to the agent."""
-        return {"datastore": self.datastore.for_agent(), "path": self.path}
+    def for_agent(self, networks: dict[str, Any]) -> dict[str, Any]:
+        """The folder in a request to the agent. networks: see `datastore_networks`."""
+        return {"datastore": self.datastore.for_agent(networks), "path": self.path}
 
 
 def seal_access(region_id: str, access: DatastoreAccess) -> str:

@@ -2,7 +2,16 @@
 
 An activity that reads rows stores a run spec in the object store, and an activity of the site opens
 it. Workflows know only its name.
+
+A site's worker may be of an earlier release than whoever sealed the run spec, and a run without
+its datasets, say, would fail or, worse, succeed. So a run spec names the fields that its run
+requires; a worker that does not know one of them refuses, and the staging is tried again until a
+newer worker takes it. A run spec that requires something is stored in a form that workers from
+before this rule cannot read, which then fail likewise.
 """
+
+import json
+from typing import Any
 
 from pydantic import Field
 
@@ -76,6 +85,10 @@ class RunContent(Contract):
     content: Content
 
 
+class RunSpecTooNewError(ValueError):
+    """The error for a run spec that requires what this release does not know."""
+
+
 class RunSpec(Contract):
     """Everything that a node must know of one run and a workflow must not."""
 
@@ -117,11 +130,47 @@ class RunSpec(Contract):
     """The region cache for a leased node; None: the platform brings all files to the node."""
 
 
+NOT_REQUIRED = frozenset(
+    {
+        "run_id", "command", "environment", "image", "python_packages", "apt_packages",
+        "requirements", "setup", "code_sha256", "input_sha256", "disk_size_gb", "grace_s",
+        "idle_timeout_s", "port", "is_port_private", "isolation", "cache",
+    }
+)  # fmt: skip
+"""The fields that every worker knows, from before run specs named what they require."""
+
+
+def required_by(spec: RunSpec) -> list[str]:
+    """The fields whose values a worker must know, because they are not the defaults."""
+    found = spec.model_fields_set - NOT_REQUIRED
+    fields = RunSpec.model_fields
+    return sorted(
+        name
+        for name in found
+        if getattr(spec, name) != fields[name].get_default(call_default_factory=True)
+    )
+
+
+def _encoded(spec: RunSpec) -> str:
+    if not (requires := required_by(spec)):
+        return spec.model_dump_json()
+    return json.dumps({"requires": requires, "run_spec": spec.model_dump(mode="json")})
+
+
+def _decoded(content: bytes) -> RunSpec:
+    document: dict[str, Any] = json.loads(content)
+    if "requires" not in document:
+        return RunSpec.model_validate(document)
+    if unknown := sorted(set(document["requires"]) - RunSpec.model_fields.keys()):
+        found = ", ".join(unknown)
+        raise RunSpecTooNewError(f"it requires {found}, which this worker's release does not know")
+    return RunSpec.model_validate(document["run_spec"])
+
+
 def seal_run_spec(job_id: str, attempt: int, worker: int, region_id: str, spec: RunSpec) -> str:
     """Store a sealed run spec; return its name. A second call replaces it. Blocks."""
     reference = run_spec_name(job_id, attempt, worker)
-    content = spec.model_dump_json().encode()
-    sealed = site_box(region_id).seal(content, reference.encode())
+    sealed = site_box(region_id).seal(_encoded(spec).encode(), reference.encode())
     blob_store(settings().storage).put(reference, sealed)
     return reference
 
@@ -130,7 +179,7 @@ def open_run_spec(reference: str, region_id: str) -> RunSpec:
     """The run spec of this name. Blocks.
 
     Raises: BlobMissingError, when there is none; SealBrokenError, when it was sealed for another
-    site.
+    site; RunSpecTooNewError.
     """
     sealed = blob_store(settings().storage).get(reference)
-    return RunSpec.model_validate_json(site_box(region_id).open(sealed, reference.encode()))
+    return _decoded(site_box(region_id).open(sealed, reference.encode()))

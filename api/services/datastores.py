@@ -7,6 +7,7 @@ from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import advisory_lock
 from activities.lifecycles.dependents import dependents_of
+from activities.settings import cidrs_of, settings
 from api.changes import ChangeContext
 from api.problems import Problem, field_error, invalid
 from api.schemas import datastores as schemas
@@ -16,7 +17,12 @@ from api.services.ownership import lifecycle, own_locked
 from api.services.plans import check_plan
 from workflows.contracts.datastores import DatastoreStatus, DatastoreType
 from workflows.contracts.statuses import NodeStatus
-from workflows.rules.datastores.places import parse_address, root_path_mistake
+from workflows.rules.datastores.places import (
+    CLOSED_RULE,
+    is_closed,
+    parse_address,
+    root_path_mistake,
+)
 
 
 def datastore_response(row: tables.Datastore) -> schemas.Datastore:
@@ -68,6 +74,10 @@ def create_datastore(context: ChangeContext, asked: schemas.DatastoreCreation) -
 def _mistakes(asked: schemas.DatastoreCreation) -> list[FieldError]:
     is_smb = asked.type is DatastoreType.SMB
     mistakes = []
+    host, _ = parse_address(asked.address) or ("", None)
+    networks = settings().datastore_networks, settings().platform_networks
+    if is_closed(host, *map(cidrs_of, networks)):
+        mistakes.append(field_error("address", CLOSED_RULE, asked.address))
     if rule := root_path_mistake(asked.root_path, is_smb=is_smb):
         mistakes.append(field_error("root_path", rule, asked.root_path))
     if not is_smb:

@@ -1,5 +1,6 @@
 """The datastores that a job's document names: who may use them, and the region that they pin."""
 
+from collections.abc import Collection
 from typing import Any
 
 from sqlmodel import Session, col, select
@@ -14,8 +15,9 @@ from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.placement import Resources
 from workflows.contracts.statuses import NodeStatus
 from workflows.rules.datastores.places import path_mistake
+from workflows.rules.jobs.datastores import regional_parts
 
-FIELDS = ("input", "output")
+FIELDS = ("input", "output", "scratch")
 _UNUSABLE = (*GONE, DatastoreStatus.FAILED)
 
 
@@ -23,12 +25,17 @@ def wrong_datastores(
     context: ChangeContext, document: dict[str, Any], owner_id: str
 ) -> list[FieldError]:
     """The field errors for datastores that are not the project's account's, are gone, or lie in
-    several regions or in another one than the job names."""
+    several regions or in another one than the job names.
+
+    Those that the job can have are locked, so that none of them is removed before the job uses it.
+    """
     rows: dict[str, tables.Datastore] = {}
     wrong = []
-    for field, given in _named(document).items():
+    named = _named(document)
+    found = _locked(context.session, {given["datastore_id"] for given in named.values()})
+    for field, given in named.items():
         name = f"data.{field}.datastore_id"
-        row = context.session.get(tables.Datastore, given["datastore_id"])
+        row = found.get(given["datastore_id"])
         if row is None or row.account_id != owner_id or row.status in _UNUSABLE:
             rule = "is a datastore of the project's account: not found"
             wrong.append(field_error(name, rule, given["datastore_id"]))
@@ -39,6 +46,15 @@ def wrong_datastores(
         if broken is not None:
             wrong.append(field_error(f"data.{field}.path", broken, path))
     return wrong + _wrong_regions(context.session, document, rows)
+
+
+def _locked(session: Session, ids: Collection[str]) -> dict[str, tables.Datastore]:
+    """Those of the datastores that are there, locked against their removal."""
+    if not ids:
+        return {}
+    table = tables.Datastore
+    query = select(table).where(col(table.id).in_(ids)).order_by(col(table.id))
+    return {row.id: row for row in session.exec(query.with_for_update(read=True))}
 
 
 def _named(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -83,9 +99,8 @@ def pinned(session: Session, submission: JobSubmission) -> JobSubmission:
 
 def datastores_of(submission: JobSubmission) -> list[str]:
     """The ids of the datastores that a submission names, each once."""
-    parts = (submission.data.input, submission.data.output)
-    found = [part.datastore_id for part in parts if part is not None and part.datastore_id]
-    return list(dict.fromkeys(found))
+    parts = regional_parts(submission).values()
+    return list(dict.fromkeys(part.datastore_id for part in parts if part.datastore_id))
 
 
 def region_warnings(session: Session, submission: JobSubmission, resources: Resources) -> list[str]:

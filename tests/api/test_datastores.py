@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from activities.datastores.checks import access_of
+from activities.datastores.checks import password_of
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.secrets.sealing import secret_box
+from activities.settings import settings
 from tests.api.http_server import Person, Site
 
 PASSWORD = "correct horse, battery"
@@ -113,6 +114,10 @@ async def test_a_name_is_unique_in_its_region(site: Site, team: Person) -> None:
         ({"address": "nas/x"}, "address"),
         ({"address": "nas:0"}, "address"),
         ({"address": "-o evil"}, "address"),
+        ({"address": "127.0.0.1"}, "address"),
+        ({"address": "169.254.169.254:80"}, "address"),
+        ({"address": "[::1]:2049"}, "address"),
+        ({"address": "[::ffff:127.0.0.1]"}, "address"),
         ({"type": "smb", "user": "a,uid=0", "password": "x"}, "user"),
     ],
 )
@@ -138,8 +143,7 @@ async def test_a_password_is_sealed_and_never_shown(site: Site, team: Person) ->
     assert PASSWORD not in wrong.text
     (row,) = site.rows(tables.Datastore, id=made.json()["id"])
     assert PASSWORD.encode() not in row.sealed_password
-    assert access_of(row).password == PASSWORD
-    assert PASSWORD not in repr(access_of(row))
+    assert password_of(row) == PASSWORD
     box = secret_box("datastore", team.account_id)
     assert box.open(row.sealed_password, row.id.encode()) == PASSWORD.encode()
 
@@ -169,6 +173,26 @@ async def test_a_region_with_datastores_is_removed_only_by_force(site: Site, tea
     assert forced.status_code == 202
 
 
+async def test_an_address_of_the_platform_is_refused_unless_it_is_opened(
+    site: Site, team: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    region_id = await region_with_node(site, team)
+    closed = settings().model_copy(update={"platform_networks": "10.1.0.0/16"})
+    monkeypatch.setattr("api.services.datastores.settings", lambda: closed)
+    response = await team.post("/v1/datastores", nfs(region_id, address="10.1.0.9"))
+    assert [error["field"] for error in response.json()["errors"]] == ["address"]
+    opened = closed.model_copy(update={"datastore_networks": "10.1.0.9/32"})
+    monkeypatch.setattr("api.services.datastores.settings", lambda: opened)
+    await team.made("/v1/datastores", nfs(region_id, address="10.1.0.9"))
+
+
+async def test_a_datastore_that_is_being_removed_is_in_no_new_job(site: Site, team: Person) -> None:
+    sets = datastore(site, team, await team.region(), status="removing")
+    response = await team.post("/v1/jobs", job(input=regional(sets)))
+    (error,) = response.json()["errors"]
+    assert error["field"] == "data.input.datastore_id"
+
+
 def job(**data: Any) -> dict[str, Any]:
     return {
         "name": "digits",
@@ -188,12 +212,17 @@ async def test_a_job_runs_in_the_region_of_its_datastore(site: Site, team: Perso
     region_id = await team.region()
     sets = datastore(site, team, region_id)
     results = datastore(site, team, region_id, name="results")
-    body = job(input=regional(sets, "digits/train"), output=regional(results))
+    scratch = datastore(site, team, region_id, name="scratch")
+    body = job(
+        input=regional(sets, "digits/train"),
+        output=regional(results),
+        scratch=regional(scratch, "tmp"),
+    )
     made = await team.made("/v1/jobs", body)
     assert made["placement"]["region_id"] == region_id
     assert made["warnings"] == []
     used = {row.datastore_id for row in site.rows(tables.JobDatastore, job_id=made["id"])}
-    assert used == {sets, results}
+    assert used == {sets, results, scratch}
 
 
 async def test_an_output_on_a_datastore_is_not_fetched_from_the_platform(
@@ -247,6 +276,8 @@ async def test_a_gpu_type_that_the_region_lacks_is_warned_of(
         ({"input": {"type": "regional", "datastore_id": "x"}}, "data.input.datastore_id"),
         ({"input": {"type": "local", "upload_id": "upl-1", "path": "x"}}, "data.input.path"),
         ({"output": {"type": "local", "datastore_id": "dst-1"}}, "data.output.datastore_id"),
+        ({"scratch": {"type": "local"}}, "data.scratch.type"),
+        ({"scratch": {"type": "regional"}}, "data.scratch.datastore_id"),
         ({"output": {"type": "regional", "datastore_id": "dst-none"}}, "data.output.datastore_id"),
     ],
 )

@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from activities.datastores.checks import access_of
+from activities.datastores.checks import password_of
 from activities.db import tables
 from tests.client.conftest import Desk
 
@@ -36,7 +36,7 @@ def test_a_share_is_registered_listed_shown_and_removed(
     added = desk.json("datastore", "add", "results", *smb)
     assert (added["type"], added["address"], added["status"]) == ("smb", "nas", "new")
     (row,) = desk.site.rows(tables.Datastore)
-    assert access_of(row).password == PASSWORD
+    assert password_of(row) == PASSWORD
     nfs = ("--region", region, "--nfs", "nas:2049", "--root", "/srv/sets")
     assert desk.baseload("datastore", "add", "sets", *nfs).code == 0
     shown = desk.baseload("datastore", "show", "results")
@@ -58,6 +58,6 @@ def test_a_password_may_come_from_a_variable_and_has_to_come(
     monkeypatch.setenv("BASELOAD_DATASTORE_PASSWORD", PASSWORD)
     assert desk.baseload("datastore", "add", "results", *smb).code == 0
     (row,) = desk.site.rows(tables.Datastore)
-    assert access_of(row).password == PASSWORD
+    assert password_of(row) == PASSWORD
     neither = desk.baseload("datastore", "add", "x", "--region", region)
     assert (neither.code, "--nfs HOST or --smb HOST" in neither.err) == (2, True)

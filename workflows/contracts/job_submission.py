@@ -236,6 +236,12 @@ class SubmittedData(Submitted):
     input: DataSource | None = Field(None, examples=[{"type": "local", "upload_id": "upl-01j"}])
     """The files that the command finds in BASELOAD_INPUT: an uploaded archive, or a folder of a
     datastore."""
+    scratch: DataSource | None = Field(
+        None, examples=[{"type": "regional", "datastore_id": "dst-01j", "path": "tmp"}]
+    )
+    """A writable folder for the life of each run, in BASELOAD_SCRATCH: one of its own below the
+    folder of a datastore (`type: regional`), which goes with the run. Where the machine cannot
+    mount the datastore, it is on the machine's own disk (`resources.disk_size_gb`)."""
     output: DataSource | None = Field(None, examples=[{"type": "local"}])
     """The destination of output. If the field is left out, output is stored (`type: local`); null:
     that of training and inference is not. The output of notebooks and endpoints always is: on the

@@ -35,6 +35,9 @@ READY_INTERVAL = timedelta(hours=1)
 OFFLINE_INTERVAL = timedelta(minutes=1)
 LONGEST_OFFLINE_INTERVAL = timedelta(minutes=15)
 IDLE_INTERVAL = timedelta(days=30)
+FORGET_INTERVAL = timedelta(minutes=10)
+"""Between two tries to forget the password."""
+REMOVES_FIRST = "datastore-is-removing-before-its-users-are-read"
 MOST_NODES = 3
 """How many nodes a check asks, where the first ones cannot be asked."""
 
@@ -62,7 +65,7 @@ class DatastoreLifecycle:
     @workflow.run
     async def run(self, request: DatastoreRequest) -> DatastoreReport:
         if request.removal is not None:
-            await self._carry_out(request.removal)
+            await self._carry_out(request.removal.removal)
         elif self._status in (DatastoreStatus.NEW, DatastoreStatus.CHECKING):
             await self._check_first()
         while not self._removed:
@@ -151,17 +154,30 @@ class DatastoreLifecycle:
         await self._write(Event(type=event, message=message), changes=changes, reason=reason)
 
     async def _remove(self, removal: Removal) -> None:
-        """Remove the datastore; where jobs use it only when forced, as its region's removal is."""
-        users = await self._users()
-        if users and not removal.force:
-            message = f"asked to be removed, is used by {', '.join(users)}: stays"
-            refused = Event(type=DatastoreEvent.REMOVAL_REFUSED, message=message)
-            await self._write(refused, reason=self._journal.reason)
-            return
+        """Remove the datastore; where jobs use it only when forced, as its region's removal is.
+
+        Whoever names it from now on is refused, so that no job comes between the look for jobs and
+        the removal.
+        """
+        before = self._status, self._journal.reason
+        if not workflow.patched(REMOVES_FIRST):
+            users = await self._users()
+            if users and not removal.force:
+                await self._stay(users, *before)
+                return
         self._status = DatastoreStatus.REMOVING
         removing = Event(type=DatastoreEvent.REMOVING, message="its password is being forgotten")
         await self._write(removing, changes=DatastoreChanges(removal=removal))
-        await self._carry_out(RemovalProgress(removal=removal))
+        await self._carry_out(removal, before)
+
+    async def _stay(
+        self, users: tuple[str, ...], status: DatastoreStatus, reason: str | None
+    ) -> None:
+        """Go back to what it was before its removal was asked for."""
+        self._removal, self._status = None, status
+        message = f"asked to be removed, is used by {', '.join(users)}: stays"
+        refused = Event(type=DatastoreEvent.REMOVAL_REFUSED, message=message)
+        await self._write(refused, reason=reason)
 
     async def _users(self) -> tuple[str, ...]:
         """The open jobs that use the datastore. A stale workflow run stops here."""
@@ -169,12 +185,40 @@ class DatastoreLifecycle:
         await self._journal.stop_if_behind(found.sequence)
         return found.ids
 
-    async def _carry_out(self, progress: RemovalProgress) -> None:
-        """Carry an accepted removal out; the files of the share stay where they are."""
-        self._removal = progress
-        await forget_datastore(ForgetDatastore(datastore_id=self._request.datastore_id))
+    async def _carry_out(
+        self, removal: Removal, before: tuple[DatastoreStatus, str | None] | None = None
+    ) -> None:
+        """Carry a removal out; the files of the share stay where they are.
+
+        before: the status and its reason; None: an earlier workflow run knew them, and a node
+        checks the datastore again where it stays.
+        """
+        self._removal = RemovalProgress(removal=removal)
+        if workflow.patched(REMOVES_FIRST):
+            users = await self._users()
+            if users and not removal.force:
+                await self._stay(
+                    users, *(before or (DatastoreStatus.OFFLINE, "not checked since then"))
+                )
+                if before is None:
+                    await self._check()
+                return
+        while reason := await self._password_left():
+            await self._write(Event(type=DatastoreEvent.REMOVING, message=reason), reason=reason)
+            await workflow.sleep(FORGET_INTERVAL, summary="its password is there")
+            await self._journal.continue_when_long()
         self._status, self._removed = DatastoreStatus.ARCHIVED, True
         await self._write(Event(type=DatastoreEvent.ARCHIVED, message="removed"))
+
+    async def _password_left(self) -> str:
+        """Forget the password; why it could not be forgotten."""
+        try:
+            await forget_datastore(ForgetDatastore(datastore_id=self._request.datastore_id))
+        except EFFECT_FAILED as failure:
+            if is_cancelled_exception(failure):
+                raise
+            return f"its password could not be forgotten yet: {cause_of(failure)[1]}"
+        return ""
 
     def _check_interval(self) -> timedelta:
         if self._status is DatastoreStatus.FAILED:

@@ -65,4 +65,4 @@ check_datastore = Effect(
 )
 """A node that cannot be reached is not asked again: the lifecycle asks another one."""
 
-forget_datastore = Effect("forget_datastore", ForgetDatastore, Done)
+forget_datastore = Effect("forget_datastore", ForgetDatastore, Done, schedule_to_close_s=600)

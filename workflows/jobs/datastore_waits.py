@@ -15,9 +15,14 @@ Answer = TypeVar("Answer")
 FIRST_PAUSE = timedelta(seconds=10)
 LONGEST_PAUSE = timedelta(minutes=5)
 STAGING_LIMIT = timedelta(hours=1)
-"""How long a job waits on its nodes for its input; it holds them meanwhile."""
+"""How long a job waits on its nodes for a datastore of its input; it holds them meanwhile."""
 OUTPUT_LIMIT = timedelta(hours=6)
 """How long an output waits on its node for the datastore that it is stored on."""
+WORKED = timedelta(minutes=10)
+"""An attempt that was longer has copied: one that finds no datastore ends within half of this."""
+LONGEST = timedelta(hours=24)
+"""How long all waits and attempts may take, for a datastore that comes and goes."""
+COUNTS_ABSENCE = "datastore-waits-count-from-the-absence"
 
 
 async def through_absence(
@@ -25,17 +30,28 @@ async def through_absence(
 ) -> Answer:
     """Await `act`, and again while a datastore is away; each new reason is recorded.
 
-    write: records a step with an event, the status unless None, and the status reason.
+    write: records a step with an event, the status unless None, and the status reason;
+    limit: from when the datastore went away, which is when an attempt failed that had worked.
 
     Raises: the failure of `act`, when it is another one, or when the limit has passed.
     """
-    deadline, pause, told = workflow.now() + limit, FIRST_PAUSE, ""
+    began = away_since = workflow.now()
+    is_first, pause, told = True, FIRST_PAUSE, ""
     while True:
+        attempted = workflow.now()
         try:
             return await act()
         except EFFECT_FAILED as failure:
             kind, reason = cause_of(failure)
-            if kind != DATASTORE_AWAY or workflow.now() + pause > deadline:
+            if kind != DATASTORE_AWAY:
+                raise
+            now = workflow.now()
+            has_worked = is_first or now - attempted > WORKED
+            if has_worked and workflow.patched(COUNTS_ABSENCE):
+                away_since, pause, told = now, FIRST_PAUSE, ""
+            is_first = False
+            deadline = min(away_since + limit, began + LONGEST)
+            if now + pause > deadline:
                 raise
         if reason != told:
             told = reason

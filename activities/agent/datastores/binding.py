@@ -1,4 +1,4 @@
-"""The folders of mounted datastores that a run sees in the place of its own input and output."""
+"""The folders of datastores that a run sees in the place of its own input, output and scratch."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from ..host.mount_namespace import (
     MS_RDONLY,
     MS_REC,
     MS_SLAVE,
+    make_read_only,
     mount,
 )
 from ..host.run_root import MS_REMOUNT, unshare
@@ -29,12 +30,24 @@ def enter(run: Run, bindings: dict[str, dict[str, Any]]) -> None:
     """Show this process, and all that it will start, folders of mounts; needs root.
 
     bindings: by folder of the run, `at` (the mount), `names` (the way from its root) and
-    `read_only`. Raises: OSError, also where a name has become a link since the staging, or the
-    datastore is not mounted any more.
+    `read_only`; `is_copied` for a folder of the run itself, with a copy that nobody may change.
+    Raises: OSError, also where a name has become a link since the staging, or the datastore is not
+    mounted any more; not where copies alone are to be shown, on a machine without mounts.
     """
-    unshare(CLONE_NEWNS)
-    mount(None, "/", None, MS_REC | MS_SLAVE)
+    copied = [folder for folder, binding in bindings.items() if binding.get("is_copied")]
+    try:
+        unshare(CLONE_NEWNS)
+        mount(None, "/", None, MS_REC | MS_SLAVE)
+    except OSError:
+        if len(copied) < len(bindings):
+            raise
+        return
+    for folder in copied:
+        mount(run.at(folder), run.at(folder), None, MS_BIND)
+        make_read_only(run.at(folder))
     for folder, binding in bindings.items():
+        if folder in copied:
+            continue
         if not is_mounted(binding["at"]):  # Else the run would write into a folder of this machine.
             raise OSError(errno.ENODEV, "its datastore is not mounted any more", binding["at"])
         descriptor = open_below(binding["at"], binding["names"])

@@ -1,23 +1,25 @@
 """Copies between a share and the folders of a run, where the kernel cannot mount the share.
 
 What a share has is nobody's word: names, links and sizes are checked as those of an archive are. A
-copy that was cut off goes on with the files that are missing.
+copy that was cut off goes on with the files that are missing, and within a file at its byte.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import json
 import os
 import posixpath
 import stat
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from ..errors import RefusedError
 from ..files import packing
 from ..folders import Run
+from ..host import file_tree
 from .child import Say
 from .files import CHUNK_BYTES, FILE, FOLDER, LINK, Entry, Files, MissingError
 
@@ -26,8 +28,15 @@ MOST_DEPTH = 256
 MARGIN_BYTES = 1 << 30
 """What a copy leaves free on the disk of the machine."""
 PART = ".baseload-part-"
+"""What the name of an incomplete file begins with, here and on a share."""
 STORED = "stored-on-datastore"
 """The file of a run that names what is stored already, a line for each file."""
+
+
+def part_name(name: str, size: int, mtime: int) -> str:
+    """The name of an incomplete file, which is that of this content alone."""
+    digest = hashlib.sha256(os.fsencode("%d %d %s" % (size, mtime, name)))
+    return PART + digest.hexdigest()[:32]
 
 
 class Copied(NamedTuple):
@@ -39,7 +48,7 @@ class Copied(NamedTuple):
 
 
 class Fetching:
-    """The copying of one folder of a share into an empty folder that only root can enter.
+    """The copying of one folder of a share into a folder that nobody else can enter.
 
     Raises: RefusedError `datastore-path`, where the path leads to no folder or over a link;
     `disk-full`; those of `Files`.
@@ -67,7 +76,9 @@ class Fetching:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(local)  # The name was that of a file at an earlier try.
                 os.mkdir(local, 0o755)
-            for entry in list(self._files.entries(_join(top, path))):
+            found = [one for one in self._files.entries(_join(top, path)) if self._is_whole(one)]
+            _remove_others(local, found)
+            for entry in found:
                 inner = _join(path, entry.name)
                 if entry.kind == FOLDER:
                     waiting.append((inner, depth + 1))
@@ -75,6 +86,13 @@ class Fetching:
                     self._take(_join(top, inner), inner, entry)
         self._make_links()  # Last, so that nothing is written through one.
         return Copied(self._count, self._bytes, self._left_out)
+
+    def _is_whole(self, entry: Entry) -> bool:
+        """Whether it is no part of a file that another run is storing, or has given up."""
+        if not entry.name.startswith(PART):
+            return True
+        self._left_out += 1
+        return False
 
     def _make_links(self) -> None:
         """Make the links that lead to what was copied, whatever other links they pass through."""
@@ -114,9 +132,13 @@ class Fetching:
             if is_whole and int(found.st_mtime) == entry.mtime:
                 self._use(entry.size)
                 return
-        part = os.path.join(os.path.dirname(local), PART + os.path.basename(local)[:200])
-        with open(part, "wb") as file:
-            for chunk in self._files.read(remote):
+        part = os.path.join(os.path.dirname(local), _part_of(entry))
+        with open(part, "ab") as file:
+            begin = file.tell()
+            if begin > entry.size:
+                begin = file.truncate(0)
+            self._use(begin)
+            for chunk in self._files.read(remote, begin):
                 self._use(len(chunk))
                 file.write(chunk)
                 self._say("copying the input: %d MiB, %d files" % (self._bytes >> 20, self._count))
@@ -133,6 +155,18 @@ class Fetching:
             raise RefusedError("datastore-path", words)
         if found.f_bavail * found.f_frsize < MARGIN_BYTES:
             raise RefusedError("disk-full", "disk of the node: no room for the input's files")
+
+
+def _part_of(entry: Entry) -> str:
+    return part_name(entry.name, entry.size, entry.mtime)
+
+
+def _remove_others(local: str, entries: list[Entry]) -> None:
+    """Remove what an earlier try has copied, and the share has no longer."""
+    kept = {name for entry in entries for name in (entry.name, _part_of(entry))}
+    for name in os.listdir(local):
+        if name not in kept:
+            file_tree.remove(os.path.join(local, name))
 
 
 def _remove_links(folder: str) -> None:
@@ -179,9 +213,10 @@ class Storing:
     Raises: RefusedError, those of `Files`; `too-deep`.
     """
 
-    def __init__(self, files: Files, run: Run, say: Say) -> None:
+    def __init__(self, files: Files, run: Run, note: IO[str], say: Say) -> None:
         self._files = files
         self._run = run
+        self._note = note
         self._say = say
         self._count = self._bytes = self._left_out = 0
 
@@ -189,28 +224,31 @@ class Storing:
         """Store all of it below the folder that these names lead to, which is made if missing."""
         top = self._make(names)
         stored = self._stored()
-        with open(self._run.at(STORED), "a") as note:
-            for entry in packing.entries(self._run, "output"):
-                found = entry.stat()
-                if found is None:
-                    continue
-                if not all(map(self._files.takes, entry.path.split("/"))):
-                    self._left_out += 1
-                    continue
-                remote = _join(top, entry.path)
-                if stat.S_ISDIR(found.st_mode):
-                    self._files.make_folder(remote)
-                elif not stat.S_ISREG(found.st_mode):
-                    self._left_out += 1
-                else:
-                    mark = "%s %d %d" % (entry.path, found.st_size, found.st_mtime_ns)
-                    if mark not in stored:
-                        self._store(entry, remote)
-                        note.write(json.dumps(mark) + "\n")
-                        note.flush()
+        for entry in packing.entries(self._run, "output"):
+            found = entry.stat()
+            if found is None:
+                continue
+            if not all(map(self._files.takes, entry.path.split("/"))):
+                self._left_out += 1
+                continue
+            remote = _join(top, entry.path)
+            if stat.S_ISDIR(found.st_mode):
+                _open_to_us(entry, found)
+                self._files.make_folder(remote)
+            elif not stat.S_ISREG(found.st_mode):
+                self._left_out += 1
+            else:
+                mark = "%s %d %d" % (entry.path, found.st_size, found.st_mtime_ns)
+                if mark in stored or self._store(entry, found, remote):
+                    self._mark(mark, stored)
                     self._count += 1
                     self._bytes += found.st_size
         return Copied(self._count, self._bytes, self._left_out)
+
+    def _mark(self, mark: str, stored: set[str]) -> None:
+        if mark not in stored:
+            self._note.write(json.dumps(mark) + "\n")
+            self._note.flush()
 
     def _make(self, names: list[str]) -> str:
         path = ""
@@ -225,25 +263,30 @@ class Storing:
 
     def _stored(self) -> set[str]:
         found = set()
-        with contextlib.suppress(FileNotFoundError), open(self._run.at(STORED)) as file:
-            for line in file:
-                with contextlib.suppress(ValueError):
-                    found.add(json.loads(line))
+        self._note.seek(0)
+        for line in self._note:
+            with contextlib.suppress(ValueError):
+                found.add(json.loads(line))
         return found
 
-    def _store(self, entry: packing.Entry, remote: str) -> None:
+    def _store(self, entry: packing.Entry, found: os.stat_result, remote: str) -> bool:
+        """Store one file; return whether it could be read."""
         folder, _, name = remote.rpartition("/")
-        part = _join(folder, PART + name[:200])
+        part = _join(folder, part_name(name, found.st_size, int(found.st_mtime)))
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
         try:
-            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+            _open_to_us(entry, found)
             descriptor = os.open(entry.name, flags, dir_fd=entry.folder)
         except OSError as error:
-            if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENXIO):
-                return
-            raise
+            if error.errno in (errno.EACCES, errno.EPERM):
+                self._left_out += 1
+            elif error.errno not in (errno.ENOENT, errno.ELOOP, errno.ENXIO):
+                raise
+            return False
         with open(descriptor, "rb") as file:
             self._files.write(part, self._chunks(file.fileno()))
         self._files.rename(part, remote)
+        return True
 
     def _chunks(self, descriptor: int) -> Iterator[bytes]:
         sent = 0
@@ -255,3 +298,10 @@ class Storing:
             sent += len(chunk)
             total = (self._bytes + sent) >> 20
             self._say("storing the output: %d MiB, %d files" % (total, self._count))
+
+
+def _open_to_us(entry: packing.Entry, found: os.stat_result) -> None:
+    """Let ourselves read what the run, whose account is ours, has closed to itself."""
+    needed = 0o500 if stat.S_ISDIR(found.st_mode) else 0o400
+    if found.st_mode & needed != needed and found.st_uid == os.geteuid() != 0:
+        os.chmod(entry.name, stat.S_IMODE(found.st_mode) | needed, dir_fd=entry.folder)

@@ -46,8 +46,8 @@ class Files:
         """The entries of a folder; names that are none are left out."""
         raise NotImplementedError
 
-    def read(self, path: str) -> Iterator[bytes]:
-        """The content of a file."""
+    def read(self, path: str, begin: int = 0) -> Iterator[bytes]:
+        """The content of a file from a byte on."""
         raise NotImplementedError
 
     def write(self, path: str, chunks: Iterator[bytes]) -> None:

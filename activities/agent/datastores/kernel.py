@@ -17,16 +17,19 @@ import time
 from ..errors import RefusedError
 from ..folders import Folders, take_lock
 from ..host.run_root import MNT_DETACH, mounted_below
-from .child import AWAY
+from .addresses import pinned
+from .child import become_client, in_child, unreached
 from .share import NFS, Share
 
-MOUNT_S = 60.0
+MOUNT_S = 40.0
+"""For each version that is tried: all of them, and a look at what is mounted, fit into a check."""
+RESOLVE_S = 20.0
 UNUSED_S = 2 * 3600.0
 """How long a mount stays that nothing uses: longer than a staging may take until its run counts."""
 SAFE = "nosuid,nodev,noexec"
 NFS_OPTIONS = SAFE + ",soft,timeo=100,retrans=3,proto=tcp"
 NFS_VERSIONS = ("4.1", "3,nolock")
-SMB_OPTIONS = SAFE + ",soft,vers=3.0,noperm,file_mode=0666,dir_mode=0777,nobrl"
+SMB_OPTIONS = SAFE + ",soft,nodfs,vers=3.0,noperm,file_mode=0666,dir_mode=0777,nobrl"
 """Any account may write, by the mount alone: no account but root comes to it without a binding."""
 _CLIENTS = (
     ("nfs", "nfs4", "mount.nfs", "nfs-common", "libnfs.so.13"),
@@ -34,7 +37,15 @@ _CLIENTS = (
 )
 _LIBRARIES = {"libnfs.so.13": "libnfs13", "libsmbclient.so.0": "libsmbclient"}
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
-_AWAY_WORDS = ("timed out", "refused", "unreachable", "No route to host", "error(11", "error(112")
+_ANSWERS = (
+    "access denied",
+    "Permission denied",
+    "No such file",
+    "error(13)",
+    "error(2)",
+    "error(6)",
+)
+"""What the mount programs say where a server of that kind has answered."""
 
 
 class NoMountError(Exception):
@@ -61,11 +72,22 @@ def mounted(folders: Folders, share: Share) -> str:
     try:
         if not is_mounted(at):
             os.makedirs(at, mode=0o700, exist_ok=True)
-            _mount(share, at)
+            _mount(_pinned(share), at)
     finally:
         os.utime(os.path.join(above, "lock"))
         os.close(lock or 0)
     return at
+
+
+def _pinned(share: Share) -> Share:
+    """The datastore with its checked address. Raises: RefusedError `datastore-away`."""
+
+    def act(_: object) -> str:
+        become_client(None)
+        return pinned(share).at
+
+    address = in_child(share.place, act, stall_s=RESOLVE_S, limit_s=RESOLVE_S)
+    return share._replace(address=str(address))
 
 
 def is_mounted(at: str) -> bool:
@@ -118,7 +140,7 @@ def _mount(share: Share, at: str) -> None:
     if share.type == NFS:
         _mount_nfs(share, at)
         return
-    options = SMB_OPTIONS + (",port=%d" % share.port if share.port else "")
+    options = SMB_OPTIONS + ",ip=%s" % share.at + (",port=%d" % share.port if share.port else "")
     if share.user:
         domain, _, name = share.user.rpartition("\\")
         options += ",username=%s" % name + (",domain=%s" % domain if domain else "")
@@ -129,7 +151,7 @@ def _mount(share: Share, at: str) -> None:
 
 
 def _mount_nfs(share: Share, at: str) -> None:
-    host = "[%s]" % share.host if ":" in share.host else share.host
+    host = "[%s]" % share.at if ":" in share.at else share.at
     port = ",port=%d" % share.port if share.port else ""
     for version in NFS_VERSIONS:
         options = "%s,vers=%s%s" % (NFS_OPTIONS, version, port)
@@ -168,17 +190,18 @@ def _run(arguments: list[str], package: str, share: Share, password: str | None 
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise RefusedError(AWAY, "%s: the mount has not ended" % share.place) from None
+        raise unreached(share.place) from None
     finally:
         os.close(reader)
     if done.returncode == 0:
         return
     said = " ".join((done.stderr + done.stdout).decode(errors="replace").split())[:400]
-    if "No such device" in said or "not supported by the system" in said:
+    has_no_client = "No such device" in said and "or address" not in said
+    if has_no_client or "not supported by the system" in said:
         raise NoMountError("the kernel has no %s: %s" % (share.type, said))
-    is_away = done.returncode in (124, 137) or any(words in said for words in _AWAY_WORDS)
-    code = AWAY if is_away else "datastore-refused"
-    raise RefusedError(code, "%s: %s" % (share.place, said or "no answer within the limit"))
+    if done.returncode in (124, 137) or not any(words in said for words in _ANSWERS):
+        raise unreached(share.place)
+    raise RefusedError("datastore-refused", "%s: %s" % (share.place, said))
 
 
 def unmount(folders: Folders, datastore_id: str) -> None:
@@ -209,6 +232,7 @@ def unmount_unused(folders: Folders) -> None:
         binding["datastore_id"]
         for spec in folders.open_specs()
         for binding in (spec.get("bindings") or {}).values()
+        if "datastore_id" in binding
     }
     for name in names:
         lock = take_lock(os.path.join(above, name, "lock"), wait=False)

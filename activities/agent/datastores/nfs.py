@@ -8,11 +8,11 @@ import os
 import socket
 import stat
 from collections.abc import Iterator
-from ctypes import POINTER, byref, c_char_p, c_int, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, byref, c_char_p, c_int, c_int64, c_uint32, c_uint64, c_void_p
 from typing import Any
 
 from ..errors import RefusedError
-from .child import AWAY
+from .child import AWAY, unreached
 from .files import (
     CHUNK_BYTES,
     FILE,
@@ -79,14 +79,15 @@ class NfsFiles(Files):
             self._context = c_void_p(self._lib.nfs_init_context())
             self._settle(account)
             found = self._lib.nfs_mount(
-                self._context, share.host.encode(), os.fsencode(share.root_path)
+                self._context, share.at.encode(), os.fsencode(share.root_path)
             )
             if found == 0:
                 return
             said.append("NFS %d: %s" % (self._version, self._error(found)))
             # The context is left as it is: after a failed mount libnfs may free it once more.
-        code = "datastore-refused" if -found in (*_FINAL, errno.ENOENT) else AWAY
-        raise RefusedError(code, "%s: %s" % (share.place, "; ".join(said)))
+        if -found not in (*_FINAL, errno.ENOENT):
+            raise unreached(share.place)
+        raise RefusedError("datastore-refused", "%s: %s" % (share.place, "; ".join(said)))
 
     def _settle(self, account: tuple[int, int] | None) -> None:
         lib = self._lib
@@ -127,10 +128,14 @@ class NfsFiles(Files):
         finally:
             self._lib.nfs_closedir(self._context, folder)
 
-    def read(self, path: str) -> Iterator[bytes]:
+    def read(self, path: str, begin: int = 0) -> Iterator[bytes]:
         file = c_void_p()
         self._call("nfs_open", path, c_int(os.O_RDONLY), byref(file))
         try:
+            found = self._lib.nfs_lseek(
+                self._context, file, c_int64(begin), c_int(os.SEEK_SET), byref(c_uint64())
+            )
+            self._check(found, path)
             buffer = ctypes.create_string_buffer(CHUNK_BYTES)
             while True:
                 count = self._lib.nfs_read(self._context, file, c_uint64(CHUNK_BYTES), buffer)
@@ -200,7 +205,7 @@ def _versions(share: Share) -> tuple[int, ...]:
     if share.port is not None:
         return (4,)
     try:
-        socket.create_connection((share.host, PORTMAP), PROBE_S).close()
+        socket.create_connection((share.at, PORTMAP), PROBE_S).close()
     except OSError:
         return (4,)
     return (3, 4)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from typing import Any, NamedTuple, Optional
+from typing import Any, Dict, NamedTuple, Optional
 
 from ..errors import RefusedError
 
@@ -29,6 +29,10 @@ class Share(NamedTuple):
     root_path: str
     user: Optional[str]
     password: Optional[str]
+    networks: Optional[Dict[str, Any]] = None
+    """Where datastores may be, as `addresses.py` says."""
+    address: Optional[str] = None
+    """The address that was found and checked for the host; None: not yet."""
 
     def __repr__(self) -> str:
         return "Share(%s)" % self.place
@@ -39,6 +43,13 @@ class Share(NamedTuple):
         at = self.host if self.port is None else "%s:%d" % (self.host, self.port)
         return "%s://%s%s" % (self.type, at, self.root_path)
 
+    @property
+    def at(self) -> str:
+        """The address to connect. Raises: ValueError, when it was not checked."""
+        if self.address is None:
+            raise ValueError("%s: its address is not checked" % self.place)
+        return self.address
+
     def parts_of(self, path: Any) -> list[str]:
         """The names of a path below the root path. Raises: RefusedError `datastore-path`."""
         return parts_of(path, is_smb=self.type == SMB)
@@ -47,6 +58,7 @@ class Share(NamedTuple):
 def share_of(document: Any) -> Share:
     """The datastore of a request. Raises: RefusedError `bad-datastore`, `datastore-path`."""
     given = dict(document or {})
+    given["address"] = None  # That is found here.
     found = Share(**{name: given.get(name) for name in Share._fields})  # type: ignore[arg-type]
     if not ID.match(str(found.id)) or found.type not in (NFS, SMB):
         raise RefusedError("bad-datastore", "%r: no datastore of type nfs or smb" % (found.id,))

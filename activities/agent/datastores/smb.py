@@ -10,6 +10,7 @@ from ctypes import (
     POINTER,
     c_char_p,
     c_int,
+    c_int64,
     c_long,
     c_size_t,
     c_uint16,
@@ -21,7 +22,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ..errors import RefusedError
-from .child import AWAY
+from .child import AWAY, unreached
 from .files import CHUNK_BYTES, FILE, FOLDER, LINK, Entry, Files, MissingError, is_name, library
 from .share import Share, broken_rule
 
@@ -67,6 +68,7 @@ class SmbFiles(Files):
         lib.smbc_init_context.restype = c_void_p
         lib.smbc_set_context.restype = c_void_p
         lib.smbc_readdirplus.restype = POINTER(_Info)
+        lib.smbc_lseek.restype = c_int64
         for name in ("smbc_read", "smbc_write"):
             getattr(lib, name).restype = ctypes.c_ssize_t
         context = c_void_p(lib.smbc_new_context())
@@ -82,8 +84,10 @@ class SmbFiles(Files):
         if not lib.smbc_init_context(context):
             raise RefusedError("datastore-refused", "libsmbclient: %s" % _words())
         lib.smbc_set_context(context)
+        self._has_answered = False
         for _ in self.entries(""):
             break
+        self._has_answered = True
 
     def _give_credentials(self, *given: Any) -> None:
         _, _, domain, domain_size, user, user_size, password, password_size = given
@@ -99,7 +103,7 @@ class SmbFiles(Files):
 
     def _url(self, path: str) -> bytes:
         whole = self._share.root_path + ("/" + path if path else "")
-        return b"smb://%s%s" % (self._share.host.encode(), quote(os.fsencode(whole)).encode())
+        return b"smb://%s%s" % (self._share.at.encode(), quote(os.fsencode(whole)).encode())
 
     def takes(self, name: str) -> bool:
         """No name with a backslash, which would lead elsewhere, nor what Windows has a use for."""
@@ -135,10 +139,11 @@ class SmbFiles(Files):
         finally:
             self._lib.smbc_closedir(c_int(folder))
 
-    def read(self, path: str) -> Iterator[bytes]:
+    def read(self, path: str, begin: int = 0) -> Iterator[bytes]:
         file = self._lib.smbc_open(self._url(path), c_int(os.O_RDONLY), c_int(0))
         self._check(file, path)
         try:
+            self._check(self._lib.smbc_lseek(c_int(file), c_int64(begin), c_int(os.SEEK_SET)), path)
             buffer = ctypes.create_string_buffer(CHUNK_BYTES)
             while True:
                 count = self._lib.smbc_read(c_int(file), buffer, c_size_t(CHUNK_BYTES))
@@ -180,6 +185,8 @@ class SmbFiles(Files):
         message = "%s: %s: %s" % (self._share.place, path or "/", _words())
         if number == errno.ENOENT:
             raise MissingError("datastore-refused", message)
+        if number not in _FINAL and not self._has_answered:
+            raise unreached(self._share.place)
         raise RefusedError("datastore-refused" if number in _FINAL else AWAY, message)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import sys
 from collections.abc import Callable
 from typing import Any, Dict, Optional, Tuple
 
@@ -12,8 +13,9 @@ from ..files.removal import unless_removed
 from ..folders import JOB_USER, Folders, Run, take_lock
 from ..host import file_tree
 from . import binding, kernel
-from .child import Say, become, in_child
-from .copying import Fetching, Storing
+from .addresses import pinned
+from .child import Say, become, become_client, client_account, in_child
+from .copying import STORED, Fetching, Storing
 from .files import Files
 from .nfs import NfsFiles
 from .share import NFS, Share, share_of
@@ -22,9 +24,14 @@ from .smb import SmbFiles
 KERNEL, USER_SPACE = "kernel", "user-space"
 STALL_S = 45.0
 CHECK_S = 60.0
-COPY_S = 4 * 3600.0
+INPUT_S = 3300.0
+OUTPUT_S = 4 * 3600.0 - 300
+"""How long one attempt of a copy may take, below the limits of those who wait for it (the staging
+of the run, the storing of its output); the next attempt goes on with what is missing."""
+DISCARD_S = 60.0
+SLOW = "datastore-slow"
 TRIAL = ".baseload-check-%s"
-INPUT, OUTPUT = "input", "output"
+INPUT, OUTPUT, SCRATCH = "input", "output", "scratch"
 
 Account = Optional[Tuple[int, int]]
 
@@ -64,7 +71,7 @@ def _not_reached(way: str, refused: RefusedError) -> dict[str, Any]:
 
 
 def _in_child(share: Share, act: Callable[[Say], Any], limit_s: float) -> Any:
-    return in_child(share.place, act, stall_s=STALL_S, limit_s=limit_s)
+    return in_child(share.place, act, stall_s=STALL_S, limit_s=limit_s, slow=SLOW)
 
 
 def _try_mounted(at: str, account: Account) -> Callable[[Say], str | None]:
@@ -87,7 +94,7 @@ def _try_mounted(at: str, account: Account) -> Callable[[Say], str | None]:
 
 def _try_files(share: Share, account: Account) -> Callable[[Say], str | None]:
     def act(_: Say) -> str | None:
-        files = _files(share, account)
+        files = opened(share, account)
         next(files.entries(""), None)
         trial = TRIAL % os.urandom(6).hex()
         try:
@@ -100,7 +107,13 @@ def _try_files(share: Share, account: Account) -> Callable[[Say], str | None]:
     return act
 
 
-def _files(share: Share, account: Account) -> Files:
+def opened(share: Share, account: Account) -> Files:
+    """The files of a share, in a child, which has the rights of the account alone from now on.
+
+    Raises: RefusedError `datastore-away`, `datastore-refused`, `no-datastore-client`.
+    """
+    become_client(account)
+    share = pinned(share)
     return NfsFiles(share, account) if share.type == NFS else SmbFiles(share)
 
 
@@ -116,41 +129,62 @@ def _job_account() -> Account:
 
 
 def provide(
-    folders: Folders, run: Run, wanted: dict[str, dict[str, Any]], account: Account, most_gb: Any
+    run: Run, wanted: dict[str, dict[str, Any]], account: Account, most_gb: Any
 ) -> dict[str, Any]:
-    """Bring what a run needs of datastores; the bindings of those that the kernel mounts.
+    """Bring what a run needs of datastores; what is to be mounted for it at its start.
 
-    wanted: by folder of the run, input or output, `datastore` and `path`.
+    wanted: by folder of the run, input, output or scratch, `datastore` and `path`.
     Input of a datastore that is not mounted is copied; its output folder is checked, so that a run
-    does not compute for a place that is not there.
+    does not compute for a place that is not there. Its scratch is then on the disk of this machine.
     Raises: RefusedError `datastore-away`, `datastore-refused`, `datastore-path`, `disk-full`.
     """
-    bindings = {}
+    bindings: Dict[str, Any] = {}
     for folder, place in wanted.items():
         share = share_of(place["datastore"])
         names = share.parts_of(place["path"])
         try:
-            at = kernel.mounted(folders, share)
+            at = kernel.mounted(run.folders, share)
         except kernel.NoMountError:
             if folder == INPUT:
                 _fetch(run, share, names, account, most_gb)
+                if os.geteuid() == 0:
+                    bindings[folder] = {"is_copied": True, "read_only": True}
             else:
                 _in_child(share, _reach(share, account), CHECK_S)
             continue
-        is_output = folder == OUTPUT
-        _in_child(share, _walk(at, names, account, make=is_output), CHECK_S)
+        if folder == SCRATCH:
+            names = [*names, run.run_id]
+        _in_child(share, _walk(at, names, account, make=folder != INPUT), CHECK_S)
         bindings[folder] = {
             "datastore_id": share.id,
             "at": at,
             "names": names,
-            "read_only": not is_output,
+            "read_only": folder == INPUT,
         }
     return bindings
 
 
+def discard_scratch(run: Run, spec: dict[str, Any]) -> None:
+    """Remove the scratch of an ended run from its datastore; what cannot be removed stays there."""
+    bound = spec["bindings"][SCRATCH]
+    account = account_of(spec.get("user"))
+
+    def act(_: Say) -> None:
+        top = os.open(bound["at"], os.O_RDONLY | os.O_DIRECTORY)
+        become(account)
+        above = binding.open_below("/proc/self/fd/%d" % top, bound["names"][:-1])
+        file_tree.remove("/proc/self/fd/%d/%s" % (above, bound["names"][-1]))
+
+    if kernel.is_mounted(bound["at"]):
+        try:
+            in_child(bound["datastore_id"], act, stall_s=DISCARD_S, limit_s=DISCARD_S)
+        except RefusedError as refused:
+            sys.stderr.write("scratch of %s: %s\n" % (run.run_id, refused.message))
+
+
 def _reach(share: Share, account: Account) -> Callable[[Say], None]:
     def act(_: Say) -> None:
-        next(_files(share, account).entries(""), None)
+        next(opened(share, account).entries(""), None)
 
     return act
 
@@ -171,15 +205,23 @@ def _walk(at: str, names: list[str], account: Account, *, make: bool) -> Callabl
 
 
 def _fetch(run: Run, share: Share, names: list[str], account: Account, most_gb: Any) -> None:
-    """Copy the input; an earlier copy that was cut off goes on."""
-    part = run.at("input.part")
+    """Copy the input; an earlier copy that was cut off goes on.
+
+    The copy is made by the account of the run, and then is root's, so that the run cannot change
+    its files.
+    """
+    part, most = run.at("input.part"), int(float(most_gb or 10) * 1e9)
     os.makedirs(part, mode=0o700, exist_ok=True)
-    most = int(float(most_gb or 10) * 1e9)
+    copier = client_account(account)
+    if copier is not None and os.stat(part).st_uid != copier[0]:
+        file_tree.give(part, *copier)
 
     def act(say: Say) -> Any:
-        return Fetching(_files(share, account), part, most, say).run(names)
+        return Fetching(opened(share, account), part, most, say).run(names)
 
-    _in_child(share, act, COPY_S)
+    _in_child(share, act, INPUT_S)
+    if copier is not None:
+        file_tree.give(part, 0, 0)
     file_tree.remove(run.at(INPUT))
     os.rename(part, run.at(INPUT))
 
@@ -204,11 +246,13 @@ def store_on_datastore(request: dict[str, Any]) -> dict[str, Any]:
             raise RefusedError("no-folder", "run %s: it has no folder output" % run.run_id)
 
         def act(say: Say) -> Any:
-            return Storing(_files(share, account), run, say).run(names)._asdict()
+            with open(run.at(STORED), "a+") as note:  # Before: the folder of the run is root's.
+                files = opened(share, account)
+                return Storing(files, run, note, say).run(names)._asdict()
 
         lock = take_lock(run.at("store.lock"), wait=True)
         try:
-            return {**_in_child(share, act, COPY_S), "way": USER_SPACE}
+            return {**_in_child(share, act, OUTPUT_S), "way": USER_SPACE}
         finally:
             os.close(lock or 0)
 

@@ -8,7 +8,7 @@ import subprocess
 from typing import Any
 
 from ..folders import COMMAND, SETUP, VARIABLES, Run
-from . import cgroups, command_file, run_contents, run_keys
+from . import cgroups, command_file, run_contents, run_datastores, run_keys
 
 STOP_MARGIN_S = 15.0
 INSIDE = "/baseload"
@@ -57,6 +57,7 @@ def prepare(
     )
     inside.update(run_contents.variables(spec, INSIDE))
     inside.update(run_keys.variables(spec, INSIDE))
+    inside.update(run_datastores.variables(spec, INSIDE))
     if "PATH" not in (spec.get("environment") or {}):
         del inside["PATH"]
     own = dict(os.environ)
@@ -89,6 +90,7 @@ def prepare(
         *_mounts(run),
         *run_contents.volumes(run, spec, INSIDE),
         *run_keys.volumes(run, INSIDE),
+        *run_datastores.volumes(run, spec, INSIDE),
         *_user(spec),
     ]
     if not spec.get("owned"):

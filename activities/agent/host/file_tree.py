@@ -233,6 +233,19 @@ def remove(top: str) -> bool:
     return not os.path.lexists(top)
 
 
+def give(top: str, uid: int, gid: int) -> None:
+    """Give a tree to an account, but for files with several names, which may be of others.
+
+    Raises: OSError, when the top is not there.
+    """
+    for folder in walk(top):
+        os.fchown(folder.descriptor, uid, gid)
+        for name in folder.names:
+            with contextlib.suppress(FileNotFoundError):
+                if os.stat(name, dir_fd=folder.descriptor, follow_symlinks=False).st_nlink == 1:
+                    os.chown(name, uid, gid, dir_fd=folder.descriptor, follow_symlinks=False)
+
+
 def remove_owned(top: str, uid: int, peers: frozenset[int] = frozenset()) -> None:
     """Remove what an account owns in those folders of a tree that others may write to.
 

@@ -6,9 +6,11 @@ import ctypes
 import signal
 
 SET_PDEATHSIG = 1
+SET_KEEPCAPS = 8
 DROP_CAPABILITY = 24
 SET_CHILD_SUBREAPER = 36
 SET_NO_NEW_PRIVS = 38
+CAPABILITY_VERSION_3 = 0x20080522
 
 
 def adopt_orphans() -> None:
@@ -36,6 +38,22 @@ def keep_capabilities(kept: frozenset[int]) -> None:
     for number in range(last + 1):
         if number not in kept:
             _set(DROP_CAPABILITY, number)
+
+
+def keep_through_setuid() -> None:
+    """The next change of this process's user takes no capability away that it may have."""
+    _set(SET_KEEPCAPS)
+
+
+def set_capabilities(kept: frozenset[int]) -> None:
+    """This process has these capabilities and no others from now on. Raises: OSError."""
+    masks = [sum(1 << (number % 32) for number in kept if number // 32 == half) for half in (0, 1)]
+    header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
+    # Effective, permitted and inheritable, by half.
+    sets = (ctypes.c_uint32 * 6)(masks[0], masks[0], 0, masks[1], masks[1], 0)
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.capset(header, sets) != 0:
+        raise OSError(ctypes.get_errno(), "capset")
 
 
 def _set(option: int, value: int = 1) -> None:

@@ -21,6 +21,7 @@ from . import (
     own_folders,
     prctl,
     run_contents,
+    run_datastores,
     run_keys,
 )
 
@@ -54,6 +55,7 @@ def environment(run: Run, spec: dict[str, Any]) -> dict[str, str]:
     )
     variables.update(run_contents.variables(spec, run.path))
     variables.update(run_keys.variables(spec, run.path))
+    variables.update(run_datastores.variables(spec, run.path))
     if spec.get("port"):
         variables["BASELOAD_PORT"] = str(spec["port"])
     return variables

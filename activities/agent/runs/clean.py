@@ -47,6 +47,8 @@ def _remove(run: Run) -> bool:
         spec = run.read("spec.json") or {}
         if supervisor.end_rest(run, spec):
             return False
+        if "scratch" in (spec.get("bindings") or {}):
+            load("datastores.verbs:discard_scratch")(run, spec)
         # Before the folder goes: without the folder, another run may get the run's account.
         job_accounts.forget_files(spec.get("user"))
         return removal.remove(run)

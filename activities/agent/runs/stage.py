@@ -13,7 +13,16 @@ from ..errors import RefusedError
 from ..files import code as uploads
 from ..files.removal import unless_removed
 from ..folders import OWN_ENVIRONMENT, Folders, Run, take_lock
-from ..host import disk, file_tree, images, job_accounts, network_wall, ports, run_contents
+from ..host import (
+    disk,
+    file_tree,
+    images,
+    job_accounts,
+    network_wall,
+    ports,
+    run_contents,
+    run_datastores,
+)
 from ..host.interpreter import interpreter_for_jobs
 from ..loading import load
 from ..packages import environments, own_environment
@@ -90,20 +99,24 @@ def _stage(folders: Folders, run: Run, request: dict[str, Any]) -> None:
     owner = _owner(spec.get("user"))
     if request.get("datastores"):
         provide, most_gb = load("datastores.verbs:provide"), request.get("disk_size_gb")
-        spec["bindings"] = provide(folders, run, request["datastores"], owner, most_gb)
+        spec["bindings"] = provide(run, request["datastores"], owner, most_gb)
+        spec["datastores"] = sorted(request["datastores"])
     _make_work(folders, run, request.get("code_sha256"))
     own = ["work", "output", "state"]
+    if "scratch" in spec.get("datastores", ()):
+        own.append("scratch")
     if spec.get("packages_path"):
         own_environment.make(folders, run, spec)
         own.append(OWN_ENVIRONMENT)
     _give_folders(run, owner, own)
     run_contents.make(run, spec, owner)
+    run_datastores.make(run, spec)
     run.write("spec.json", spec)
 
 
 def _give_folders(run: Run, owner: tuple[int, int] | None, own: list[str]) -> None:
     """Make the missing folders of a run, and give them to its account."""
-    for name in ("input", "output", "state"):
+    for name in {"input", *own} - {"work", OWN_ENVIRONMENT}:
         os.makedirs(run.at(name), exist_ok=True)
     if owner is None:
         os.chmod(run.at("input"), 0o755)

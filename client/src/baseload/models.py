@@ -1216,6 +1216,13 @@ class SubmittedData(BaseModel):
             examples=[{"type": "local", "upload_id": "upl-01j"}],
         ),
     ] = None
+    scratch: Annotated[
+        DataSource | None,
+        Field(
+            description="A writable folder for the life of each run, in BASELOAD_SCRATCH: one of its own below the folder of a datastore (`type: regional`), which goes with the run. Where the machine cannot mount the datastore, it is on the machine's own disk (`resources.disk_size_gb`).",
+            examples=[{"datastore_id": "dst-01j", "path": "tmp", "type": "regional"}],
+        ),
+    ] = None
     output: Annotated[
         DataSource | None,
         Field(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from activities.agent.datastores.copying import Copied, Fetching
+from activities.agent.datastores.copying import Copied, Fetching, part_name
 from activities.agent.datastores.files import FILE, FOLDER, LINK, Entry, Files
 
 
@@ -16,8 +16,8 @@ class Hostile(Files):
     def entries(self, path: str) -> Iterator[Entry]:
         yield from self.folders.get(path, [])
 
-    def read(self, path: str) -> Iterator[bytes]:
-        yield path.encode()
+    def read(self, path: str, begin: int = 0) -> Iterator[bytes]:
+        yield path.encode()[begin:]
 
     def target(self, path: str) -> str | None:
         return self.targets.get(path)
@@ -70,3 +70,24 @@ def test_a_name_that_was_a_file_becomes_a_folder(tmp_path: Path) -> None:
     share = Hostile({"": [Entry("was", FOLDER)], "was": [Entry("x", FILE, 5)]}, {})
     fetched(share, target)
     assert (target / "was/x").read_bytes() == b"was/x"
+
+
+def test_what_the_share_has_no_longer_is_not_in_a_copy_that_goes_on(tmp_path: Path) -> None:
+    target = tmp_path / "input.part"
+    (target / "gone").mkdir(parents=True)
+    (target / "gone/x").write_text("x")
+    (target / part_name("file", 9, 0)).write_text("of another file")
+    share = Hostile({"": [Entry("file", FILE, 4), Entry(part_name("y", 1, 1), FILE, 1)]}, {})
+    assert fetched(share, target) == Copied(files=1, bytes=4, left_out=1)
+    assert [path.name for path in target.iterdir()] == ["file"]
+
+
+def test_a_file_goes_on_at_its_byte(tmp_path: Path) -> None:
+    target = tmp_path / "input.part"
+    target.mkdir()
+    (target / part_name("file", 4, 0)).write_text("FI")
+    (target / part_name("long", 4, 0)).write_text("too many bytes")
+    share = Hostile({"": [Entry("file", FILE, 4), Entry("long", FILE, 4)]}, {})
+    assert fetched(share, target).bytes == 8
+    assert (target / "file").read_text() == "FIle"
+    assert (target / "long").read_text() == "long"

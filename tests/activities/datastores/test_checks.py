@@ -149,11 +149,27 @@ def test_a_run_is_told_of_the_folders_that_its_job_names(
         assert found["input"].datastore.password == PASSWORD
         assert PASSWORD not in repr(found)
         assert regional_data(session, submission(output={"type": "local"})) == {}
+    for status, words, kind in (
+        ("removing", "is being removed", errors.UNAVAILABLE),  # which the job may yet prevent
+        ("archived", "any more", errors.WORK_REFUSED),
+    ):
+        with migrated.write() as session:
+            session.get_one(tables.Datastore, LAB).status = status
+        with migrated.read() as session, pytest.raises(ApplicationError, match=words) as refused:
+            regional_data(session, submission(input=place))
+        assert refused.value.type == kind
+
+
+def test_machines_in_networks_of_strangers_look_for_public_datastores_alone(
+    migrated: Database, region_id: str
+) -> None:
+    def is_public_only() -> bool:
+        return open_access(LAB, region_id).is_public_only if checker() else False
+
+    assert not is_public_only()
     with migrated.write() as session:
-        session.get_one(tables.Datastore, LAB).status = "removing"
-    with migrated.read() as session, pytest.raises(ApplicationError, match="any more") as refused:
-        regional_data(session, submission(input=place))
-    assert refused.value.type == errors.WORK_REFUSED
+        session.get_one(tables.Region, region_id).provider_kind = "vastai"
+    assert is_public_only()
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,21 @@
 """The life of a datastore, against a world with state."""
 
 import uuid
+from datetime import timedelta
 from typing import Any
 
+import pytest
 from temporalio.client import WorkflowHandle
+from temporalio.exceptions import ApplicationError
 
 from tests.waiting import eventually
 from tests.workflows.conftest import Stage
-from workflows.contracts import queues
+from workflows.contracts import errors, queues
+from workflows.contracts.base import Contract
 from workflows.contracts.datastores import DatastoreRequest, DatastoreStatus, DatastoreWay
 from workflows.contracts.lifecycles import DatastoreChanges
-from workflows.contracts.removals import Removal
+from workflows.contracts.removals import Removal, RemovalProgress
+from workflows.datastores import datastore_lifecycle
 from workflows.datastores.datastore_lifecycle import DatastoreLifecycle
 from workflows.effects.datastores import DatastoreChecked
 
@@ -105,8 +110,38 @@ async def test_a_datastore_that_jobs_use_stays(stage: Stage) -> None:
         lambda: "datastore.removal-refused" in stage.world.events[LAB], "it is refused"
     )
     assert "job-1" in stage.world.told[LAB]["datastore.removal-refused"]
+    # Removing comes first, so that a job that is submitted meanwhile is refused, or is seen.
+    assert stage.world.statuses[LAB] == ["checking", "ready", "removing", "ready"]
     assert LAB not in stage.world.forgotten_keys
     stage.world.dependents[LAB].clear()
     await handle.signal(DatastoreLifecycle.remove, Removal())
     assert (await handle.result()).status == "archived"
+    assert LAB in stage.world.forgotten_keys
+
+
+async def test_an_adopted_removal_that_jobs_forbid_is_given_up_and_the_datastore_checked(
+    stage: Stage,
+) -> None:
+    stage.world.dependents[LAB].add("job-1")
+    removal = RemovalProgress(removal=Removal())
+    await begin(stage, resumed_status=DatastoreStatus.REMOVING, removal=removal)
+    await reaches(stage, "ready")
+    assert stage.world.events[LAB][:1] == ["datastore.removal-refused"]
+    assert LAB not in stage.world.forgotten_keys
+
+
+async def test_a_password_that_cannot_be_forgotten_is_told_and_tried_again(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(datastore_lifecycle, "FORGET_INTERVAL", timedelta(seconds=0.2))
+
+    async def refuse(_: Contract) -> None:
+        raise ApplicationError("the object store is away", type=errors.REFUSED)
+
+    stage.world.faults["forget_datastore"] = [refuse]
+    handle = await begin(stage)
+    await reaches(stage, "ready")
+    await handle.signal(DatastoreLifecycle.remove, Removal())
+    assert (await handle.result()).status == "archived"
+    assert "the object store is away" in stage.world.told[LAB]["datastore.removing"]
     assert LAB in stage.world.forgotten_keys

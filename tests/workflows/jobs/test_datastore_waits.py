@@ -95,3 +95,22 @@ async def test_an_output_waits_on_its_node_until_the_datastore_is_back(stage: St
     assert (await handle.result()).status == JobStatus.FINISHED
     assert stage.world.outputs
     assert stage.world.machines["nod-1"].runs == {}
+
+
+async def test_a_limit_counts_from_when_the_datastore_went_away(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy may take longer than the limit, and again after the datastore has come back."""
+    monkeypatch.setattr(datastore_waits, "WORKED", timedelta(seconds=0.9))
+    monkeypatch.setattr("workflows.jobs.job_lifecycle.STAGING_LIMIT", timedelta(seconds=0.5))
+
+    async def away_after_a_while(command: Contract) -> None:
+        await asyncio.sleep(1)
+        await away(command)
+
+    stage.world.faults["stage_worker"] += [away_after_a_while, away_after_a_while]
+    handle = await stage.job()
+    await at_running(stage, handle)
+    assert stage.world.events[job_id_of(handle)].count("job.datastore-away") == 2
+    await exits(stage, handle, 0, code=0, elapsed_s=1)
+    assert (await handle.result()).status == JobStatus.FINISHED

@@ -17,6 +17,8 @@ class Traits:
     is_cloud: bool = False
     """Its machines are created through an API, in cloud regions and zones; else an owner brings
     them."""
+    has_own_networks: bool = False
+    """Its machines stand in networks of their account, and not in those of strangers."""
     resources: tuple[str, ...] = ()
     """The cloud resources of a provider in the order of creation; removed in reverse."""
     region_resources: tuple[str, ...] = ()
@@ -34,9 +36,10 @@ class Traits:
 
 
 TRAITS: dict[str, Traits] = {
-    ProviderKind.PHYSICAL: Traits(),
+    ProviderKind.PHYSICAL: Traits(has_own_networks=True),
     ProviderKind.GCP: Traits(
         is_cloud=True,
+        has_own_networks=True,
         resources=(
             "topic",
             "subscription",

@@ -5,6 +5,8 @@ The agent checks paths again by rules of its own, because it opens them.
 
 import re
 import unicodedata
+from collections.abc import Iterable
+from ipaddress import ip_address, ip_network
 
 MOST_PATH = 1024
 MOST_NAME_BYTES = 255
@@ -12,6 +14,15 @@ ADDRESS_RULE = "is a name or an address, with :PORT where it is not the usual on
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
 _IPV6 = re.compile(r"[0-9A-Fa-f:.]{2,45}")
 _USER = re.compile(r"[^\x00-\x1f,/:]{1,200}")
+CLOSED = (
+    "0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "192.0.0.0/24", "100.100.100.200/32",
+    "224.0.0.0/4", "240.0.0.0/4",
+    "::/96", "fe80::/10", "fec0::/10", "ff00::/8", "fd00:ec2::/32",
+    "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32",
+)  # fmt: skip
+"""Where no datastore is: loopback, link-local, multicast and reserved addresses, those at which
+clouds tell a machine its secrets, and those behind which there is another address."""
+CLOSED_RULE = "is no loopback, link-local, multicast, reserved or metadata address"
 _OF_SMB = frozenset(':*?"<>|')
 
 
@@ -28,6 +39,21 @@ def parse_address(address: str) -> tuple[str, int | None] | None:
     if port is not None and not 1 <= int(port) <= 65_535:
         return None
     return host, None if port is None else int(port)
+
+
+def is_closed(host: str, opened: Iterable[str], closed: Iterable[str]) -> bool:
+    """Whether this is an address at which no datastore may be; a name is checked by the nodes.
+
+    opened, closed: the networks of the installation, which come first and last.
+    """
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return False
+    address = getattr(address, "ipv4_mapped", None) or address
+    if any(address in ip_network(one) for one in opened):
+        return False
+    return any(address in ip_network(one) for one in (*CLOSED, *closed))
 
 
 def root_path_mistake(path: str, *, is_smb: bool) -> str | None:

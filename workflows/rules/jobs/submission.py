@@ -196,6 +196,8 @@ def _data(job: JobSubmission) -> Mistakes:
         yield from _input(job)
     if data.output is not None:
         yield from _output(job)
+    if data.scratch is not None:
+        yield from _scratch(data.scratch)
 
 
 def _artifact_ids(field: str, kind: str, ids: tuple[str, ...]) -> Mistakes:
@@ -243,6 +245,14 @@ def _output(job: JobSubmission) -> Mistakes:
     yield from _datastore("data.output", target)
     if target.upload_id is not None:
         yield field_error("data.output.upload_id", "is for input alone", target.upload_id)
+
+
+def _scratch(place: DataSource) -> Mistakes:
+    if place.type != "regional":
+        yield field_error("data.scratch.type", "is `regional`", place.type)
+    yield from _datastore("data.scratch", place)
+    if place.upload_id is not None:
+        yield field_error("data.scratch.upload_id", "is for input alone", place.upload_id)
 
 
 def _datastore(field: str, part: DataSource) -> Mistakes:
