@@ -1,6 +1,6 @@
 # baseload: `make help`
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-tests demo demo-gcp up down status test check style ladder compiled faults faults-cloud simulate bench mutants tctl
+.PHONY: help setup setup-tests demo demo-gcp demo-data up down status test check style ladder compiled faults faults-cloud simulate bench mutants tctl
 SHELL := /bin/sh
 
 help:  ## Show this list
@@ -16,6 +16,9 @@ demo: setup  ## Bring everything up and run a real training job on this machine
 
 demo-gcp: setup-tests  ## Burst into a simulated Google Cloud, from the key to the bill (as root)
 	@.venv/bin/python -m tests.demo_gcp
+
+demo-data: setup-tests  ## A dataset, an NFS and an SMB share, a storage node, on lab machines (as root)
+	@.venv/bin/python -m tests.demo_data
 
 up: setup  ## Bring everything up: Temporal, API, workers, this machine as an active node
 	@.venv/bin/python -m workers.runner up

@@ -31,6 +31,7 @@ from api.routes import (
     artifacts,
     audit,
     billing,
+    data_progress,
     datastores,
     events,
     health,
@@ -63,7 +64,8 @@ from workflows.contracts.job_submission import JobSubmission
 ROUTERS = (
     health, platform, accounts, users, projects, providers, quotas, regions, nodes,
     join_tokens, announcements, leases, provider_machines, uploads, offers, jobs, job_logs,
-    artifacts, third_party_keys, sessions, utilisation, billing, datastores, events, audit,
+    artifacts, third_party_keys, sessions, utilisation, data_progress, billing, datastores,
+    events, audit,
 )  # fmt: skip
 RELAY_LIMIT_S = 1.0
 DESCRIPTION = """Own the base, rent the burst.

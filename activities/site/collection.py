@@ -17,6 +17,7 @@ from activities.secrets.sealing import MasterKeyError, SealBrokenError
 from activities.settings import settings
 from activities.site.answers.reading import violation
 from activities.site.answers.text import plain
+from activities.site.data_progress import ProgressNotes, noting
 from activities.site.datastores import regional_output, store_on_datastore
 from activities.site.node_client import NodeClient
 from activities.site.run_names import RunNames
@@ -181,9 +182,10 @@ class Packed:
         limits; PROTOCOL_VIOLATION when it is no archive that our agent packs.
         """
         client, size = NodeClient(self._node), 0
+        notes = ProgressNotes(self._node, self._run_id, lambda: size, None, is_output=True)
         request = {"run_id": RunNames(self._node).of(self._run_id), **self._more}
         async with _writing(store, name) as file:
-            async with client.stream(self._verb, request) as stream:
+            async with noting(notes), client.stream(self._verb, request) as stream:
                 async for chunk in stream:
                     size += len(chunk)
                     if size > self._limits.max_packed_bytes:

@@ -10,8 +10,9 @@ import asyncio
 import contextlib
 import hashlib
 import hmac
+import re
 import time
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -32,13 +33,13 @@ from activities.site.answers.verbs import (
     FoundContents,
     MissingParts,
 )
+from activities.site.data_progress import ProgressNotes, noting
 from activities.site.node_client import NodeClient
 from activities.site.run_names import RunNames
 from activities.storage.blobs import BlobMissingError, blob_store
 from activities.storage.contents import ContentBrokenError, Manifest, Part, manifest_of, part_bytes
 from activities.storage.names import artifact_part_name
 from activities.storage.run_specs import RegionCache, RunContent
-from activities.temporal.heartbeats import set_details
 from workflows.contracts import errors
 from workflows.contracts.nodes import NodeAddress
 from workflows.effects.jobs import ContentsBrought
@@ -49,7 +50,6 @@ TRIES = 3
 """How often a part is sent again that has arrived damaged."""
 PARTS_AT_ONCE = 256
 """The most parts that one call brings to a cache."""
-SAY_S = 2.0
 CHUNKS_AT_ONCE = 4
 """How many chunks of `READ_BYTES` are read at once, beside the event loop."""
 WRITE_BYTES = 1 << 18
@@ -57,34 +57,40 @@ WRITE_BYTES = 1 << 18
 
 _bringing: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 _filling: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+_arriving: WeakValueDictionary[tuple[str, str], "Arriving"] = WeakValueDictionary()
+_SAID = re.compile(r"contents: (\d{1,9}) MiB are here")
+"""What a node says of its progress while it fetches a content."""
+
+
+@dataclass
+class Arriving:
+    """One content on its way to one node, for all runs there that need it."""
+
+    position: int = 0
+    """How many bytes of it are there, by what was sent, or by what the node says."""
 
 
 @dataclass
 class Progress:
-    """What is brought of the contents of one run, for the activity's heartbeat and its end."""
+    """What is brought of the contents of one run."""
 
-    total_bytes: int
     began_at: float = field(default_factory=time.monotonic)
     sent_bytes: int = 0
     cached_bytes: int = 0
-    _said_at: float = 0.0
+    arriving: dict[str, Arriving] = field(default_factory=dict)
+    """By the hash of the content."""
 
-    def add(self, count: int) -> None:
-        """Count bytes that are sent, and say so now and then."""
-        self.sent_bytes += count
-        now = time.monotonic()
-        if now - self._said_at >= SAY_S:
-            self._said_at = now
-            set_details(self.words(now))
+    def follow(self, node_id: str, sha256: str, position: int) -> int:
+        """Follow the content's way, which another run may have begun; return its position."""
+        found = _arriving.setdefault((node_id, sha256), Arriving())
+        found.position = max(found.position, position)
+        self.arriving[sha256] = found
+        return found.position
 
-    def words(self, now: float) -> str:
-        """How much is sent, how fast, and how long the rest takes at that rate."""
-        rate = self.sent_bytes / max(now - self.began_at, 0.001)
-        left_s = (self.total_bytes - self.sent_bytes) / max(rate, 1.0)
-        return (
-            f"sending data: {self.sent_bytes >> 20} of {self.total_bytes >> 20} MiB, "
-            f"{rate / 1e6:.1f} MB/s, {max(left_s, 0.0):.0f} s left"
-        )
+    @property
+    def position(self) -> int:
+        """How many bytes are there of all contents that were missing."""
+        return sum(each.position for each in self.arriving.values())
 
 
 async def bring_contents(
@@ -101,15 +107,18 @@ async def bring_contents(
     place = _Place(node, RunNames(node).of(run_id), tuple(distinct.values()))
     found = await place.find()
     missing = [each for sha256, each in distinct.items() if not found[sha256].present]
-    left_bytes = sum(
-        each.content.size_bytes - found[each.content.sha256].position for each in missing
+    progress = Progress()
+    before = sum(
+        progress.follow(node.node_id, each.content.sha256, found[each.content.sha256].position)
+        for each in missing
     )
-    progress = Progress(left_bytes)
+    left_bytes = sum(each.content.size_bytes for each in missing) - before
+    notes = ProgressNotes(node, run_id, lambda: progress.position - before, left_bytes)
     tasks = [
         asyncio.create_task(_bring(place, each, found[each.content.sha256], cache, progress))
         for each in missing
     ]
-    async with together(*tasks):
+    async with noting(notes), together(*tasks):
         await asyncio.gather(*tasks)
     return ContentsBrought(
         bytes=sum(each.content.size_bytes for each in distinct.values()),
@@ -240,7 +249,14 @@ async def _send(
         "manifest_bytes": len(head),
         "position": found.position,
     }
-    stream = _stream(content, manifest.parts, found.position, head, progress)
+    arriving = progress.arriving[content.content.sha256]
+    arriving.position = found.position
+
+    def count(sent: int) -> None:
+        progress.sent_bytes += sent
+        arriving.position += sent
+
+    stream = _stream(content, manifest.parts, found.position, head, count)
     await place.client.feed("receive_content", request, stream, limit_s=TRANSFER_S)
 
 
@@ -249,7 +265,7 @@ async def _stream(
     parts: Sequence[Part],
     position: int = 0,
     head: bytes = b"",
-    progress: Progress | None = None,
+    count: Callable[[int], None] | None = None,
 ) -> AsyncGenerator[bytes]:
     """`head`, and then the bytes of parts from a position on, read beside the event loop."""
     if head:
@@ -257,8 +273,8 @@ async def _stream(
     try:
         async for chunk in _read_ahead(_chunks(content.artifact_id, parts, position)):
             yield chunk
-            if progress is not None:
-                progress.add(len(chunk))
+            if count is not None:
+                count(len(chunk))
     except BlobMissingError as error:
         raise _not_stored(content) from error
 
@@ -377,7 +393,7 @@ class _CacheSource:
             "key": self.key,
             "wait": waits,
         }
-        client = self.place.client
+        client = NodeClient(self.place.node, self._follow)
         answer = await client.call("fetch_content", request, FetchedContent, limit_s=TRANSFER_S)
         self.progress.cached_bytes += answer.fetched_bytes
         activity.logger.info(
@@ -390,6 +406,13 @@ class _CacheSource:
             answer.words,
         )
         return answer
+
+    def _follow(self, line: str) -> None:
+        """Note how much is there, by a line of what the node says."""
+        content = self.content.content
+        if said := _SAID.fullmatch(line.strip()):
+            position = min(int(said[1]) << 20, content.size_bytes)
+            self.progress.arriving[content.sha256].position = position
 
     async def fetch_while_filling(self, before: FetchedContent) -> tuple[FetchedContent, bool]:
         """Fill the cache, and let the node fetch what is there already; whether it was filled."""

@@ -100,6 +100,8 @@ _open: dict[str, NodeConnections] = {}
 class NodeClient:
     """The client of one node; all clients share the connections of this process.
 
+    on_progress: takes the lines of a verb's progress; None: they go into the heartbeat.
+
     Raises: every method ApplicationError, naming the node. Its type is NODE_UNREACHABLE,
     LOGIN_REFUSED or HOST_KEY_MISMATCH when nothing was done; OUTCOME_UNKNOWN after a lost
     connection, a timeout, or a refusal that a retry may overcome; WORK_REFUSED when the job's
@@ -109,8 +111,9 @@ class NodeClient:
     leaves this class but as a value of `answers/`, in plain text, or as the bytes of a file.
     """
 
-    def __init__(self, node: NodeAddress) -> None:
+    def __init__(self, node: NodeAddress, on_progress: Callable[[str], None] | None = None) -> None:
         self._node = node
+        self._on_progress = on_progress or _show_progress
         self._endpoint = NodeEndpoint.of(node)
 
     async def call(
@@ -122,7 +125,7 @@ class NodeClient:
         limit_s: float,
         broken: str = errors.OUTCOME_UNKNOWN,
     ) -> Value:
-        """Run a verb of the agent and return its answer; its progress goes into the heartbeat.
+        """Run a verb of the agent and return its answer.
 
         answer: the model of the verb's answer.
         limit_s: below the activity's own timeout, so that this error, which names the node, wins.
@@ -132,7 +135,11 @@ class NodeClient:
         by = self.speaker(verb)
         with self._translated_errors(by, broken=broken):
             said = await _connections(self._node).call(
-                self._endpoint, verb, request, limit_s=limit_s, on_progress=_show_progress
+                self._endpoint,
+                verb,
+                request,
+                limit_s=limit_s,
+                on_progress=self._on_progress,
             )
         found = read(said, answer, by)
         if isinstance(found, Refusal):

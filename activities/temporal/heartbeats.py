@@ -11,13 +11,17 @@ from temporalio import activity
 BEAT_S = 3.0
 
 _details: ContextVar[list[str]] = ContextVar("details")
-"""The last heartbeat details, which Temporal shows beside the activity."""
+"""The last heartbeat details, which Temporal shows beside the activity: words, and figures."""
 
 
-def set_details(words: str) -> None:
-    """Send a heartbeat with these words as its details; later heartbeats repeat them."""
-    _details.get([])[:] = [words]
-    activity.heartbeat(words)
+def set_details(words: str, figures: str | None = None) -> None:
+    """Send a heartbeat with these words as its details; later heartbeats repeat them.
+
+    figures: what programs read beside the words; None: as they were, if there were any.
+    """
+    details = _details.get([])
+    details[:] = [words, *(details[1:] if figures is None else [figures])]
+    activity.heartbeat(*details)
 
 
 @contextlib.asynccontextmanager

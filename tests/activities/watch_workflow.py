@@ -9,6 +9,7 @@ from temporalio.exceptions import ActivityError
 from workflows.contracts.base import Contract
 from workflows.contracts.jobs import WorkerExit
 from workflows.contracts.nodes import NodeAddress, WatchEnded
+from workflows.effects.jobs import StageWorker, stage_worker
 from workflows.effects.nodes import WatchNode, watch_node
 from workflows.effects.regions import CheckSite, SiteChecked, check_site
 
@@ -37,6 +38,15 @@ class HoldWatch:
     @workflow.signal
     def let_go(self) -> None:
         self._let_go = True
+
+
+@workflow.defn
+class HoldStaging:
+    """Stands where a job does: stages its workers, and does nothing else."""
+
+    @workflow.run
+    async def run(self, workers: list[StageWorker]) -> None:
+        await asyncio.gather(*(stage_worker(each) for each in workers))
 
 
 @workflow.defn

@@ -42,6 +42,7 @@ NOUN_OF: dict[str, str] = {
     "list_transactions": "billing",
     "get_statement": "billing",
     "get_utilisation": "jobs",
+    "list_data_progress": "jobs",
 }
 """The noun whose scope a route needs, where it is not the first of its path."""
 ARTIFACT = {"name": "cats", "source": {"type": "upload"}}

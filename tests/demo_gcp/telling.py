@@ -9,21 +9,19 @@ from tests.demo_gcp.stack import Stage
 from workers.runner.commands import POLL_S, Commands, PublicApi, Resource
 from workers.runner.lifecycle import StackError
 from workers.runner.narration import Story
+from workers.runner.settings import RunnerSettings
 
 LIMIT_S = 180.0
 """Of every wait: several times what it takes on two busy cores."""
 
 
-class Telling:
+class Terminal:
     """The platform as a person at a terminal has it."""
 
-    def __init__(self, stage: Stage, story: Story) -> None:
-        self.stage = stage
-        self.cloud = stage.cloud
-        self.story = story
+    def __init__(self, settings: RunnerSettings, story: Story) -> None:
         self.tell = story.tell
-        self.api = PublicApi(stage.settings)
-        self.baseload = Commands(stage.settings, story.tell, shown=True).baseload
+        self.api = PublicApi(settings)
+        self.baseload = Commands(settings, story.tell, shown=True).baseload
 
     def reached(self, noun: str, name: str, *statuses: str) -> Resource:
         """The resource in one of these states, each state on the way told.
@@ -57,3 +55,12 @@ class Telling:
         if not holds:
             raise StackError(f"it is not so that {claim}")
         self.tell(f"✓ {claim}")
+
+
+class Telling(Terminal):
+    """The terminal, with the simulated cloud beside it."""
+
+    def __init__(self, stage: Stage, story: Story) -> None:
+        super().__init__(stage.settings, story)
+        self.stage = stage
+        self.cloud = stage.cloud

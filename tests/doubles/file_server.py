@@ -24,6 +24,8 @@ class FileServer:
     """How fast bodies are sent; 0: as fast as they can be."""
     asked: list[tuple[str, str]] = field(default_factory=list)
     """Each path that was asked for, and its `Range`."""
+    sent: list[str] = field(default_factory=list)
+    """Each path whose body was sent to its end."""
     authorizations: set[str] = field(default_factory=set)
     """Each `Authorization` that was sent; empty: none."""
     port: int = 0
@@ -89,6 +91,8 @@ def _handler(files: FileServer) -> type[BaseHTTPRequestHandler]:  # noqa: C901 -
                 return
             if len(sent) < len(body):
                 self.close_connection = True
+            else:
+                files.sent.append(self.path)
 
         def _write(self, body: bytes) -> None:
             if not files.bytes_per_s:

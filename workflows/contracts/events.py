@@ -121,6 +121,7 @@ class JobEvent(StrEnum):
     ARCHIVED = "job.archived"
     BILLING_FAILED = "job.billing-failed"
     CANCELED = "job.canceled"
+    DATA_PROGRESS = "job.data-progress"
     DATA_STAGED = "job.data-staged"
     DATASTORE_AWAY = "job.datastore-away"
     ENDING = "job.ending"

@@ -111,6 +111,32 @@ class WorkerIdle(Contract):
     """The node whose watch says so."""
 
 
+class DataProgress(Contract):
+    """Signal `data_progress`: how much of a worker's data has come to its node, or of its output
+    from there; also in the heartbeat of the activity that transfers it.
+
+    Much of it is what a node says: it is for people to read, and decides nothing.
+    """
+
+    worker: int
+    attempt: int
+    node_id: str
+    at: datetime
+    is_output: bool = False
+    bytes_transferred: int
+    total_bytes: int | None = None
+    """Of all that is transferred; None: that is not known before its end."""
+    bytes_per_s: int | None = None
+    """Lately; None: not known yet."""
+
+    @property
+    def left_s(self) -> int | None:
+        """How long the rest takes at that rate; None: not known."""
+        if self.total_bytes is None or not self.bytes_per_s:
+            return None
+        return max(0, self.total_bytes - self.bytes_transferred) // self.bytes_per_s
+
+
 class NodeUnreachable(Contract):
     """Signal `node_unreachable`: the node cannot be reached, and may be healthy."""
 

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 
 from temporalio import workflow
 
-from workflows.contracts.jobs import JobRequest, Placement, WorkerExit
+from workflows.contracts.jobs import DataProgress, JobRequest, Placement, WorkerExit
+from workflows.contracts.statuses import WorkerStatus
 from workflows.jobs.worker import Worker
 from workflows.primitives.inbox import Inbox
 
@@ -68,6 +69,13 @@ class Attempt:
             return None
         worker.take_exit(message.exit)
         return worker
+
+    def is_staging(self, progress: DataProgress) -> bool:
+        """Whether the progress is of a worker of this attempt that is being staged."""
+        return progress.attempt == self.number and any(
+            worker.index == progress.worker and worker.status is WorkerStatus.STAGING
+            for worker in self.workers
+        )
 
     def begin_next(self) -> None:
         """Become the next attempt, which has no workers until it waits for resources."""

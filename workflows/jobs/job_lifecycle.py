@@ -12,6 +12,7 @@ from temporalio.exceptions import ApplicationError
 from workflows.contracts.errors import JOB_ENDED
 from workflows.contracts.events import Event, JobEvent
 from workflows.contracts.jobs import (
+    DataProgress,
     EndRequest,
     JobProgress,
     JobReport,
@@ -38,7 +39,7 @@ from workflows.effects.jobs import (
     seal_run_specs,
 )
 from workflows.jobs.attempt import Attempt
-from workflows.jobs.contents import staged_events, staging_event
+from workflows.jobs.contents import StagingProgress, staged_events, staging_event
 from workflows.jobs.datastore_waits import STAGING_LIMIT, through_absence
 from workflows.jobs.node_outages import NodeOutages
 from workflows.jobs.observations import Observations
@@ -92,6 +93,7 @@ class JobLifecycle:
         self._attempt = Attempt(request)
         self._run_specs: tuple[str, ...] = ()
         self._data_bytes = 0
+        self._staging = StagingProgress()
         self._journal = Journal(
             request.job_id,
             request.account_id,
@@ -240,7 +242,7 @@ class JobLifecycle:
 
     async def _stage(self) -> None:
         """Stage all workers: bring code, packages and input to their nodes."""
-        self._status = JobStatus.WAITING_FOR_DATA
+        self._status, self._staging = JobStatus.WAITING_FOR_DATA, StagingProgress()
         for worker in self._attempt.workers:
             worker.status = WorkerStatus.STAGING
         await self._write(staging_event(self._data_bytes))
@@ -421,6 +423,12 @@ class JobLifecycle:
     def node_unreachable(self, outage: NodeUnreachable) -> None:
         self._attempt.inbox.put(outage)
 
+    @workflow.signal(description="Data are on their way to a worker's node.")
+    def data_progress(self, progress: DataProgress) -> None:
+        is_staging = self._status is JobStatus.WAITING_FOR_DATA
+        if is_staging and self._attempt.is_staging(progress):
+            self._staging.take(progress)
+
     @workflow.signal(description="A node ends as planned: leave it, and begin again elsewhere.")
     def node_ending(self, ending: NodeEnding) -> None:
         if ending.node_id in self._attempt.node_ids() and not self._concluded:
@@ -535,12 +543,16 @@ class JobLifecycle:
         return await interruptible(work, when=lambda: self._termination.is_asked)
 
     async def _on_nodes(self, work: Coroutine[Any, Any, None]) -> None:
-        """Await `work` on nodes as `_interruptible`, and record outages meanwhile."""
-        await self._interruptible(
-            while_handling(
-                work, self._observations.has_outage_messages, self._observations.handle_outages
-            )
-        )
+        """Await `work` on nodes as `_interruptible`; record outages and progress meanwhile."""
+        await self._interruptible(while_handling(work, self._has_news, self._handle_news))
+
+    def _has_news(self) -> bool:
+        return self._observations.has_outage_messages() or self._staging.is_due()
+
+    async def _handle_news(self) -> None:
+        await self._observations.handle_outages()
+        if self._staging.is_due():
+            await self._write_step(self._staging.event())
 
     def _is_wanted(self) -> bool:
         return self._start_again or self._remove_asked or self._termination.is_canceled

@@ -151,14 +151,14 @@ def _fetch_all(request: dict[str, Any], arrival: Arrival, intake: Intake) -> Non
         with _open(url, arrival.begun, bool(request.get("wait"))) as answer:
             for chunk in iter(lambda: answer.read(READ_BYTES), b""):
                 intake.write(memoryview(chunk)[: parts[number][1] - arrival.begun])
+                if time.monotonic() - said_at > SAY_S:
+                    said_at = time.monotonic()
+                    sys.stderr.write("contents: %d MiB are here\n" % (arrival.position >> 20))
+                    sys.stderr.flush()
                 if arrival.number != number:
                     break
         if arrival.number == number:
             raise HTTPException("the cache has not sent the whole part")
-        if time.monotonic() - said_at > SAY_S:
-            said_at = time.monotonic()
-            sys.stderr.write("contents: %d MiB are here\n" % (arrival.position >> 20))
-            sys.stderr.flush()
 
 
 def _open(url: str, offset: int, waits: bool) -> Any:

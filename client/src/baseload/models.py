@@ -1667,6 +1667,26 @@ class WebSource(BaseModel):
     unpack: Annotated[bool, Field(title="Unpack")] = True
 
 
+class WorkerDataProgress(BaseModel):
+    """
+    How much of the data of one worker has come to its node, or of its output from there.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    job_id: Annotated[str, Field(title="Job Id")]
+    worker: Annotated[int, Field(title="Worker")]
+    node_id: Annotated[str, Field(title="Node Id")]
+    node_name: Annotated[str | None, Field(title="Node Name")]
+    is_output: Annotated[bool, Field(title="Is Output")]
+    bytes_transferred: Annotated[int, Field(title="Bytes Transferred")]
+    total_bytes: Annotated[int | None, Field(title="Total Bytes")]
+    bytes_per_s: Annotated[int | None, Field(title="Bytes Per S")]
+    left_s: Annotated[int | None, Field(title="Left S")]
+    at: Annotated[AwareDatetime, Field(title="At")]
+
+
 class Artifact(BaseModel):
     """
     A dataset, model, checkpoint or volume.
@@ -1761,6 +1781,17 @@ class BusyNode(BaseModel):
     held_gpu_count: Annotated[int, Field(title="Held Gpu Count")]
     gpus: Annotated[list[Gpu], Field(title="Gpus")]
     measured_at: Annotated[AwareDatetime | None, Field(title="Measured At")]
+
+
+class DataProgressList(BaseModel):
+    """
+    What is on its way now. It is read from the transfers themselves, and is not stored.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    items: Annotated[list[WorkerDataProgress], Field(title="Items")]
 
 
 class Datastore(BaseModel):

@@ -20,6 +20,7 @@ FILTERS = {
     "list_nodes query region_id",
     "list_leases query provider_id",
     "list_jobs query project_id",
+    "list_data_progress query job_id",
     *(f"list_{noun.plural} query project_id" for noun in ARTIFACT_NOUNS),
     "list_transactions query job_id",
     "list_audit query resource_id",

@@ -1,11 +1,20 @@
 """The events that say how datasets, models and checkpoints come to the nodes of a job."""
 
+import asyncio
+from datetime import UTC, datetime
+from functools import partial
+
 import pytest
 
+from tests.waiting import eventually
+from tests.workflows.conftest import Stage
+from tests.workflows.jobs.test_job_lifecycle import CANCEL, Handle, job_id_of, placed
 from tests.workflows.jobs.test_outage_hours import address
-from workflows.contracts.jobs import WorkerAssignment
+from workflows.contracts.base import Contract
+from workflows.contracts.jobs import DataProgress, WorkerAssignment
 from workflows.effects.jobs import ContentsBrought, WorkerStaged
 from workflows.jobs.contents import staged_events, staging_event
+from workflows.jobs.job_lifecycle import JobLifecycle
 from workflows.jobs.worker import Worker
 
 
@@ -51,3 +60,50 @@ def test_the_end_says_what_was_sent_how_fast_and_what_was_there(
 ) -> None:
     (event,) = staged_events([worker(brought)])
     assert (event.type, event.message) == ("job.data-staged", message)
+
+
+PROGRESS = "job.data-progress"
+
+
+async def holds(gate: asyncio.Event, _: Contract) -> None:
+    await gate.wait()
+
+
+async def signals(handle: Handle, sent: int, *, worker: int = 0, attempt: int = 1) -> None:
+    progress = DataProgress(
+        worker=worker,
+        attempt=attempt,
+        node_id=f"nod-{worker + 1}",
+        at=datetime.now(UTC),
+        bytes_transferred=sent,
+        total_bytes=4 * 10**9,
+        bytes_per_s=10**8,
+    )
+    await handle.signal(JobLifecycle.data_progress, progress)
+
+
+async def test_progress_is_an_event_at_ever_longer_intervals_however_often_it_is_signalled(
+    stage: Stage,
+) -> None:
+    gate = asyncio.Event()
+    stage.world.faults["stage_worker"] += [partial(holds, gate)]
+    handle = await stage.job()
+    events = stage.world.events[job_id_of(handle)]
+    await placed(stage, handle)
+    await eventually(lambda: "job.staging" in events, "its data are on their way")
+    await signals(handle, 10**9, attempt=2)
+    await signals(handle, 10**9, worker=7)
+    for number in range(20):
+        await signals(handle, 10**9 + number)
+    await eventually(lambda: PROGRESS in events, "the progress is recorded")
+    gate.set()
+    await eventually(lambda: "job.running" in events, "it runs")
+    assert events.count(PROGRESS) == 1
+    said = stage.world.told[job_id_of(handle)][PROGRESS]
+    assert said == (
+        "1.0 GB of 4.0 GB of data have come to 1 node, 100.0 MB a second, about 29 s left"
+    )
+    await signals(handle, 2 * 10**9)  # Late: nothing is staged any more.
+    await handle.signal(JobLifecycle.cancel, CANCEL)
+    await handle.result()
+    assert events.count(PROGRESS) == 1

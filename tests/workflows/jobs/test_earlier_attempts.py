@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from workflows.billing.job_billing import JobBilling
 from workflows.contracts.base import Contract
 from workflows.contracts.billing import BillingRequest
 from workflows.contracts.jobs import (
+    DataProgress,
     EndRequest,
     Exit,
     Placement,
@@ -31,6 +33,9 @@ ENDED = Exit(exit_code=0, elapsed_s=3)
 EARLIER: dict[type[Contract], Callable[[Handle], Contract]] = {
     WorkerExit: lambda _: WorkerExit(worker=0, attempt=1, exit=FAILED, node_id="nod-1"),
     WorkerIdle: lambda _: WorkerIdle(worker=0, attempt=1, idle_s=10**6, node_id="nod-1"),
+    DataProgress: lambda _: DataProgress(
+        worker=0, attempt=1, node_id="nod-1", at=datetime.now(UTC), bytes_transferred=1
+    ),
     Placement: lambda handle: Placement(
         job_id=job_id_of(handle),
         attempt=1,

@@ -835,6 +835,14 @@ class AsyncOperations:
         GPUs."""
         return await self._ask(models.Utilisation, Call("GET", "/v1/utilisation"))
 
+    async def list_data_progress(
+        self, *, job_id: Sequence[str] | None = None
+    ) -> models.DataProgressList:
+        """How much of jobs' data has come to their nodes, how fast, and what is left."""
+        return await self._ask(
+            models.DataProgressList, Call("GET", "/v1/data-progress", query={"job_id": job_id})
+        )
+
     async def list_transactions(
         self, *, job_id: str | None = None, limit: int | None = None, after: str | None = None
     ) -> models.TransactionPage:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from baseload.commands.app import new_app
+from baseload.commands.data_progress import data_progress_of, progress_text
 from baseload.commands.job_names import job_names
 from baseload.commands.lookup import NEWEST, find_jobs, find_newest_job, is_like, is_pattern
 from baseload.commands.reason_lines import print_list
@@ -48,24 +50,35 @@ def ps(
     status: Annotated[list[str] | None, typer.Option(help="only these; may be repeated")] = None,
     limit: Annotated[int, typer.Option(help="how many of the newest")] = 50,
 ) -> None:
-    """List jobs, newest first; --json has every field, also those that a narrow terminal lacks."""
+    """List jobs, newest first; --json has every field, also those that a narrow terminal lacks.
+
+    While data of a job are on their way to its node, or its output from there, the column data
+    shows how far they are.
+    """
     jobs = session.items("/v1/jobs", NEWEST if only else limit, status=status or None)
     if only:
         jobs = [job for job in jobs if any(is_like(job, each) for each in only)][:limit]
+    progress = data_progress_of(session, jobs)
     if session.screen.as_json:
-        session.screen.json({"items": jobs})
+        items = [{**job, "data_progress": progress.get(job["id"], [])} for job in jobs]
+        session.screen.json({"items": items})
         return
-    rows = [_listed(job) for job in jobs]
+    data = ("data",) if progress else ()
     columns = (
-        "id", "name", "type", "status", "node", "elapsed", "gpus", "credits", "rate", "created",
-        "reason",
+        "id", "name", "type", "status", *data, "node", "elapsed", "gpus", "credits", "rate",
+        "created", "reason",
     )  # fmt: skip
+    rows = [
+        _listed(job, [progress_text(progress.get(job["id"], ()))] if progress else [])
+        for job in jobs
+    ]
     print_list(session.screen, columns, rows, SPARE)
 
 
-def _listed(job: Document) -> list[object]:
+def _listed(job: Document, data: list[str | None]) -> list[object]:
     return [
         *pick(job, "id", "name", "type", "status_label"),
+        *data,
         nodes_text(job),
         duration_text(job.get("elapsed_s")),
         job["resources"].get("gpus") or _asked(job),
@@ -84,16 +97,20 @@ def show(
     """Show jobs and their workers."""
     found = find_jobs(session, jobs)
     is_one = len(jobs) == 1 and not is_pattern(jobs[0])
+    progress = data_progress_of(session, found)
     if session.screen.as_json:
-        session.screen.json(found[0] if is_one else {"items": found})
+        items = [{**each, "data_progress": progress.get(each["id"], [])} for each in found]
+        session.screen.json(items[0] if is_one else {"items": items})
         return
     for number, each in enumerate(found):
         if number:
             session.screen.result("")
-        _show(session, each)
+        _show(session, each, progress.get(each["id"], ()))
 
 
-def _show(session: Session, found: Document) -> None:
+def _show(session: Session, found: Document, on_their_way: Sequence[Document]) -> None:
+    data = [each for each in on_their_way if not each["is_output"]]
+    outputs = [each for each in on_their_way if each["is_output"]]
     session.screen.fields(
         [
             *((name, found.get(name)) for name in ("id", "name", "type")),
@@ -108,6 +125,8 @@ def _show(session: Session, found: Document) -> None:
             ("charged", f"{credits_text(found.get('charged_microcredits'))} credits"),
             ("not yet posted", _unposted_text(found)),
             ("rate", _rate_text(found)),
+            ("data on their way", progress_text(data)),
+            ("output on its way", progress_text(outputs)),
             ("output", bytes_text(found.get("output_bytes"))),
             ("port", found.get("port")),
             *_reached(found),

@@ -1,0 +1,55 @@
+"""Data on their way to jobs, and outputs on their way from them, as bars and as figures."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+from baseload.commands.session import Document, Session
+from baseload.commands.terminal import bytes_text, duration_text
+from baseload.errors import ApiError
+
+ON_THEIR_WAY = frozenset({"waiting_for_data", "uploading"})
+"""The statuses of jobs whose data or output may be on their way."""
+MOST_ASKED = 100
+BAR_WIDTH = 10
+FULL, EMPTY = "█", "░"
+
+
+def data_progress_of(session: Session, jobs: Sequence[Document]) -> dict[str, list[Document]]:
+    """What is on its way for these jobs, by their ids; nothing is asked where nothing can be.
+
+    An API that does not say it leaves the list of jobs as it is.
+    """
+    asked = [str(job["id"]) for job in jobs if job["status"] in ON_THEIR_WAY][:MOST_ASKED]
+    found: dict[str, list[Document]] = {}
+    if asked:
+        with contextlib.suppress(ApiError):
+            for each in session.get("/v1/data-progress", job_id=asked)["items"]:
+                found.setdefault(each["job_id"], []).append(each)
+    return found
+
+
+def progress_text(workers: Sequence[Document]) -> str | None:
+    """All that is on its way for one job: `███░░░░░░░ 31% of 4.2 GiB, 96.1 MiB/s, 31 s left`."""
+    if not workers:
+        return None
+    done = sum(each["bytes_transferred"] for each in workers)
+    rate = sum(each["bytes_per_s"] or 0 for each in workers)
+    totals = [each["total_bytes"] for each in workers]
+    lefts = [each["left_s"] for each in workers if each["left_s"] is not None]
+    known = [total for total in totals if total is not None]
+    if len(known) == len(totals) and sum(known) > 0:
+        share = min(1.0, done / sum(known))
+        words = [f"{_bar(share)} {share:.0%} of {bytes_text(sum(known))}"]
+    else:
+        words = [bytes_text(done)]
+    words.append(f"{bytes_text(rate)}/s")
+    if lefts:
+        words.append(f"{duration_text(max(lefts))} left")
+    return ", ".join(words)
+
+
+def _bar(share: float) -> str:
+    full = int(share * BAR_WIDTH)
+    return FULL * full + EMPTY * (BAR_WIDTH - full)
