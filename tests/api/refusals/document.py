@@ -42,6 +42,7 @@ NAMED = {
     "body data.input.upload_id": "upload",
     "body data.input.datastore_id": "datastore",
     "body data.output.datastore_id": "datastore",
+    "body data.scratch.datastore_id": "datastore",
     "body placement.region_id": "region",
     "body placement.providers[]": "provider",
     "body environment.secrets{}": "secret reference",
@@ -71,6 +72,8 @@ PLAIN = frozenset(
         *("body source.prefix", "body source.region", "body source.repo"),
         *("body root_path", "body password", "body data.input.path", "body data.output.path"),
         *("body environment.setup[]", "body data.input.type", "body data.output.type"),
+        *("body environment.credentials[]", "body environment.image_credentials"),
+        *("body data.scratch.type", "body data.scratch.path", "path key_type"),
     }
 )
 """Places whose text names nothing that an account owns."""
@@ -78,6 +81,7 @@ UNAVAILABLE = frozenset(
     {
         *("body data.datasets[]", "body data.model.id", "body data.model.project_id"),
         *("body data.checkpoints[]", "body data.volumes[]", "body data.output.upload_id"),
+        "body data.scratch.upload_id",
         "body reservation_id",
     }
 )
