@@ -40,6 +40,7 @@ SOUND: dict[str, dict[str, Any]] = {
     "create_api_key": {"name": "another"},
     "create_project": {"name": "another"},
     "store_project_secret": {"name": "another", "value": "hidden"},
+    "set_third_party_key": {"type": "huggingface", "value": "hf_hidden"},
     "enable_provider": {"kind": "gcp"},
     "change_provider": {"credentials": {}},
     "create_region": {"name": "another"},
@@ -88,6 +89,7 @@ class Holdings:
         given = self._needed(route) | (others or {})
         path = {place.field: text for place, text in given.items() if place.where == "path"}
         path.setdefault("index", "0")
+        path.setdefault("key_type", "huggingface")
         query = {place.field: text for place, text in given.items() if place.where == "query"}
         asked: dict[str, Any] = {
             "method": route.method,

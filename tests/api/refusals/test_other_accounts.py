@@ -39,7 +39,7 @@ INVALID = {
         for name in ("submit_job", "preview_job", "submit_job_array")
         for field in (
             *("code.upload_id", "data.input.upload_id", "placement.region_id"),
-            *("data.input.datastore_id", "data.output.datastore_id"),
+            *("data.input.datastore_id", "data.output.datastore_id", "data.scratch.datastore_id"),
             *("placement.providers[]", "environment.secrets{}"),
         )
     ),
