@@ -5,6 +5,7 @@ from datetime import timedelta
 from temporalio import workflow
 from temporalio.exceptions import is_cancelled_exception
 
+from workflows.artifacts.regional_transfer import transfer_regional
 from workflows.artifacts.transfer_progress import Rate, progress_event
 from workflows.contracts.artifacts import (
     ArtifactEvent,
@@ -12,6 +13,7 @@ from workflows.contracts.artifacts import (
     ArtifactRequest,
     ArtifactStatus,
     Content,
+    RegionalSource,
     RetryTransfer,
     UploadComplete,
     UploadSource,
@@ -107,8 +109,13 @@ class ArtifactLifecycle:
         """The content, once it is stored; None: the parts of the upload have not come."""
         if not await wait_until(self._is_uploaded, UPLOAD_LIMIT, "the parts of the upload"):
             return None
-        command = TransferArtifact(artifact_id=self._request.artifact_id, source=self._source)
-        return await with_watch(transfer_artifact(command), self._tell_progress())
+        source, artifact_id = self._source, self._request.artifact_id
+        if isinstance(source, RegionalSource):
+            transfer = transfer_regional(artifact_id, source)
+        else:
+            command = TransferArtifact(artifact_id=artifact_id, source=source)
+            transfer = transfer_artifact(command)
+        return await with_watch(transfer, self._tell_progress())
 
     def _is_uploaded(self) -> bool:
         if complete := self._inbox.pick(UploadComplete):
