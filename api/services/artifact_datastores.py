@@ -8,9 +8,7 @@ from workflows.contracts.artifacts import RegionalSource, Source
 from workflows.rules.datastores.places import path_mistake
 
 
-def check_regional_source(
-    context: ChangeContext, project: tables.Project, source: Source
-) -> None:
+def check_regional_source(context: ChangeContext, project: tables.Project, source: Source) -> None:
     """Check the datastore of a source that names one.
 
     Raises: Problem `forbidden`, when the key may not read datastores; `invalid-request`, when the

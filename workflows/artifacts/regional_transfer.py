@@ -6,7 +6,7 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from workflows.contracts.artifacts import Content, RegionalSource
-from workflows.contracts.errors import NODE_UNREACHABLE, UNAVAILABLE
+from workflows.contracts.errors import DATASTORE_AWAY, NODE_UNREACHABLE, UNAVAILABLE
 from workflows.effects.datastores import (
     FindDatastoreReader,
     TransferFromDatastore,
@@ -15,9 +15,10 @@ from workflows.effects.datastores import (
 )
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 
-ROUNDS = 6
+ROUNDS = 12
 PAUSE = timedelta(minutes=5)
-"""Between two rounds: a node that restarts is back by then."""
+"""Between two rounds: a node that restarts, or a server, is back by then."""
+_ASKS_ANOTHER = (NODE_UNREACHABLE, DATASTORE_AWAY)
 MOST_NODES = 3
 """How many nodes are asked in one round."""
 
@@ -25,8 +26,8 @@ MOST_NODES = 3
 async def transfer_regional(artifact_id: str, source: RegionalSource) -> Content:
     """The content, once a node has read it and it is stored.
 
-    Raises: the failure of the transfer; ApplicationError `Unavailable`, when no node of the region
-    could be asked for half an hour.
+    Raises: the failure of the transfer; ApplicationError `Unavailable`, when in an hour no node of
+    the region could be asked or has reached the datastore.
     """
     words = "the region of the datastore has no active node"
     for turn in range(ROUNDS):
@@ -50,6 +51,6 @@ async def transfer_regional(artifact_id: str, source: RegionalSource) -> Content
                 return await transfer_from_datastore(command)
             except EFFECT_FAILED as failure:
                 kind, words = cause_of(failure)
-                if kind != NODE_UNREACHABLE:
+                if kind not in _ASKS_ANOTHER:
                     raise
     raise ApplicationError(words, type=UNAVAILABLE)

@@ -3,7 +3,7 @@
 from workflows.contracts.artifacts import Content, RegionalSource
 from workflows.contracts.base import Contract, Done
 from workflows.contracts.datastores import DatastoreWay
-from workflows.contracts.errors import NODE_UNREACHABLE, NON_RETRYABLE
+from workflows.contracts.errors import DATASTORE_AWAY, NODE_UNREACHABLE, NON_RETRYABLE
 from workflows.contracts.nodes import NodeAddress
 from workflows.effects.effect import HEARTBEAT_S, Effect, SiteCommand
 
@@ -107,10 +107,11 @@ transfer_from_datastore = Effect(
     heartbeat_s=HEARTBEAT_S,
     retry_first_s=2,
     retry_max_s=300,
-    attempts=20,
-    non_retryable=(*NON_RETRYABLE, NODE_UNREACHABLE),
+    attempts=7,
+    non_retryable=(*NON_RETRYABLE, NODE_UNREACHABLE, DATASTORE_AWAY),
     waits_for_cancellation=True,
 )
-"""As `transfer_artifact`. A node that cannot be reached is not asked again: another one is."""
+"""As `transfer_artifact`. A node that cannot be reached, or does not reach the datastore, is not
+asked again here: the lifecycle asks another one, and later it again."""
 
 forget_datastore = Effect("forget_datastore", ForgetDatastore, Done, schedule_to_close_s=600)

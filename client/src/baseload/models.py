@@ -1854,6 +1854,7 @@ class JobArray(BaseModel):
     name: Annotated[str, Field(title="Name")]
     project_id: Annotated[str, Field(title="Project Id")]
     jobs: Annotated[list[JobOfArray], Field(title="Jobs")]
+    warnings: Annotated[list[str], Field(title="Warnings")]
 
 
 class JobCharge(BaseModel):

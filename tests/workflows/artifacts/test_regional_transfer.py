@@ -59,6 +59,18 @@ async def test_without_a_node_it_fails_with_that_reason_and_is_tried_again(stage
     await handle.result()
 
 
+async def test_a_datastore_that_is_away_is_asked_again_later(stage: Stage) -> None:
+    async def away(_: Contract) -> None:
+        raise ApplicationError("nfs://nas/lab: cannot be reached", type=errors.DATASTORE_AWAY)
+
+    stage.world.faults["transfer_from_datastore"] = [away, away]
+    handle = await start(stage, REGIONAL)
+    await reaches(stage, "ready")
+    assert stage.world.read_by[DATASET] == ["nod-1"]
+    await handle.signal(ArtifactLifecycle.remove, Removal())
+    await handle.result()
+
+
 async def test_what_its_server_refuses_is_asked_of_no_other_node(stage: Stage) -> None:
     async def refuse(_: Contract) -> None:
         raise ApplicationError("link: is a link", type=errors.WORK_REFUSED)
