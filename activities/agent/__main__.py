@@ -36,6 +36,7 @@ ANSWERS = {
     "prune": "runs.clean:prune",
     "check_datastore": "datastores.verbs:check_datastore",
     "store_on_datastore": "datastores.verbs:store_on_datastore",
+    "list_datastore": "datastores.reading:list_datastore",
 }
 # These verbs read or write bytes instead of one document; their request is the first line of stdin.
 STREAMS = {
@@ -47,6 +48,7 @@ STREAMS = {
     "put_input": "files.transfer:put_input",
     "pack_state": "runs.state_snapshots:pack_state",
     "restore_state": "runs.state_snapshots:restore_state",
+    "read_datastore": "datastores.reading:read_datastore",
     "run_command": "sessions.command:run_command",
     "connect_port": "sessions.port:connect_port",
 }

@@ -5,9 +5,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import IO, cast
+from typing import IO, Protocol, cast
 
-from activities.artifacts.attempts import Attempt
 from activities.artifacts.sources.tar_streams import OpenedSource, refused, unavailable
 from activities.storage.archives import (
     ArchiveLimits,
@@ -29,12 +28,31 @@ from workflows.contracts.artifacts import MOST_FILES, Content
 TELL_INTERVAL_S = 5.0
 
 
+class WritingAttempt(Protocol):
+    """One attempt of a transfer, which may write while no later one has begun."""
+
+    @property
+    def artifact_id(self) -> str: ...
+
+    def check(self) -> None:
+        """Raises: ApplicationError, when a later attempt has begun or the artifact is removed."""
+
+    def tell(self, stored_bytes: int, file_count: int, total_bytes: int | None) -> None:
+        """Show how much is stored. Raises: as `check`."""
+
+    def reserve(self, stored_bytes: int) -> None:
+        """Count so many bytes of the artifact before they are stored.
+
+        Raises: ArchiveRefusedError, when there is no room for them; as `check`.
+        """
+
+
 @dataclass(frozen=True)
 class Destination:
     """Where a source is stored, and how much of it."""
 
     store: BlobStore
-    attempt: Attempt
+    attempt: WritingAttempt
     most_bytes: int
     """The size limit of the content, which the account's room may have lowered."""
 

@@ -41,6 +41,7 @@ from workflows.contracts.artifacts import (
     HuggingFaceSource,
     JobSource,
     ObjectStoreSource,
+    RegionalSource,
     UploadSource,
     WebSource,
 )
@@ -110,6 +111,8 @@ def _opened(command: TransferArtifact, place: _Place) -> OpenedSource:
             opened = open_upload(place.store, artifact_id, _parts(command, source))
         case EmptySource():
             opened = open_empty()
+        case RegionalSource():
+            raise refused(f"{artifact_id}: a node of the region reads {source.datastore_id}")
     return opened
 
 

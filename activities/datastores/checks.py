@@ -1,5 +1,7 @@
 """What the checks of a datastore need of its rows: a node to look from, and its sealed access."""
 
+from collections.abc import Sequence
+
 from sqlmodel import Session, col, select
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
@@ -33,29 +35,40 @@ def find_datastore_checker(command: FindDatastoreChecker) -> DatastoreChecker:
     with database().read() as session:
         row = session.get(Datastore, command.datastore_id)
         if row is None:
-            message = f"{command.datastore_id}: there is no such datastore"
-            raise ApplicationError(message, type=NOT_FOUND)
-        query = (
-            select(Node, Region)
-            .join(Region, col(Region.id) == Node.region_id)
-            .where(
-                col(Node.region_id) == row.region_id,
-                col(Node.status) == NodeStatus.ACTIVE,
-                col(Node.host).is_not(None),
-                col(Node.id).not_in(command.tried),
-            )
-            .order_by(col(Node.id))
-        )
-        # A machine that somebody rents out is told a password only where no other one can be asked.
-        found = min(
-            session.exec(query).all(), key=lambda each: each[0].machine is not None, default=None
-        )
+            raise not_there(command.datastore_id)
+        found = find_active_node(session, row, command.tried)
         if found is None:
             return DatastoreChecker()
         node, region = found
         checker = DatastoreChecker(node=address_of(node, region), node_name=node.name)
         access = access_of(row, region)
     return checker.model_copy(update={"access": seal_access(node.region_id, access)})
+
+
+def not_there(datastore_id: str) -> ApplicationError:
+    """The failure where there is no such datastore, or none any more."""
+    return ApplicationError(f"{datastore_id}: there is no such datastore", type=NOT_FOUND)
+
+
+def find_active_node(
+    session: Session, row: Datastore, tried: Sequence[str]
+) -> tuple[Node, Region] | None:
+    """The first active node of the datastore's region that was not tried."""
+    query = (
+        select(Node, Region)
+        .join(Region, col(Region.id) == Node.region_id)
+        .where(
+            col(Node.region_id) == row.region_id,
+            col(Node.status) == NodeStatus.ACTIVE,
+            col(Node.host).is_not(None),
+            col(Node.id).not_in(tried),
+        )
+        .order_by(col(Node.id))
+    )
+    # A machine that somebody rents out is told a password only where no other one can be asked.
+    return min(
+        session.exec(query).all(), key=lambda each: each[0].machine is not None, default=None
+    )
 
 
 def access_of(row: Datastore, region: Region) -> DatastoreAccess:

@@ -4,6 +4,7 @@ from activities.artifacts.contents import find_progress, remove_content
 from activities.billing.job_billing import begin_billing, end_billing, post_usage, tell_job_to_end
 from activities.billing.orphaned_runs import bill_orphaned_runs
 from activities.datastores.checks import find_datastore_checker, forget_datastore
+from activities.datastores.readers import find_datastore_reader
 from activities.housekeeping.retention import remove_expired
 from activities.jobs.run_specs import (
     discard_outputs,
@@ -46,6 +47,7 @@ MAIN: tuple[Activity, ...] = (
     remove_dependents,
     find_datastore_checker,
     forget_datastore,
+    find_datastore_reader,
     find_announcement,
     find_wanted_status,
     find_peers,

@@ -10,6 +10,7 @@ goes on at the byte where it stopped. Nothing is shared between artifacts: one i
 folder, and nobody learns from a hash what others have stored. The files are those of `archives.py`.
 """
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator
@@ -258,6 +259,18 @@ class ContentReader:
             )
         self._open = content
         return True
+
+
+def stored_bytes(store: BlobStore, artifact_id: str) -> int:
+    """How many bytes of an artifact's tar stream are stored. Blocking."""
+    for name, form in (
+        (artifact_manifest_name(artifact_id), Manifest),
+        (artifact_progress_name(artifact_id), _Progress),
+    ):
+        with contextlib.suppress(BlobMissingError, ValidationError):
+            found = form.model_validate_json(store.get(name))
+            return sum(part.size_bytes for part in found.parts)
+    return 0
 
 
 def forget_progress(store: BlobStore, artifact_id: str) -> None:

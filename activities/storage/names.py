@@ -108,6 +108,10 @@ def artifact_manifest_name(artifact_id: str) -> str:
     return f"{artifact_of(artifact_id)}/manifest.json"
 
 
+def artifact_attempt_name(artifact_id: str) -> str:
+    return f"{artifact_of(artifact_id)}/attempt"
+
+
 def artifact_progress_name(artifact_id: str) -> str:
     """The name of the parts that an artifact's content has so far."""
     return f"{artifact_of(artifact_id)}/progress.json"

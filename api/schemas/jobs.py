@@ -117,6 +117,7 @@ class JobArray(ResponseBody):
     """The name of the submission, which theirs begin with."""
     project_id: str
     jobs: list[JobOfArray]
+    warnings: list[str] = Field(default_factory=list)
 
 
 class JobsKilled(ResponseBody):

@@ -25,6 +25,7 @@ from api.schemas.artifacts import (
     UploadCompletion,
 )
 from api.services.account_limits import check_limit
+from api.services.artifact_datastores import check_regional_source
 from api.services.job_references import personal_project
 from api.services.lifecycles import GONE, wrong_state
 from api.services.ownership import (
@@ -86,6 +87,7 @@ def create_artifact(
     session = context.session
     project = _project(context, noun, asked.project_id)
     _check_source(context, noun, project, asked)
+    check_regional_source(context, project, asked.source)
     table = table_of(noun)
     same = select(table.id).where(
         table.project_id == project.id,

@@ -18,7 +18,7 @@ from workflows.rules.datastores.places import path_mistake
 from workflows.rules.jobs.datastores import regional_parts
 
 FIELDS = ("input", "output", "scratch")
-_UNUSABLE = (*GONE, DatastoreStatus.FAILED)
+UNUSABLE = (*GONE, DatastoreStatus.FAILED)
 
 
 def wrong_datastores(
@@ -32,11 +32,11 @@ def wrong_datastores(
     rows: dict[str, tables.Datastore] = {}
     wrong = []
     named = _named(document)
-    found = _locked(context.session, {given["datastore_id"] for given in named.values()})
+    found = locked_datastores(context.session, {given["datastore_id"] for given in named.values()})
     for field, given in named.items():
         name = f"data.{field}.datastore_id"
         row = found.get(given["datastore_id"])
-        if row is None or row.account_id != owner_id or row.status in _UNUSABLE:
+        if row is None or row.account_id != owner_id or row.status in UNUSABLE:
             rule = "is a datastore of the project's account: not found"
             wrong.append(field_error(name, rule, given["datastore_id"]))
             continue
@@ -48,7 +48,7 @@ def wrong_datastores(
     return wrong + _wrong_regions(context.session, document, rows)
 
 
-def _locked(session: Session, ids: Collection[str]) -> dict[str, tables.Datastore]:
+def locked_datastores(session: Session, ids: Collection[str]) -> dict[str, tables.Datastore]:
     """Those of the datastores that are there, locked against their removal."""
     if not ids:
         return {}

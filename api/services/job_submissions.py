@@ -77,7 +77,9 @@ def submit_array(context: ChangeContext, asked: ReadDocument) -> schemas.JobArra
         raise invalid(field_error("array", "is needed here; POST /v1/jobs takes one job", None))
     rows = [_create(context, project, each) for each in jobs_of_array(submission)]
     context.resource_id = project.id
+    resources = resources_of(submission, asked.known_gpu_types)
     return schemas.JobArray(
+        warnings=region_warnings(context.session, submission, resources),
         name=submission.name,
         project_id=project.id,
         jobs=[schemas.JobOfArray(id=row.id, name=row.name) for row in rows],

@@ -1,6 +1,7 @@
 """A hostile machine as a node of a site, with every activity that reaches a node."""
 
 import contextlib
+import gzip
 import hashlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
@@ -16,6 +17,7 @@ from temporalio.testing import ActivityEnvironment
 from activities.agent.sessions.frames import EXIT, OUT, OUT_EOF, STARTED, encode
 from activities.settings import settings
 from activities.site.collection import collect_log, store_output
+from activities.site.datastore_sources import transfer_from_datastore
 from activities.site.datastores import check_datastore
 from activities.site.node_client import close_connections
 from activities.site.nodes import (
@@ -34,7 +36,7 @@ from activities.site.staging import stage_worker
 from activities.site.state_snapshots import save_snapshot
 from activities.site.watch import watch_node
 from activities.storage.blobs import blob_store
-from activities.storage.contents import ContentWriter
+from activities.storage.contents import ContentWriter, remove_content
 from activities.storage.datastore_access import DatastoreAccess, RegionalData, seal_access
 from activities.storage.names import code_name
 from activities.storage.run_specs import RegionCache, RunContent, RunSpec, seal_run_spec
@@ -43,11 +45,11 @@ from activities.temporal import client
 from tests.activities.archives import file, packed
 from tests.activities.sites import REGION, Jobs, isolated
 from tests.failure.hostile_node import HostileNode, Words, answer, frame, hostile_node
-from workflows.contracts.artifacts import ArtifactRole
+from workflows.contracts.artifacts import ArtifactRole, RegionalSource
 from workflows.contracts.datastores import DatastoreType
 from workflows.contracts.jobs import WorkerAssignment
 from workflows.contracts.nodes import NodeAddress
-from workflows.effects.datastores import CheckDatastore
+from workflows.effects.datastores import CheckDatastore, TransferFromDatastore
 from workflows.effects.jobs import (
     CleanWorker,
     CollectLog,
@@ -82,7 +84,11 @@ SHA256 = hashlib.sha256(UPLOAD).hexdigest()
 
 
 DATASTORE = DatastoreAccess(
-    id="dst-1", name="lab", type=DatastoreType.NFS, host="nas", root_path="/srv/lab"
+    id="dst-01jd0000000000000000000000",
+    name="lab",
+    type=DatastoreType.NFS,
+    host="nas",
+    root_path="/srv/lab",
 )
 _GPU = {
     "index": 0,
@@ -190,6 +196,8 @@ class HostileSite:
             "pack_output": lambda: (store_output, StoreOutput(**run)),
             "store_on_datastore": lambda: (store_output, self._store()),
             "check_datastore": lambda: (check_datastore, self._check()),
+            "list_datastore": lambda: (transfer_from_datastore, self._read()),
+            "read_datastore": lambda: (transfer_from_datastore, self._read()),
             "watch": lambda: (watch_node, WatchNode(node=node)),
             "run_command": lambda: (self._hear, RunDoor(node, OWN).command(("true",), None)),
             "connect_port": lambda: (self._hear, RunDoor(node, OWN).port(8888)),
@@ -234,6 +242,17 @@ class HostileSite:
     def _check(self) -> CheckDatastore:
         access = seal_access(REGION, DATASTORE)
         return CheckDatastore(node=self.node, datastore_id=DATASTORE.id, access=access)
+
+    def _read(self) -> TransferFromDatastore:
+        source = RegionalSource(type="regional", datastore_id=DATASTORE.id)
+        remove_content(blob_store(settings().storage), DATASET)  # Of another activity.
+        return TransferFromDatastore(
+            node=self.node,
+            artifact_id=DATASET,
+            source=source,
+            access=seal_access(REGION, DATASTORE),
+            most_bytes=1 << 20,
+        )
 
     def honest(self) -> dict[str, Any]:
         """By verb: an answer as our agent gives it."""
@@ -295,6 +314,7 @@ class HostileSite:
                 "reason": "can only be read",
                 "no_mount_reason": "mount.nfs: No such device",
             },
+            "list_datastore": {"identity": "ab" * 32, "bytes": 10_240, "files": 1},
             "fingerprint_state": {"mark": "ab12", "bytes": 5, "files": 1},
             "start": state,
             "end": state,
@@ -311,6 +331,7 @@ class HostileSite:
         for verb in ("put_input", "restore_state", "receive_content", "keep_parts"):
             self.machine.says[verb] = Words(takes=True)
         self.machine.says["read_log"] = Words(b"hello")
+        self.machine.says["read_datastore"] = Words(gzip.decompress(UPLOAD))
         ended = encode(EXIT, b'{"reason": "exited", "exit_code": 0}')
         self.machine.says["run_command"] = Words(encode(STARTED) + encode(OUT, b"hi") + ended)
         self.machine.says["connect_port"] = Words(encode(STARTED) + encode(OUT_EOF))

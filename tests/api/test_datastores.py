@@ -265,6 +265,8 @@ async def test_a_gpu_type_that_the_region_lacks_is_warned_of(
     (warning,) = made["warnings"]
     assert "H100" in warning
     assert "has A100-80GB" in warning
+    array = await team.made("/v1/jobs/arrays", body | {"array": 2})
+    assert array["warnings"] == [warning]
     body["resources"] = {"gpus": "A100-80GB:1"}
     assert (await team.made("/v1/jobs", body))["warnings"] == []
 

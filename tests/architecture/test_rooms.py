@@ -52,6 +52,7 @@ ROUTES_WITHOUT_SERVICE = {
     "users": "are part of accounts",
 }
 SERVICES_WITHOUT_ROUTE = {
+    "artifact_datastores": "are named by the sources of artifacts",
     "job_datastores": "are named by jobs that are made under jobs",
     "plans": "are of accounts, and asked for by other nouns",
     "job_figures": "stand beside the rows of jobs",

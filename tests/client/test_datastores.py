@@ -61,3 +61,15 @@ def test_a_password_may_come_from_a_variable_and_has_to_come(
     assert password_of(row) == PASSWORD
     neither = desk.baseload("datastore", "add", "x", "--region", region)
     assert (neither.code, "--nfs HOST or --smb HOST" in neither.err) == (2, True)
+
+
+def test_a_dataset_is_made_of_a_folder_of_a_datastore_by_its_name(desk: Desk, region: str) -> None:
+    nfs = ("--region", region, "--nfs", "nas", "--root", "/srv/sets")
+    sets = desk.json("datastore", "add", "sets", *nfs)["id"]
+    asked = ("dataset", "create", "cats", "--source", "datastore:sets/digits/train", "--no-wait")
+    made = desk.json(*asked)
+    source = {"type": "regional", "datastore_id": sets, "path": "digits/train"}
+    assert made["source"] == source
+    assert f"datastore:{sets}/digits/train" in desk.baseload("dataset", "show", "cats").out
+    whole = desk.json("checkpoint", "create", "all", "--source", "datastore:sets", "--no-wait")
+    assert whole["source"]["path"] == "/"

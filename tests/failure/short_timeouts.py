@@ -13,7 +13,7 @@ from temporalio import workflow
 from tests.failure.all_cases import cases
 from tests.failure.cases import BY_KILLING, Mode, id_part
 from tests.failure.pairs import pairs, stubs
-from workflows.artifacts import artifact_lifecycle
+from workflows.artifacts import artifact_lifecycle, regional_transfer
 from workflows.billing import job_billing
 from workflows.datastores import datastore_lifecycle
 from workflows.effects.effect import Effect
@@ -51,6 +51,8 @@ SHORTENED: tuple[tuple[ModuleType, str, float], ...] = (
     (region_lifecycle, "REMOVAL_INTERVAL", 0.2),
     (provider_lifecycle, "REMOVAL_INTERVAL", 0.2),
     (datastore_lifecycle, "OFFLINE_INTERVAL", 0.3),
+    (datastore_lifecycle, "FORGET_INTERVAL", 0.3),
+    (regional_transfer, "PAUSE", 0.3),
     (machine_reconciliation, "RECONCILIATION_INTERVAL", 0.5),
     (machine_reconciliation, "UNRECONCILED_LIMIT", 0),
     (artifact_lifecycle, "FIRST_PROGRESS_INTERVAL", 0.2),

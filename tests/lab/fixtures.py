@@ -55,7 +55,7 @@ def boot_machine(lab: Lab) -> Iterator[BootMachine]:
 @pytest.fixture(scope="module")
 def nfs_server() -> Iterator[NfsServer]:
     """A started NFS server, which is the module's own."""
-    with _network() as network, NfsServer(network, "nfs0", 100) as server:
+    with lab_network() as network, NfsServer(network, "nfs0", 100) as server:
         server.start()
         yield server
 
@@ -63,13 +63,13 @@ def nfs_server() -> Iterator[NfsServer]:
 @pytest.fixture(scope="module")
 def smb_server() -> Iterator[SmbServer]:
     """A started SMB server, which is the module's own."""
-    with _network() as network, SmbServer(network, "smb0", 101) as server:
+    with lab_network() as network, SmbServer(network, "smb0", 101) as server:
         server.start()
         yield server
 
 
 @contextlib.contextmanager
-def _network() -> Iterator[Network]:
+def lab_network() -> Iterator[Network]:
     """A network for file servers. Skips where the host cannot; with CI=true it fails."""
     missing = missing_programs()
     reason = obstacle() or (missing and f"run `apt-get install {' '.join(missing)}`") or None

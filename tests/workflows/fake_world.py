@@ -486,7 +486,7 @@ async def _meet(fault: Fault, command: Contract, is_transfer: bool) -> None:
             await met
 
 
-_TRANSFERS = {"store_output", "save_snapshot", "transfer_artifact"}
+_TRANSFERS = {"store_output", "save_snapshot", "transfer_artifact", "transfer_from_datastore"}
 _EFFECTS = {
     effect.name: effect
     for found in pkgutil.iter_modules(effects.__path__)

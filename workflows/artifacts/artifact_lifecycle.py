@@ -5,6 +5,7 @@ from datetime import timedelta
 from temporalio import workflow
 from temporalio.exceptions import is_cancelled_exception
 
+from workflows.artifacts.regional_transfer import transfer_regional
 from workflows.artifacts.transfer_progress import Rate, progress_event
 from workflows.contracts.artifacts import (
     ArtifactEvent,
@@ -12,6 +13,7 @@ from workflows.contracts.artifacts import (
     ArtifactRequest,
     ArtifactStatus,
     Content,
+    RegionalSource,
     RetryTransfer,
     UploadComplete,
     UploadSource,
@@ -117,11 +119,10 @@ class ArtifactLifecycle:
 
     async def _fetch_in_slot(self) -> Content:
         """The content, once a transfer has stored it for which the account had a slot free."""
-        command = TransferArtifact(artifact_id=self._request.artifact_id, source=self._source)
         pause, ends_at = FIRST_SLOT_INTERVAL, workflow.now() + SLOT_LIMIT
         while True:
             try:
-                return await with_watch(transfer_artifact(command), self._tell_progress())
+                return await with_watch(self._transfer_once(), self._tell_progress())
             except EFFECT_FAILED as failure:
                 kind, reason = cause_of(failure)
                 if kind != TRANSFER_WAITS or workflow.now() >= ends_at:
@@ -130,6 +131,12 @@ class ArtifactLifecycle:
                 await self._write(ArtifactEvent.TRANSFERRING, reason, reason=reason)
             await workflow.sleep(pause, summary="its account has all its slots taken")
             pause = min(2 * pause, LAST_SLOT_INTERVAL)
+
+    async def _transfer_once(self) -> Content:
+        source, artifact_id = self._source, self._request.artifact_id
+        if isinstance(source, RegionalSource):
+            return await transfer_regional(artifact_id, source)
+        return await transfer_artifact(TransferArtifact(artifact_id=artifact_id, source=source))
 
     def _is_uploaded(self) -> bool:
         if complete := self._inbox.pick(UploadComplete):

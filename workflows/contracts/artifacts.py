@@ -186,6 +186,15 @@ class HuggingFaceSource(_Source):
     """The name of the project's secret with a token; null: the repository is public."""
 
 
+class RegionalSource(_Source):
+    """The files of a folder of a datastore, which a node of its region reads."""
+
+    type: Literal["regional"]
+    datastore_id: str = Field(max_length=100, pattern=r"^dst-[0-9a-z]{26}$")
+    path: str = Field(default="/", max_length=1024)
+    """The folder, relative to the root of the datastore; `/` is all of it."""
+
+
 Source = Annotated[
     EmptySource
     | UploadSource
@@ -194,7 +203,8 @@ Source = Annotated[
     | JobSource
     | ArtifactSource
     | ObjectStoreSource
-    | HuggingFaceSource,
+    | HuggingFaceSource
+    | RegionalSource,
     Field(discriminator="type"),
 ]
 """The source of an artifact's content."""

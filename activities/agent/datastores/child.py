@@ -119,11 +119,11 @@ def _be_child(act: Callable[[Say], Any], writer: int) -> None:
 
 def _hear(what: str, reader: int, stall_s: float, deadline: float) -> dict[str, Any]:
     """The last line of the child; its progress goes on to stderr, not too often."""
-    heard, said_at = b"", 0.0
+    heard, said_at, has_said = b"", 0.0, False
     while True:
         left = min(stall_s, deadline - time.monotonic())
         ready = left > 0 and select.select([reader], [], [], left)[0]
-        if not ready and left < stall_s and said_at:
+        if not ready and left < stall_s and has_said:
             raise _SlowError
         if not ready:
             raise unreached(what)
@@ -137,6 +137,7 @@ def _hear(what: str, reader: int, stall_s: float, deadline: float) -> dict[str, 
             document = _read(line)
             if "say" not in document:
                 return document
+            has_said = True
             if document["say"] and time.monotonic() - said_at > SAID_EACH_S:
                 said_at = time.monotonic()
                 sys.stderr.write("".join(filter(str.isprintable, str(document["say"]))) + "\n")

@@ -117,6 +117,29 @@ def opened(share: Share, account: Account) -> Files:
     return NfsFiles(share, account) if share.type == NFS else SmbFiles(share)
 
 
+def accessible(
+    share: Share, request: dict[str, Any], mounted_files: Callable[[int], Files]
+) -> Callable[[], Files]:
+    """What opens the files of a share to read them, in a child, as an account as unprivileged as
+    those of runs.
+
+    mounted_files: of the open folder of a mount.
+    Raises: RefusedError, where the kernel can mount it and its server does not let it.
+    """
+    account = _job_account()
+    try:
+        at = kernel.mounted(Folders(request.get("root", "")), share)
+    except kernel.NoMountError:
+        return lambda: opened(share, account)
+
+    def act() -> Files:
+        top = os.open(at, os.O_RDONLY | os.O_DIRECTORY)
+        become(account or client_account(account))
+        return mounted_files(top)
+
+    return act
+
+
 def _job_account() -> Account:
     """The account whose rights a check has: one as unprivileged as those of runs."""
     if os.geteuid() != 0:

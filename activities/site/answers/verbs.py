@@ -233,6 +233,14 @@ class OutputOnDatastore(Said):
     left_out: Count = 0
 
 
+class DatastoreListed(Said):
+    """The answer of `list_datastore`: what the files of a folder are, as one tar stream."""
+
+    identity: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    bytes: Annotated[int, Field(ge=0, le=1 << 50)]
+    files: Count
+
+
 # ── the machine ─────────────────────────────────────────────────────────────────────────────────
 
 

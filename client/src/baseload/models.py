@@ -1102,6 +1102,21 @@ class RegionQuotaPage(BaseModel):
     next: Annotated[str | None, Field(title="Next")]
 
 
+class RegionalSource(BaseModel):
+    """
+    The files of a folder of a datastore, which a node of its region reads.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    type: Annotated[Literal["regional"], Field(title="Type")]
+    datastore_id: Annotated[
+        str, Field(max_length=100, pattern="^dst-[0-9a-z]{26}$", title="Datastore Id")
+    ]
+    path: Annotated[str, Field(max_length=1024, title="Path")] = "/"
+
+
 class RunnableJobs(BaseModel):
     model_config = ConfigDict(
         extra="allow",
@@ -1732,7 +1747,8 @@ class ArtifactCreation(BaseModel):
         | JobSource
         | ArtifactSource
         | ObjectStoreSource
-        | HuggingFaceSource,
+        | HuggingFaceSource
+        | RegionalSource,
         Field(discriminator="type", title="Source"),
     ]
 
@@ -1932,6 +1948,7 @@ class JobArray(BaseModel):
     name: Annotated[str, Field(title="Name")]
     project_id: Annotated[str, Field(title="Project Id")]
     jobs: Annotated[list[JobOfArray], Field(title="Jobs")]
+    warnings: Annotated[list[str], Field(title="Warnings")]
 
 
 class JobCharge(BaseModel):

@@ -7,27 +7,38 @@ import pytest
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
+from activities.artifacts.contents import find_progress
 from activities.datastores.checks import (
     find_datastore_checker,
     forget_datastore,
     seal_password,
 )
+from activities.datastores.readers import find_datastore_reader
 from activities.datastores.uses import of_worker, regional_data
 from activities.db import tables
 from activities.db.session import Database
 from activities.lifecycles.dependents import find_dependents
 from activities.secrets.sealing import SealBrokenError, make_master_key
 from activities.settings import settings
+from activities.storage import contents
 from activities.storage.blobs import BlobMissingError, blob_store
+from activities.storage.contents import ContentWriter
 from activities.storage.datastore_access import DatastoreAccess, RegionalData, open_access
+from tests.activities.artifacts.artifact_rows import add_artifact
 from tests.activities.rows import NOW, add_job, add_node, add_payer, add_region
 from workflows.contracts import errors
+from workflows.contracts.artifacts import RegionalSource
 from workflows.contracts.datastores import DatastoreType
 from workflows.contracts.job_submission import JobSubmission
-from workflows.effects.datastores import FindDatastoreChecker, ForgetDatastore
+from workflows.effects.artifacts import FindProgress
+from workflows.effects.datastores import (
+    FindDatastoreChecker,
+    FindDatastoreReader,
+    ForgetDatastore,
+)
 from workflows.effects.lifecycles import FindDependents
 
-LAB, PASSWORD = "dst-1", "correct horse, battery"
+LAB, PASSWORD = "dst-01jd0000000000000000000000", "correct horse, battery"
 
 
 @pytest.fixture(autouse=True)
@@ -187,3 +198,56 @@ def test_several_workers_store_beside_each_other(path: str, workers: int, found:
     )
     places = {"output": RegionalData(datastore=access, path=path)}
     assert of_worker(places, 1, workers)["output"].path == found
+
+
+def reader(dataset: str, *tried: str) -> Any:
+    source = RegionalSource(type="regional", datastore_id=LAB, path="sets")
+    asked = FindDatastoreReader(artifact_id=dataset, source=source, tried=tried)
+    return ActivityEnvironment().run(find_datastore_reader, asked)
+
+
+@pytest.fixture
+def dataset(migrated: Database, region_id: str) -> str:
+    with migrated.read() as session:
+        account = session.get_one(tables.Account, _account_of(session))
+    return add_artifact(migrated, account, source={"type": "regional"})
+
+
+def test_a_node_reads_for_an_artifact_of_the_account_as_much_as_it_has_room_for(
+    migrated: Database, region_id: str, dataset: str
+) -> None:
+    first = reader(dataset)
+    assert first.node.region_id == region_id
+    assert 0 < first.most_bytes <= settings().artifact_max_bytes
+    assert open_access(LAB, region_id).password == PASSWORD
+    second = reader(dataset, first.node.node_id)
+    assert second.node.node_id != first.node.node_id
+    assert reader(dataset, first.node.node_id, second.node.node_id).node is None
+
+
+def test_a_datastore_of_others_or_one_that_goes_is_not_read(
+    migrated: Database, region_id: str, dataset: str
+) -> None:
+    with migrated.write() as session:
+        session.get_one(tables.Datastore, LAB).status = "removing"
+    with pytest.raises(ApplicationError, match="is removing") as refused:
+        reader(dataset)
+    assert refused.value.type == errors.REFUSED
+    with migrated.write() as session:
+        row = session.get_one(tables.Datastore, LAB)
+        row.status, row.account_id = "ready", add_payer(session, "other").id
+    with pytest.raises(ApplicationError, match="no such datastore") as refused:
+        reader(dataset)
+    assert refused.value.type == errors.NOT_FOUND
+
+
+def test_the_progress_of_a_node_is_that_of_the_store(
+    migrated: Database, region_id: str, dataset: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contents, "PART_BYTES", 1000)
+    ContentWriter(blob_store(settings().storage), dataset, "a share").write(b"x" * 2500)
+    found = ActivityEnvironment().run(find_progress, FindProgress(artifact_id=dataset))
+    assert found.bytes_transferred == 2000
+    with migrated.read() as session:
+        row = session.get_one(tables.table_of_artifact(dataset), dataset)
+        assert row.bytes_transferred == 2000

@@ -1,7 +1,7 @@
 """The lives that are broken: which story reaches which effect of which lifecycle."""
 
 from tests.failure.pairs import Pair
-from tests.failure.stories.artifacts import ArtifactStory
+from tests.failure.stories.artifacts import ArtifactStory, RegionalArtifactStory
 from tests.failure.stories.bill import BillStory
 from tests.failure.stories.cloud_region import CloudRegionStory
 from tests.failure.stories.datastores import DatastoreStory
@@ -52,6 +52,7 @@ STORIES: tuple[type[Story], ...] = (
     RegionStory,
     CloudRegionStory,
     ArtifactStory,
+    RegionalArtifactStory,
     DatastoreStory,
     PlacementStory,
     StartsStory,

@@ -7,13 +7,16 @@ from workflows.artifacts.artifact_lifecycle import ArtifactLifecycle
 from workflows.contracts.artifacts import (
     ArtifactRequest,
     ArtifactStatus,
+    RegionalSource,
     RetryTransfer,
+    Source,
     WebSource,
 )
 from workflows.contracts.lifecycles import ArtifactChanges
 from workflows.contracts.removals import Removal, RemovalProgress
 
 DATASET = "dat-1"
+DATASTORE = "dst-01jd0000000000000000000000"
 SOURCE = WebSource(type="web", url="https://example.test/cats.tar")
 
 
@@ -22,6 +25,7 @@ class ArtifactStory(PlaceStory):
 
     lifecycle = "ArtifactLifecycle"
     resource_id = DATASET
+    source: Source = SOURCE
     silent: ClassVar[dict[str, str]] = {
         "find_progress": "the transfer goes on, and says itself when it fails",
     }
@@ -43,7 +47,7 @@ class ArtifactStory(PlaceStory):
         request = ArtifactRequest(
             artifact_id=DATASET,
             account_id="acc-1",
-            source=SOURCE,
+            source=self.source,
             sequence=row.sequence if row else 0,
             resumed_status=status,
             content=changes.content if isinstance(changes, ArtifactChanges) else None,
@@ -61,3 +65,15 @@ class ArtifactStory(PlaceStory):
         super().look()
         self.expect(not self.world.contents, f"{sorted(self.world.contents)} is still stored")
         self.expect(not self.world.under_way["transfer_artifact"], "it is still transferred")
+        self.expect(not self.world.under_way["transfer_from_datastore"], "a node still reads")
+
+
+class RegionalArtifactStory(ArtifactStory):
+    """A dataset from a datastore, which nodes of its region read."""
+
+    only = frozenset({"find_datastore_reader", "transfer_from_datastore"})
+    source: Source = RegionalSource(type="regional", datastore_id=DATASTORE)
+
+    async def begin(self) -> None:
+        self.answered: set[int] = set()
+        await self.start_it()

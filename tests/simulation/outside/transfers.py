@@ -8,6 +8,7 @@ from workflows.contracts.artifacts import ArtifactStatus, Content
 from workflows.contracts.base import Contract
 from workflows.contracts.errors import STALE
 from workflows.effects.artifacts import TransferArtifact
+from workflows.effects.datastores import TransferFromDatastore
 
 PARTS = 3
 PARTS_S = (0.2, 2.0, 20.0, 200.0)
@@ -27,6 +28,13 @@ class Transfers:
         if self._store.content(command.artifact_id) == PARTS:
             return CONTENT
         self._check(command.artifact_id)
+        return self._transfer(command.artifact_id)
+
+    def transfer_from_datastore(
+        self, _: Attempt, command: TransferFromDatastore
+    ) -> Contract | Steps:
+        if self._store.content(command.artifact_id) == PARTS:
+            return CONTENT
         return self._transfer(command.artifact_id)
 
     def _transfer(self, artifact_id: str) -> Steps:

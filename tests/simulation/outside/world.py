@@ -88,6 +88,7 @@ class World:
             "store_output": collection.store_output,
             "save_snapshot": collection.save_snapshot,
             "transfer_artifact": self._transfers.transfer_artifact,
+            "transfer_from_datastore": self._transfers.transfer_from_datastore,
         }
 
     def connect(self, rows: Rows) -> None:

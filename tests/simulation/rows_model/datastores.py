@@ -13,7 +13,9 @@ from workflows.contracts.errors import NOT_FOUND
 from workflows.contracts.statuses import NodeStatus
 from workflows.effects.datastores import (
     DatastoreChecker,
+    DatastoreReader,
     FindDatastoreChecker,
+    FindDatastoreReader,
     ForgetDatastore,
 )
 
@@ -25,6 +27,7 @@ class Datastores:
     def effects(self) -> dict[str, Handler]:
         return {
             "find_datastore_checker": self._find_datastore_checker,
+            "find_datastore_reader": self._find_datastore_reader,
             "forget_datastore": self._forget_datastore,
         }
 
@@ -44,6 +47,14 @@ class Datastores:
                     node=address, node_name=node.name, access=f"datastores/{row.id}"
                 )
         return DatastoreChecker()
+
+    def _find_datastore_reader(
+        self, attempt: Attempt, command: FindDatastoreReader
+    ) -> DatastoreReader:
+        """As the checker, for an artifact that is there. Raises: NotFound."""
+        asked = FindDatastoreChecker(datastore_id=command.source.datastore_id, tried=command.tried)
+        found = self._find_datastore_checker(attempt, asked)
+        return DatastoreReader(node=found.node, access=found.access, most_bytes=1 << 40)
 
     def _forget_datastore(self, attempt: Attempt, command: ForgetDatastore) -> Done:
         row = self._tables.datastores.get(command.datastore_id)

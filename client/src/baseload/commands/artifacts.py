@@ -24,7 +24,7 @@ ARTIFACTS = ("datasets", "models", "checkpoints", "volumes")
 SOURCES = (
     "https://… (a .tar, .tar.gz, .tgz or .zip is unpacked), git+https://…[@revision], "
     "s3://BUCKET[/PREFIX] or wasabi://BUCKET[/PREFIX], hf://[datasets/]REPO[@revision], "
-    "job:NAME[/worker], dataset:NAME (or model:, checkpoint:, volume:)"
+    "datastore:NAME[/FOLDER], job:NAME[/worker], dataset:NAME (or model:, checkpoint:, volume:)"
 )
 Name = Annotated[str, typer.Argument(help="id or name")]
 
@@ -187,6 +187,8 @@ def _source(
         read: Callable[[Session, str, str], Document] | None = None
         if kind == "job":
             read = _job_source
+        elif kind == "datastore":
+            read = _datastore_source
         elif f"{kind}s" in ARTIFACTS:
             read = _artifact_source
         if read is None or not name:
@@ -236,6 +238,12 @@ def _job_source(session: Session, _kind: str, name: str) -> Document:
     return {"type": "job", "job_id": job["id"], **({"worker": int(worker)} if worker else {})}
 
 
+def _datastore_source(session: Session, _kind: str, name: str) -> Document:
+    name, _, path = name.partition("/")
+    found = {"type": "regional", "datastore_id": find_id(session, "datastores", name)}
+    return found | ({"path": path} if path else {})
+
+
 def _artifact_source(session: Session, kind: str, name: str) -> Document:
     return {"type": "artifact", "artifact_id": find_id(session, f"{kind}s", name)}
 
@@ -252,6 +260,8 @@ def _source_text(source: Document) -> str:
         return f"hf://{folder}{source['repo']}@{source['revision']}"
     if "bucket" in source:
         return f"{kind}://{source['bucket']}/{source['prefix']}"
+    if kind == "regional":
+        return f"datastore:{source['datastore_id']}/{source['path'].removeprefix('/')}"
     return str(source.get("job_id") or source.get("artifact_id") or kind)
 
 
