@@ -26,6 +26,8 @@ QUIET_AFTER_S = 2.0
 IDLE_POLL_S = 0.25
 LOST_CHECK_S = 5.0
 BEAT_S = 2.0
+CACHE_CHECK_S = 15.0
+"""How soon a region's cache whose server was killed is there again; most nodes serve none."""
 MOST_PER_ROUND_BYTES = 256 << 10
 LEAST_PER_ROUND_BYTES = 16 << 10
 ROUND_S = 0.1
@@ -108,7 +110,8 @@ class Watcher:
         self.sent_at = 0.0
         self.gpus: Any = None
         self.utilisation: Any = None
-        self.due = {"beat": 0.0, "lost": 0.0}
+        self.cache_check_s = float(request.get("cache_check_s") or CACHE_CHECK_S)
+        self.due = {"beat": 0.0, "lost": 0.0, "cache": time.monotonic() + self.cache_check_s}
         for run_id, offset in (request.get("known") or {}).items():
             self.follow(run_id, offset)
 
@@ -262,6 +265,9 @@ class Watcher:
         if now >= self.due["lost"]:
             self.due["lost"] = now + LOST_CHECK_S
             self._report_lost()
+        if now >= self.due["cache"]:
+            self.due["cache"] = now + self.cache_check_s
+            _keep_cache(self.folders)
 
     def _report_lost(self) -> None:
         """Report each run whose supervisor is gone as lost, once; no exit will follow."""
@@ -286,15 +292,21 @@ def watch(request: dict[str, Any]) -> None:
 
     known: maps run ids to the offsets from which the caller wants their logs.
     owner: the control plane whose runs are watched; runs of other control planes are ignored.
-    utilisation_s: the seconds between two frames about what the runs use, if not as usual.
+    utilisation_s: the seconds between two frames about what the runs use, if not as usual;
+    cache_check_s: those between two looks at the server of the region's cache.
     """
     keep_compiled()
     folders = Folders(request.get("root", ""))
+    _keep_cache(folders)
+    Watcher(folders, request).serve()
+
+
+def _keep_cache(folders: Folders) -> None:
+    """Start the server of the region's cache, if this machine serves it and it has ended."""
     if configuration_of(folders) is not None:
         from .cache.service import keep_serving  # noqa: PLC0415 - most nodes serve no cache
 
         keep_serving(folders)
-    Watcher(folders, request).serve()
 
 
 def _send(header: dict[str, Any], payload: bytes = b"") -> None:

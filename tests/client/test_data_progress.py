@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from baseload.commands.data_progress import progress_text
+from baseload.commands.data_progress import StoreProgress, progress_text
 
 from activities.db import tables
 from activities.jobs.data_progress import data_progress_reader
@@ -67,3 +67,15 @@ def test_without_a_total_there_is_no_bar() -> None:
     assert progress_text([worker(3 << 20, None, 1 << 20, None)]) == "3.0 MiB, 1.0 MiB/s"
     assert progress_text([worker(0, 0, 0, None)]) == "0 B, 0 B/s"
     assert progress_text([]) is None
+
+
+def test_a_transfer_into_the_store_has_a_rate_from_the_second_look_on() -> None:
+    progress = StoreProgress()
+    artifact = {"status": "transferring", "bytes_transferred": 1 << 30, "total_bytes": 4 << 30}
+    assert progress.text(artifact, 10.0) == "██░░░░░░░░ 25% of 4.0 GiB"
+    artifact["bytes_transferred"] = 2 << 30
+    assert progress.text(artifact, 20.0) == "█████░░░░░ 50% of 4.0 GiB, 102.4 MiB/s, 20 s left"
+    unknown = artifact | {"total_bytes": None}
+    assert progress.text(unknown, 30.0) == "2.0 GiB, 0 B/s"
+    assert progress.text({"status": "ready", "bytes_transferred": 1}, 40.0) is None
+    assert progress.text({"status": "connecting"}, 50.0) is None

@@ -1,6 +1,6 @@
 """The service of a region's cache: starts its server, and restarts a server that is gone.
 
-`cache.json` has the configuration; each start of the watch checks that the server runs.
+`cache.json` has the configuration; the watch checks at its start and later on that the server runs.
 """
 
 from __future__ import annotations

@@ -44,11 +44,7 @@ class CacheStore:
         for kind in KINDS:
             folder = os.path.join(self.folder, kind)
             os.makedirs(folder, mode=0o700, exist_ok=True)
-            for name in os.listdir(folder):
-                path = os.path.join(folder, name)
-                with contextlib.suppress(FileNotFoundError):
-                    if name.startswith(PART) and os.stat(path).st_mtime < _earliest():
-                        os.unlink(path)
+            self._drop_interrupted(folder, os.listdir(folder))
 
     def open(self, kind: str, sha256: str) -> BinaryIO | None:
         """Open the file with that hash, and note its use; None when it is not stored."""
@@ -105,7 +101,10 @@ class CacheStore:
         return sum(size for _, size, _ in self._kept())
 
     def evict(self) -> None:
-        """Remove the least recently used files until the rest is within the limit."""
+        """Remove the least recently used files until the rest is within the limit.
+
+        Parts of interrupted downloads go as well: what is stored does not count them.
+        """
         kept = sorted(self._kept())
         too_much = sum(size for _, size, _ in kept) - self.max_bytes
         for _, size, path in kept:
@@ -120,13 +119,23 @@ class CacheStore:
         found = []
         for kind in KINDS:
             folder = os.path.join(self.folder, kind)
-            for name in os.listdir(folder):
+            names = os.listdir(folder)
+            self._drop_interrupted(folder, names)
+            for name in names:
                 path = os.path.join(folder, name)
                 if SHA256.match(name):
                     with contextlib.suppress(FileNotFoundError):
                         there = os.stat(path)
                         found.append((there.st_mtime_ns, there.st_size, path))
         return found
+
+    def _drop_interrupted(self, folder: str, names: Iterable[str]) -> None:
+        """Remove parts that nobody can be writing any more, as a power cut leaves them."""
+        for name in names:
+            path = os.path.join(folder, name)
+            with contextlib.suppress(FileNotFoundError):
+                if name.startswith(PART) and os.stat(path).st_mtime < _earliest():
+                    os.unlink(path)
 
     def _path(self, kind: str, sha256: str) -> str:
         if not SHA256.match(sha256):

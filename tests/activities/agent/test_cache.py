@@ -17,7 +17,7 @@ import pytest
 from activities.agent.cache import server
 from activities.agent.cache.index_pages import links_of, page_of
 from activities.agent.cache.server import Cache
-from activities.agent.cache.store import CODE, FILES, CacheStore
+from activities.agent.cache.store import CODE, FILES, PART, PARTS, CacheStore
 from activities.agent.errors import RefusedError
 from tests.activities.agent.agent_process import LocalAgent, spec
 from tests.activities.archives import archive, file
@@ -286,6 +286,19 @@ def test_what_is_not_what_it_is_said_to_be_is_not_kept(tmp_path: Path) -> None:
     with pytest.raises(RefusedError):
         store.keep(FILES, "../" + "0" * 61, [b""])
     assert list(Path(store.folder, FILES).iterdir()) == []
+
+
+def test_what_a_power_cut_has_left_of_a_file_goes_with_the_next_one_that_is_kept(
+    tmp_path: Path,
+) -> None:
+    store = CacheStore(str(tmp_path / "cache"), ROOM)
+    store.make()
+    left, under_way = (Path(store.folder, PARTS, f"{PART}{name}") for name in ("old", "new"))
+    for path in (left, under_way):
+        path.write_bytes(b"half")
+    os.utime(left, (1, 1))
+    keep(store, b"1" * 400)
+    assert list(Path(store.folder, PARTS).iterdir()) == [under_way]
 
 
 # ── what a machine makes of it ──────────────────────────────────────────────────────────────────

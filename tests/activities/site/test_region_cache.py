@@ -25,6 +25,7 @@ from activities.storage.run_specs import RegionCache, RunSpec, seal_run_spec
 from activities.transport.endpoint import NodeEndpoint
 from activities.transport.ssh import NodeConnections
 from tests.activities.agent.agent_process import LocalAgent
+from tests.activities.agent.watcher import frames_of
 from tests.activities.archives import archive, file
 from tests.activities.package_index import PackageIndex, serving
 from tests.activities.sites import REGION, Site, isolated, name_on
@@ -183,6 +184,20 @@ async def test_a_cache_that_was_killed_is_there_again_once_its_node_is_watched(
     await wait_until(lambda: pid != json.loads(serving_now.read_text())["pid"], "another server")
     await region.stage(1, code)
     assert region.stats()["code_hits"] == 1
+
+
+async def test_a_cache_that_is_killed_while_its_node_is_watched_is_soon_there_again(
+    region: Region,
+) -> None:
+    serving_now = region.site.agent.root / "cache-serving.json"
+    with frames_of(region.site.agent, "beat", cache_check_s=0.1) as beats:
+        await wait_until(beats, "the node is watched")
+        pid = json.loads(serving_now.read_text())["pid"]
+        os.kill(pid, signal.SIGKILL)
+        await wait_until(
+            lambda: pid != json.loads(serving_now.read_text())["pid"], "another server"
+        )
+    assert json.loads(serving_now.read_text())["pid"] != pid
 
 
 async def test_a_job_runs_although_neither_its_cache_nor_its_storage_node_is_there(

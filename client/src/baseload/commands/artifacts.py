@@ -12,6 +12,7 @@ import typer
 
 from baseload.commands.app import new_app
 from baseload.commands.artifact_transfers import fetch, find_upload, send
+from baseload.commands.data_progress import share_text
 from baseload.commands.lookup import find, find_id, find_newest_job
 from baseload.commands.session import Document, MistakeError, Session, command
 from baseload.commands.terminal import bytes_text, counted, moment_text, pick
@@ -91,7 +92,7 @@ def _add_ls(app: typer.Typer, plural: str) -> None:
             [
                 (
                     *pick(each, "id", "name", "status"),
-                    bytes_text(each["bytes_transferred"]),
+                    _size_text(each),
                     each["file_count"],
                     _source_text(each["source"]),
                     counted(len(each["job_ids"]), "job") if each["job_ids"] else None,
@@ -119,7 +120,7 @@ def _add_show(app: typer.Typer, plural: str) -> None:
                 ("source", _source_text(found["source"])),
                 ("files", found["file_count"]),
                 ("size", None if size is None else bytes_text(size)),
-                ("stored", bytes_text(found["bytes_transferred"])),
+                ("stored", _size_text(found)),
                 ("content", found["content_sha256"]),
                 ("used by", ", ".join(found["job_ids"]) or None),
                 ("created", moment_text(found["created_at"])),
@@ -263,6 +264,12 @@ def _source_text(source: Document) -> str:
     if kind == "regional":
         return f"datastore:{source['datastore_id']}/{source['path'].removeprefix('/')}"
     return str(source.get("job_id") or source.get("artifact_id") or kind)
+
+
+def _size_text(found: Document) -> str:
+    """The bytes that are stored, and of how many while they are transferred."""
+    is_under_way = found["status"] == "transferring"
+    return share_text(found["bytes_transferred"], found["total_bytes"] if is_under_way else None)
 
 
 def _tar(folder: Path) -> FolderTar:

@@ -1,4 +1,4 @@
-"""Data on their way to jobs, and outputs on their way from them, as bars and as figures."""
+"""Data on their way, as bars and as figures: to jobs, from them, and into the store."""
 
 from __future__ import annotations
 
@@ -39,15 +39,43 @@ def progress_text(workers: Sequence[Document]) -> str | None:
     totals = [each["total_bytes"] for each in workers]
     lefts = [each["left_s"] for each in workers if each["left_s"] is not None]
     known = [total for total in totals if total is not None]
-    if len(known) == len(totals) and sum(known) > 0:
-        share = min(1.0, done / sum(known))
-        words = [f"{_bar(share)} {share:.0%} of {bytes_text(sum(known))}"]
-    else:
-        words = [bytes_text(done)]
+    words = [share_text(done, sum(known) if len(known) == len(totals) else None)]
     words.append(f"{bytes_text(rate)}/s")
     if lefts:
         words.append(f"{duration_text(max(lefts))} left")
     return ", ".join(words)
+
+
+def share_text(done: int, total: int | None) -> str:
+    """How much of a total is done: `███░░░░░░░ 31% of 4.2 GiB`; `1.3 GiB` of an unknown one."""
+    if not total:
+        return bytes_text(done)
+    share = min(1.0, done / total)
+    return f"{_bar(share)} {share:.0%} of {bytes_text(total)}"
+
+
+class StoreProgress:
+    """How far the transfer of an artifact is, between two looks at it."""
+
+    def __init__(self) -> None:
+        self._last: tuple[float, int] | None = None
+
+    def text(self, artifact: Document, now_s: float) -> str | None:
+        """The bar, with the rate since the look before; None: nothing is transferred.
+
+        now_s: of a clock that never goes back.
+        """
+        if artifact.get("status") != "transferring" or "bytes_transferred" not in artifact:
+            return None
+        done, total = artifact["bytes_transferred"], artifact.get("total_bytes")
+        words = [share_text(done, total)]
+        if self._last is not None and now_s > self._last[0]:
+            rate = max(0, int((done - self._last[1]) / (now_s - self._last[0])))
+            words.append(f"{bytes_text(rate)}/s")
+            if total and rate:
+                words.append(f"{duration_text(max(0, total - done) // rate)} left")
+        self._last = (now_s, done)
+        return ", ".join(words)
 
 
 def _bar(share: float) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from baseload.commands.data_progress import StoreProgress
 from baseload.commands.session import Document, NegativeError, Session
 from baseload.commands.stream_merge import Deadline, Feed, Stream
 from baseload.commands.terminal import console_of, printable
@@ -35,13 +37,16 @@ def wait_for(session: Session, noun: str, resource: Document, goal: Goal) -> Doc
     feed = Feed(session.transport)
     feed.add(Stream("events", f"{path}/events", {"follow": True}, goal.after))
     deadline = Deadline(goal.limit_s)
+    progress = StoreProgress()
     with spinner(session) as show:
         for arrival in feed.arrivals(POLL_INTERVAL_S):
             if arrival is not None and arrival.event is not None:
                 session.screen.say(event_line(resource, arrival.event.json()))
             resource = session.get(path)
             status = str(resource["status"])
-            show(f"{resource['name']}: {status_text(resource)}")
+            moving = progress.text(resource, time.monotonic())
+            line = f"{resource['name']}: {status_text(resource)}"
+            show(f"{line}: {moving}" if moving else line)
             if status in goal.wanted:
                 return resource
             if status in LOST:
