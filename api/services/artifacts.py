@@ -231,7 +231,8 @@ def content_of(noun: LifecycleNoun, row: Row) -> Iterator[bytes]:
     if row.status != ArtifactStatus.READY or row.content_sha256 is None:
         raise wrong_state(noun.name, row, "ready")
     store = blob_store(settings().storage)
-    reader = ContentReader(store, row.id, manifest_of(store, row.id, row.content_sha256))
+    place = tables.place_of_content(row)
+    reader = ContentReader(store, place, manifest_of(store, place, row.content_sha256))
     return iter(lambda: reader.read(READ_BYTES), b"")
 
 

@@ -158,9 +158,9 @@ def need(run: Run, sha256s: list[str]) -> None:
     run.write(NEEDED, {"sha256s": [checked(each) for each in sha256s]}, durable=False)
 
 
-def needed(folders: Folders) -> set[str]:
-    """The contents that open runs need."""
-    runs = [folders.run(run_id) for run_id in folders.run_ids()]
+def needed(folders: Folders, but: str | None = None) -> set[str]:
+    """The contents that open runs need; but: the run that does not count."""
+    runs = [folders.run(run_id) for run_id in folders.run_ids() if run_id != but]
     documents = [run.read(NEEDED) or {} for run in runs if not run.has("exit.json")]
     return {sha256 for document in documents for sha256 in document.get("sha256s", ())}
 

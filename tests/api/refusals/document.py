@@ -77,7 +77,7 @@ PLAIN = frozenset(
 UNAVAILABLE = frozenset(
     {
         *("body data.datasets[]", "body data.model.id", "body data.model.project_id"),
-        *("body data.checkpoints[]", "body data.volumes[]", "body data.output.upload_id"),
+        *("body data.checkpoints[]", "body data.volumes[].id", "body data.output.upload_id"),
         "body reservation_id",
     }
 )
