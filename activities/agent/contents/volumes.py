@@ -102,6 +102,7 @@ def _open(run: Run, one: dict[str, Any], user: str | None) -> None:
             words = "run %s: the volume %s is not on this node"
             raise RefusedError("no-content", words % (run.run_id, name))
         if sha256 in store.needed(folders, but=run.run_id) or _is_read(run, one):
+            store.check_room(folders, sha256)
             shutil.copytree(content, part, symlinks=True)
         else:
             os.rename(content, part)
