@@ -1524,6 +1524,24 @@ class UserPage(BaseModel):
     next: Annotated[str | None, Field(title="Next")]
 
 
+class VolumeHolder(BaseModel):
+    """
+    A job that has a volume now; others wait until its run has provably ended.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    job_id: Annotated[str, Field(title="Job Id")]
+    access: Annotated[
+        Literal["read", "write"],
+        Field(
+            description="The access of a job to a volume: one writer, or many readers.",
+            title="VolumeAccess",
+        ),
+    ]
+
+
 class VolumeReference(BaseModel):
     """
     A volume of the platform, and what the job does with it.
@@ -1589,6 +1607,9 @@ class Artifact(BaseModel):
     bytes_transferred: Annotated[int, Field(title="Bytes Transferred")]
     total_bytes: Annotated[int | None, Field(title="Total Bytes")]
     job_ids: Annotated[list[str], Field(title="Job Ids")]
+    holders: Annotated[list[VolumeHolder], Field(title="Holders")]
+    written_at: Annotated[AwareDatetime | None, Field(title="Written At")]
+    written_by: Annotated[str | None, Field(title="Written By")]
 
 
 class ArtifactCreation(BaseModel):
