@@ -12,7 +12,8 @@
 <root>/runs/<run_id>/      owner.json contents.json spec.json devices.json command variables lock
                            process.json
                            beat.json idle.json exit.json log
-                           setup work/ input/ output/ state/ venv/ keys/
+                           setup work/ input/ output/ state/ venv/ keys/ volumes.json
+                           volume-<name>/
 <root>/runs/.removed-*/    runs that are being removed
 <root>/removed/<run_id>    a tombstone: that run was removed, and is not made again
 """

@@ -48,6 +48,28 @@ class WritingAttempt(Protocol):
 
 
 @dataclass(frozen=True)
+class OnlyAttempt:
+    """The attempt of a place in the store that no other attempt has; nobody sees its progress."""
+
+    artifact_id: str
+    most_bytes: int
+
+    def check(self) -> None:
+        """Nobody else writes there."""
+
+    def tell(self, stored_bytes: int, file_count: int, total_bytes: int | None) -> None:
+        """Nobody asks."""
+
+    def reserve(self, stored_bytes: int) -> None:
+        """Raises: ArchiveRefusedError, when that is more than the limit."""
+        if stored_bytes > self.most_bytes:
+            raise ArchiveRefusedError(
+                f"has at most {self.most_bytes} bytes as a tar, which is the limit of one artifact "
+                "or what the account has room for"
+            )
+
+
+@dataclass(frozen=True)
 class Destination:
     """Where a source is stored, and how much of it."""
 

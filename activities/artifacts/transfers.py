@@ -19,7 +19,14 @@ from activities.artifacts.sources.web import open_web
 from activities.artifacts.starts import content_of
 from activities.artifacts.storing import Destination, store_source
 from activities.db.session import database
-from activities.db.tables import ArtifactPart, ArtifactRow, Job, StoredSecret, table_of_artifact
+from activities.db.tables import (
+    ArtifactPart,
+    ArtifactRow,
+    Job,
+    StoredSecret,
+    place_of_content,
+    table_of_artifact,
+)
 from activities.secrets.credentials import STORED
 from activities.secrets.sealing import secret_box
 from activities.settings import settings
@@ -129,10 +136,10 @@ def _output(store: BlobStore, artifact_id: str, source: JobSource) -> OpenedSour
 def _copy(store: BlobStore, artifact_id: str) -> OpenedSource:
     with database().read() as session:
         row = _row(session, artifact_id)
-        content, status = content_of(row), row.status
+        content, status, place = content_of(row), row.status, place_of_content(row)
     if content is None or status != ArtifactStatus.READY:
         raise refused(f"{artifact_id}: is {status}; must be ready to be copied")
-    return open_copy(store, artifact_id, content)
+    return open_copy(store, place, content)
 
 
 def _extra(module: str, extra: str) -> ModuleType:

@@ -1,12 +1,17 @@
-"""Who uses an artifact: the jobs that have not ended."""
+"""Who uses an artifact: the jobs that have not ended; and how much disk a job needs for them."""
 
 from collections import defaultdict
 from collections.abc import Sequence
 
-from sqlmodel import Session, col, select
+from sqlmodel import Session, col, func, select
 
-from activities.db.tables import ArtifactUse, Job
+from activities.db.tables import ArtifactUse, Job, table_of_artifact
+from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.statuses import JobStatus
+from workflows.rules.jobs.artifacts import artifacts_of
+
+_FILE_BYTES = 4096
+"""What a file takes on disk beside its bytes, about, as the agent counts it."""
 
 
 def jobs_using(session: Session, artifact_id: str) -> list[str]:
@@ -27,4 +32,16 @@ def users_of(session: Session, artifact_ids: Sequence[str]) -> dict[str, list[st
     found: dict[str, list[str]] = defaultdict(list)
     for artifact_id, job_id in session.exec(query):
         found[artifact_id].append(job_id)
+    return found
+
+
+def data_bytes_of(session: Session, submission: JobSubmission) -> int:
+    """About how much disk of a node the artifacts of a job take, each once."""
+    ids = {artifact_id for _, artifact_id in artifacts_of(submission)}
+    found = 0
+    for table in {table_of_artifact(artifact_id) for artifact_id in ids}:
+        files = func.coalesce(col(table.file_count), 0)
+        size = func.coalesce(col(table.unpacked_bytes), 0) + files * _FILE_BYTES
+        query = select(func.coalesce(func.sum(size), 0)).where(col(table.id).in_(ids))
+        found += int(session.exec(query).one())
     return found

@@ -9,6 +9,7 @@ from sqlmodel import Session, col, select
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from activities.accounts.stored_bytes import room_of_artifact
 from activities.datastores.uses import of_worker, regional_data
 from activities.db.session import database
 from activities.db.tables import (
@@ -19,6 +20,7 @@ from activities.db.tables import (
     Region,
     StoredSecret,
     Upload,
+    place_of_content,
     table_of_artifact,
 )
 from activities.jobs import worker_addresses
@@ -86,7 +88,7 @@ class RunInputs:
     isolations: dict[int, Isolation]
     """Worker to its isolation, by the allocation and the node's own row."""
     contents: tuple[RunContent, ...]
-    """The datasets, the model and the checkpoints of the job."""
+    """The datasets, the model, the checkpoints and the volumes of the job."""
     caches: dict[str, RegionCache]
     """Node id to the region cache of its region, for leased machines."""
     keys: JobKeys
@@ -199,13 +201,22 @@ def _gather(session: Session, command: SealRunSpecs, port: int | None) -> RunInp
 
 
 def _contents(session: Session, job: Job, submission: JobSubmission) -> tuple[RunContent, ...]:
-    """What the runs of a job read of artifacts. Raises: WorkRefused, when one is not there."""
+    """What the runs of a job have of artifacts. Raises: WorkRefused, when one is not there."""
     asked = artifacts_of(submission)
     found: dict[str, ArtifactRow] = {}
     for table in {table_of_artifact(artifact_id) for _, artifact_id in asked}:
         ids = [artifact_id for _, artifact_id in asked]
         found |= {row.id: row for row in session.exec(select(table).where(col(table.id).in_(ids)))}
-    return tuple(_content(job, role, each, found.get(each)) for role, each in asked)
+    contents = [_content(job, role, each, found.get(each)) for role, each in asked]
+    return tuple(_with_limit(session, each, found[each.artifact_id]) for each in contents)
+
+
+def _with_limit(session: Session, content: RunContent, row: ArtifactRow) -> RunContent:
+    """The content with the most bytes that its account has room for, if the run writes to it."""
+    if content.role is not ArtifactRole.VOLUME_WRITER:
+        return content
+    most_bytes = min(settings().artifact_max_bytes, room_of_artifact(session, row))
+    return content.model_copy(update={"most_bytes": most_bytes})
 
 
 def _content(job: Job, role: ArtifactRole, artifact_id: str, row: ArtifactRow | None) -> RunContent:
@@ -221,7 +232,8 @@ def _content(job: Job, role: ArtifactRole, artifact_id: str, row: ArtifactRow | 
         file_count=row.file_count or 0,
     )
     folder = folder_of(row.name, artifact_id)
-    return RunContent(artifact_id=artifact_id, role=role, name=folder, content=content)
+    place = place_of_content(row)
+    return RunContent(artifact_id=artifact_id, role=role, name=folder, content=content, place=place)
 
 
 def _hosts(session: Session, command: SealRunSpecs) -> dict[str, str]:

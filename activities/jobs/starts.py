@@ -29,6 +29,7 @@ from workflows.contracts.statuses import (
     NodeStatus,
     WorkerStatus,
 )
+from workflows.rules.jobs.artifacts import written_volumes
 from workflows.rules.jobs.resources import resources_of
 
 TERMINATED = EndRequest(reason="its workflow was terminated in Temporal", code="terminated")
@@ -58,6 +59,7 @@ def start_job(_: Session, row: Job) -> WorkflowStart[JobRequest]:
         max_retries=spec.safety.max_retries,
         max_duration_s=spec.safety.max_duration_s,
         state_interval_s=chosen.state_interval_s,
+        volumes=written_volumes(spec),
         auto_terminate=spec.safety.auto_terminate,
         idle_timeout_s=spec.idle_timeout_s,
         removal=row.status == JobStatus.REMOVING,

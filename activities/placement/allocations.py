@@ -20,6 +20,7 @@ from activities.db.tables import Allocation, GpuAllocation, Job, Node, UsageMete
 from activities.nodes.ephemeral import dismiss_ephemeral, stay
 from activities.outbox.requests import enqueue
 from activities.placement.allocation_states import is_of_job
+from activities.placement.volume_holds import hold_volumes, release_holds
 from activities.settings import settings
 from workflows.contracts.lifecycles import Refresh
 from workflows.contracts.placement import Assignment, NodeOffer, PendingJob, WorkerSlot
@@ -88,15 +89,20 @@ def reserve(session: Session, chosen: list[Placed], now: datetime) -> None:
         return
     _take_from_nodes(session, chosen)
     allocations = [row for placed in chosen for row in _allocations(placed, now)]
-    write_allocations(session, allocations, [_job_values(placed, now) for placed in chosen])
+    values = [_job_values(placed, now) for placed in chosen]
+    write_allocations(session, allocations, values, [placed.job for placed in chosen])
 
 
 def write_allocations(
-    session: Session, allocations: list[dict[str, Any]], jobs: list[dict[str, Any]]
+    session: Session,
+    allocations: list[dict[str, Any]],
+    values: list[dict[str, Any]],
+    jobs: Iterable[PendingJob],
 ) -> None:
-    """Insert rows of allocations with their GPUs, and write the usage rates of their jobs.
+    """Insert rows of allocations with their GPUs and volumes, and write the values of their jobs.
 
-    Raises: IntegrityError, when another allocation holds one of these GPUs or ports.
+    Raises: IntegrityError, when another allocation holds one of these GPUs or ports, or writes to
+    one of the volumes; ContendedError, when another one holds a volume.
     """
     gpus = [
         {"allocation_id": row["id"], "gpu_index": index, "node_id": row["node_id"]}
@@ -106,7 +112,9 @@ def write_allocations(
     session.execute(insert(Allocation), allocations)
     if gpus:
         session.execute(insert(GpuAllocation), gpus)
-    session.execute(update(Job), jobs)
+    if taken := hold_volumes(session, allocations, {job.job_id: job for job in jobs}):
+        raise ContendedError(taken)
+    session.execute(update(Job), values)
 
 
 def _take_from_nodes(session: Session, chosen: list[Placed]) -> None:
@@ -257,6 +265,7 @@ def free_allocations(session: Session, ended: Sequence[Allocation], at: datetime
         .where(col(GpuAllocation.allocation_id).in_(ids))
         .values(released_at=at)
     )
+    release_holds(session, ids, at)
     free_capacity(session, ended)
 
 

@@ -45,7 +45,8 @@ def make_nodes(
             _fill(node, offer, job)
             requests.append(request)
             allocations.append(_allocation(job, worker, node, offer, now))
-    write_allocations(session, allocations, [_job_values(*each) for each in taken])
+    values = [_job_values(*each) for each in taken]
+    write_allocations(session, allocations, values, [job for _, job, _ in taken])
     return requests
 
 

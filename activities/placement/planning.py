@@ -47,6 +47,7 @@ from activities.placement.refusals import (
     write_job_refusals,
     write_refusals,
 )
+from activities.placement.volume_holds import volume_holders
 from activities.placement.wake import wake_placement
 from activities.temporal.client import tell
 from activities.temporal.heartbeats import beating_aside
@@ -62,6 +63,7 @@ from workflows.effects.placement import (
 )
 from workflows.rules.placement.cloud_market import Market
 from workflows.rules.placement.planner import PlanningContext, plan
+from workflows.rules.placement.volumes import VolumeHolder
 
 TRIES = 5
 SIGNALS_AT_ONCE = 32
@@ -79,6 +81,7 @@ class _RoundInputs:
     refusals: Refusals
     weights: dict[str, int]
     market: Market
+    volumes: dict[str, tuple[VolumeHolder, ...]]
 
 
 @activity.defn
@@ -135,13 +138,20 @@ def _read_inputs(session: Session) -> _RoundInputs:
     }
     gpu_types = {offer.gpu_type for offer in offers.values() if offer.gpu_type}
     queue = waiting_queue(session, gpu_types)
-    return _RoundInputs(now, offers, queue, stored_refusals(session), holds.weights, sold)
+    asked = {volume_id for each in queue.demands for volume_id, _ in each.demand.volumes}
+    volumes = volume_holders(session, asked)
+    refusals = stored_refusals(session)
+    return _RoundInputs(now, offers, queue, refusals, holds.weights, sold, volumes)
 
 
 def _plan(inputs: _RoundInputs, limit: int) -> tuple[Plan, Refusals]:
     """The plan of the round, and the refusals of demands that it changes."""
     context = PlanningContext(
-        now=inputs.now, held=inputs.weights, market=inputs.market, limit=limit
+        now=inputs.now,
+        held=inputs.weights,
+        market=inputs.market,
+        volumes=inputs.volumes,
+        limit=limit,
     )
     made = plan(inputs.queue.demands, inputs.offers.values(), context)
     waiting = {(each.project_id, each.demand_key) for each in inputs.queue.demands}

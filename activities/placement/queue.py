@@ -133,6 +133,8 @@ def _heads() -> Any:
             Job.demand_key,
             Job.waiting_since,
             Job.attempt,
+            Job.name,
+            Job.data_bytes,
             Job.spec,
             Project.use_only_owned_resources,
             Project.on_quota_exhausted,
@@ -165,6 +167,7 @@ def _jobs(session: Session, queue: Queue, head: Any, demand: Demand) -> Iterator
             waiting_since=row.waiting_since,
             attempt=row.attempt,
             demand=demand,
+            name=row.name,
         )
         queue.read[job.job_id] = job
         yield job
@@ -176,7 +179,7 @@ def _page_after(session: Session, last: Any, head: Any, limit: int) -> list[Any]
         since > last.waiting_since, and_(since == last.waiting_since, col(Job.id) > last.id)
     )
     query = (
-        select(Job.id, Job.waiting_since, Job.attempt)
+        select(Job.id, Job.waiting_since, Job.attempt, Job.name)
         .where(
             is_waiting(),
             _has_demand_of(head),
@@ -202,7 +205,7 @@ def _demand_of(row: Any, known_gpu_types: set[str], *, has_credits: bool) -> Dem
     """The demand of a row; None when the row cannot be read and waits for a person."""
     try:
         submission = submission_of(row.spec)
-        demand = demand_of(submission, row.account_id, known_gpu_types)
+        demand = demand_of(submission, row.account_id, known_gpu_types, row.data_bytes)
     except (ValueError, LookupError, TypeError) as cause:
         log.warning("not placed", job=row.id, why=str(cause))
         return None
@@ -232,7 +235,10 @@ def add_missing_keys(heads: Iterable[Any]) -> None:
 def _add_some_keys() -> bool:
     """Whether there were waiting jobs without a key."""
     lacks_key = (_waits(), col(Job.demand_key).is_(None))
-    columns = (Job.id, Job.account_id, Job.spec, Job.attempt, Job.created_at, Job.updated_at)
+    columns = (
+        Job.id, Job.account_id, Job.spec, Job.data_bytes, Job.attempt, Job.created_at,
+        Job.updated_at,
+    )  # fmt: skip
     with database().read() as session:
         query = select(*columns).where(*lacks_key)  # type: ignore[call-overload]
         rows = session.execute(query.order_by(col(Job.id)).limit(_KEYS_AT_ONCE)).all()
@@ -251,7 +257,7 @@ def _add_some_keys() -> bool:
 def _key_of(row: Any) -> str:
     """The demand key of a row; one that cannot be read shares its demand with no other."""
     try:
-        return demand_key(submission_of(row.spec), row.account_id)
+        return demand_key(submission_of(row.spec), row.account_id, row.data_bytes)
     except (ValueError, LookupError, TypeError):
         return f"{_UNREADABLE}{row.id}"
 

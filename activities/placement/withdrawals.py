@@ -11,6 +11,7 @@ from activities.nodes.ephemeral import dismiss_ephemeral
 from activities.outbox.dispatcher import relay_soon
 from activities.placement.allocation_states import is_unconfirmed
 from activities.placement.allocations import free_capacity, lock_allocations, lock_jobs
+from activities.placement.volume_holds import forget_holds
 from activities.placement.wake import wake_placement
 from workflows.contracts.placement import Refusal
 from workflows.effects.placement import AllocationsWithdrawn, WithdrawAllocations
@@ -47,6 +48,7 @@ def _withdraw(session: Session, job_ids: list[str], command: WithdrawAllocations
     allocations = lock_allocations(session, *of_them)
     ids = [allocation.id for allocation in allocations]
     session.execute(delete(GpuAllocation).where(col(GpuAllocation.allocation_id).in_(ids)))
+    forget_holds(session, ids)
     session.execute(delete(Allocation).where(col(Allocation.id).in_(ids)))
     free_capacity(session, allocations)
     node = session.get_one(Node, command.node_id)

@@ -1,6 +1,7 @@
 """Activities of the task queue `main`, which read and write rows and call nobody else."""
 
 from activities.artifacts.contents import find_progress, remove_content
+from activities.artifacts.volumes import record_volume
 from activities.billing.job_billing import begin_billing, end_billing, post_usage, tell_job_to_end
 from activities.billing.orphaned_runs import bill_orphaned_runs
 from activities.datastores.checks import find_datastore_checker, forget_datastore
@@ -77,4 +78,5 @@ MAIN: tuple[Activity, ...] = (
     request_node_removal,
     find_progress,
     remove_content,
+    record_volume,
 )

@@ -9,10 +9,12 @@ from activities.site import (
     runs,
     staging,
     state_snapshots,
+    volumes,
     watch,
 )
 from activities.site.sessions import trunks
 
 SITE: tuple[Activity, ...] = activities_in(
-    nodes, datastores, datastore_sources, watch, staging, runs, collection, state_snapshots, trunks
+    *(nodes, datastores, datastore_sources, watch, staging, runs, collection, state_snapshots),
+    *(volumes, trunks),
 )

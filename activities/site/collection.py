@@ -6,9 +6,10 @@ leaves nothing there.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import IO, Any
+from functools import partial
+from typing import IO, Any, TypeVar
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
@@ -37,6 +38,9 @@ from workflows.contracts import errors
 from workflows.contracts.jobs import parse_run_id
 from workflows.contracts.nodes import NodeAddress
 from workflows.effects.jobs import CollectLog, LogCollected, OutputStored, SaveSnapshot, StoreOutput
+from workflows.effects.volumes import StoreVolume
+
+Answer = TypeVar("Answer")
 
 BATCH_BYTES = 4 << 20
 STATUS_S = 20.0
@@ -154,6 +158,11 @@ def _output_limits(command: StoreOutput) -> ArchiveLimits:
     return ArchiveLimits(most_bytes, MOST_OUTPUT_FILES, allows_backslashes=True)
 
 
+async def in_check_threads(work: Callable[[], Answer]) -> Answer:
+    """Do what may take an hour of a processor in the few threads that are there for it."""
+    return await asyncio.get_running_loop().run_in_executor(_checks, work)
+
+
 class Packed:
     """The archive that a verb packs of a run, and what it may hold.
 
@@ -162,7 +171,7 @@ class Packed:
 
     def __init__(
         self,
-        command: StoreOutput | SaveSnapshot,
+        command: StoreOutput | SaveSnapshot | StoreVolume,
         verb: str,
         limits: ArchiveLimits,
         more: dict[str, Any] | None = None,
@@ -192,7 +201,7 @@ class Packed:
                         rule = f"has at most {self._limits.max_packed_bytes} bytes"
                         raise violation(client.speaker(self._verb), "archive", rule, "more")
                     await asyncio.to_thread(file.write, chunk)
-            await asyncio.get_running_loop().run_in_executor(_checks, self._check, file)
+            await in_check_threads(partial(self._check, file))
         return size
 
     def _check(self, file: IO[bytes]) -> None:

@@ -218,7 +218,7 @@ async def _manifest(content: RunContent) -> Manifest:
     store = blob_store(settings().storage)
     try:
         return await asyncio.to_thread(
-            manifest_of, store, content.artifact_id, content.content.sha256
+            manifest_of, store, content.stored_at, content.content.sha256
         )
     except BlobMissingError as error:
         raise _not_stored(content) from error
@@ -271,7 +271,7 @@ async def _stream(
     if head:
         yield head
     try:
-        async for chunk in _read_ahead(_chunks(content.artifact_id, parts, position)):
+        async for chunk in _read_ahead(_chunks(content.stored_at, parts, position)):
             yield chunk
             if count is not None:
                 count(len(chunk))
@@ -315,7 +315,7 @@ async def _check_stored(content: RunContent, manifest: Manifest, position: int) 
     begin = 0
     for number, part in enumerate(manifest.parts, 1):
         if begin <= position < begin + part.size_bytes:
-            if await asyncio.to_thread(_is_right, content.artifact_id, part):
+            if await asyncio.to_thread(_is_right, content.stored_at, part):
                 return
             raise ApplicationError(
                 f"{content.role.value} {content.artifact_id}: part {number} of "

@@ -14,13 +14,12 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.artifacts.sources.tar_streams import OpenedSource
-from activities.artifacts.storing import Destination, store_source
+from activities.artifacts.storing import Destination, OnlyAttempt, store_source
 from activities.secrets.sealing import MasterKeyError, SealBrokenError
 from activities.settings import settings
 from activities.site.answers.verbs import DatastoreListed
 from activities.site.datastore_networks import networks_for_agent
 from activities.site.node_client import NodeClient
-from activities.storage.archives import ArchiveRefusedError
 from activities.storage.blobs import BlobMissingError, BlobStore, blob_store
 from activities.storage.contents import whole_content
 from activities.storage.datastore_access import open_access
@@ -68,7 +67,7 @@ async def transfer_from_datastore(command: TransferFromDatastore) -> Content:
             words = f"{stored_bytes} of {total_bytes} bytes, {files} of {listed.files} files"
             loop.call_soon_threadsafe(set_details, words, context=context)
 
-        attempt = _Attempt(store, artifact_id, uuid4().hex, command.most_bytes, show)
+        attempt = _Attempt(artifact_id, command.most_bytes, store, uuid4().hex, show)
         await asyncio.to_thread(attempt.begin)
         destination = Destination(store, attempt, command.most_bytes)
         storing = loop.run_in_executor(_storing, store_source, source, destination)
@@ -76,16 +75,14 @@ async def transfer_from_datastore(command: TransferFromDatastore) -> Content:
 
 
 @dataclass(frozen=True)
-class _Attempt:
+class _Attempt(OnlyAttempt):
     """An attempt of a site, which has no rows: the store knows which attempt is the newest.
 
     The account's room was read before the transfer, and its row follows what is stored.
     """
 
     store: BlobStore
-    artifact_id: str
     token: str
-    most_bytes: int
     show: Callable[[int, int, int | None], None]
 
     def begin(self) -> None:
@@ -110,11 +107,7 @@ class _Attempt:
 
     def reserve(self, stored_bytes: int) -> None:
         self.check()
-        if stored_bytes > self.most_bytes:
-            raise ArchiveRefusedError(
-                f"has at most {self.most_bytes} bytes as a tar, which is the limit of one artifact "
-                "or what the account has room for"
-            )
+        super().reserve(stored_bytes)
 
 
 async def _ended(storing: "asyncio.Future[Content]", tar: "_NodeTar") -> Content:

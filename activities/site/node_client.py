@@ -70,16 +70,15 @@ WORK_REFUSALS = {
     "broken-content": "a dataset, model or checkpoint of the job cannot be unpacked: make it again",
     "unsafe-content": "a dataset, model or checkpoint of the job is not safe to unpack: make it "
     "again, with names and links that stay inside",
-    "no-content": "a dataset, model or checkpoint is no longer on the node, whose power was cut: "
-    "submit the job again",
 }
 """The agent's refusals that only the job's owner can fix: what each means, and how to fix it."""
 
 REASON_FIRST = frozenset({"packages", "requirements"})
 """The refusals whose own line tells the reason best; lists of jobs show where it begins."""
 
-AWAY = "datastore-away"
-"""The agent's refusal for a datastore that does not answer its node now."""
+ASKED_AGAIN = {"datastore-away": errors.DATASTORE_AWAY, "no-content": errors.CONTENT_MISSING}
+"""The agent's refusals for what a job asks again: a datastore that does not answer the node now, a
+content that a power cut has taken."""
 
 PASSING = frozenset(
     {
@@ -277,7 +276,7 @@ def _refused(by: Speaker, refusal: Refusal) -> ApplicationError:
     else:
         message = f"{by.node_id}: {refusal.message}"
         kind = errors.OUTCOME_UNKNOWN if refusal.code in PASSING else errors.NODE_REFUSED
-        kind = errors.DATASTORE_AWAY if refusal.code == AWAY else kind
+        kind = ASKED_AGAIN.get(refusal.code, kind)
     return ApplicationError(message, {"code": refusal.code}, type=kind)
 
 

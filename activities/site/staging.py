@@ -20,17 +20,20 @@ from activities.site.node_client import NodeClient
 from activities.site.region_cache import bring_out_of_cache
 from activities.site.run_names import RunNames
 from activities.site.state_snapshots import bring_state
+from activities.site.volumes import open_volumes
 from activities.storage.blobs import BlobMissingError, blob_store
 from activities.storage.names import code_name
 from activities.storage.run_specs import (
     Isolation,
     RegionCache,
+    RunContent,
     RunSpec,
     RunSpecTooNewError,
     open_run_spec,
 )
 from activities.temporal.heartbeats import heartbeating, set_details
 from workflows.contracts import errors
+from workflows.contracts.artifacts import ArtifactRole
 from workflows.contracts.jobs import WorkerAssignment
 from workflows.contracts.nodes import NodeAddress
 from workflows.contracts.statuses import RunState
@@ -64,7 +67,8 @@ async def stage_worker(command: StageWorker) -> WorkerStaged:
         )
         async with together(staging, bringing):
             restored, brought = await asyncio.gather(staging, bringing)
-    return restored.model_copy(update={"contents": brought})
+        marks = await open_volumes(command.node, command.run_id, run_spec)
+    return restored.model_copy(update={"contents": brought, "volume_marks": marks})
 
 
 async def _stage(command: StageWorker, run_spec: RunSpec, request: dict[str, Any]) -> WorkerStaged:
@@ -239,10 +243,7 @@ def _request(
         "disk_size_gb": run_spec.disk_size_gb,
         "port": run_spec.port,
         "is_port_private": run_spec.is_port_private,
-        "contents": [
-            {"role": each.role.value, "name": each.name, "sha256": each.content.sha256}
-            for each in run_spec.contents
-        ],
+        "contents": [_content(each) for each in run_spec.contents],
     }
     cache = run_spec.cache
     return {
@@ -259,6 +260,14 @@ def _request(
         "cache": cache.address if cache and cache.has_packages else None,
         "spec": spec,
     }
+
+
+def _content(content: RunContent) -> dict[str, Any]:
+    """A content as the agent knows it, for which a volume is one, whoever writes to it."""
+    named = {"name": content.name, "sha256": content.content.sha256}
+    if content.role not in (ArtifactRole.VOLUME_READER, ArtifactRole.VOLUME_WRITER):
+        return {"role": content.role.value, **named}
+    return {"role": "volume", "writes": content.role is ArtifactRole.VOLUME_WRITER, **named}
 
 
 def _idle_timeout_s(assignment: WorkerAssignment, run_spec: RunSpec) -> int | None:

@@ -25,6 +25,7 @@ from activities.storage.names import (
     artifact_part_name,
     artifact_parts_of,
     artifact_progress_name,
+    volume_contents_of,
 )
 from workflows.contracts.artifacts import SHA256, Content
 from workflows.contracts.base import Contract
@@ -303,6 +304,20 @@ def keep_parts(store: BlobStore, artifact_id: str, hashes: Iterable[str]) -> Non
 def remove_content(store: BlobStore, artifact_id: str) -> None:
     """Remove everything that is stored of an artifact; silent when there is nothing. Blocking."""
     store.delete_folder(artifact_of(artifact_id))
+
+
+def remove_older_contents(store: BlobStore, volume_id: str, place: str) -> None:
+    """Remove what is stored of contents of a volume before the one at `place`. Blocking.
+
+    Later ones stay: a newer writer may be storing one.
+    """
+    folder = volume_contents_of(volume_id)
+    found = {name[len(folder) + 1 :].split("/")[0] for name in store.names(folder)}
+    for each in sorted(found):
+        if each < place:
+            store.delete_folder(f"{folder}/{each}")
+    store.delete(artifact_manifest_name(volume_id))  # Of the content that the volume was made with.
+    store.delete_folder(artifact_parts_of(volume_id))
 
 
 def copy_parts(file: IO[bytes], writer: ContentWriter) -> None:

@@ -12,7 +12,8 @@ STATES = "states"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _FINGERPRINT = re.compile(r"[0-9a-f]{1,64}")
 _DATASTORE_ID = re.compile(r"dst-[0-9a-z]{1,60}")
-_ARTIFACT_ID = re.compile(r"(dat|mod|chk|vol)-[0-9a-z]{26}")
+_ARTIFACT_ID = re.compile(r"((?:dat|mod|chk|vol)-[0-9a-z]{26})(?:\.([0-9a-z][0-9a-z-]{0,99}))?")
+"""An artifact, or one of the contents that jobs have written into a volume."""
 
 
 def code_name(sha256: str) -> str:
@@ -86,11 +87,29 @@ def logs_of(job_id: str) -> str:
 def artifact_of(artifact_id: str) -> str:
     """The folder of all that is stored of a dataset, model, checkpoint or volume.
 
+    artifact_id: also a `volume_place`, whose folder lies in that of its volume.
     Raises: ValueError, when `artifact_id` is no such id.
     """
-    if _ARTIFACT_ID.fullmatch(artifact_id) is None:
+    found = _ARTIFACT_ID.fullmatch(artifact_id)
+    if found is None:
         raise ValueError(f"{artifact_id[:80]!r}: is no id of an artifact")
-    return f"artifacts/{artifact_id}"
+    artifact, place = found.groups()
+    return f"artifacts/{artifact}" if place is None else f"artifacts/{artifact}/contents/{place}"
+
+
+def volume_place(volume_id: str, place: str) -> str:
+    """What stands for the id of a volume where one content is meant that a job has written."""
+    return f"{volume_id}.{place}"
+
+
+def volume_contents_of(volume_id: str) -> str:
+    """The folder of the contents that jobs have written into a volume."""
+    return f"{artifact_of(volume_id)}/contents"
+
+
+def packed_volume_name(stored_at: str) -> str:
+    """The name of a content of a volume as its node has packed it, until it is in parts."""
+    return f"{artifact_of(stored_at)}/packed.tar.gz"
 
 
 def artifact_part_name(artifact_id: str, sha256: str) -> str:

@@ -76,13 +76,22 @@ class Isolation(Contract):
 
 
 class RunContent(Contract):
-    """A dataset, model or checkpoint of a run, and the folder in which the run finds it."""
+    """A dataset, model, checkpoint or volume of a run, and the folder in which the run finds it."""
 
     artifact_id: str
     role: ArtifactRole
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
     """The name of the folder: that of the artifact, or its id."""
     content: Content
+    place: str = ""
+    """Where the content is stored, of a volume that a job has written; empty: as the artifact."""
+    most_bytes: int | None = None
+    """The most bytes that a volume may have which the run writes to."""
+
+    @property
+    def stored_at(self) -> str:
+        """What names the content in the object store."""
+        return self.place or self.artifact_id
 
 
 class RunSpecTooNewError(ValueError):
@@ -114,7 +123,7 @@ class RunSpec(Contract):
     input_sha256: str | None = None
     """The uploaded archive that becomes the input folder."""
     contents: tuple[RunContent, ...] = ()
-    """What the run reads of datasets, a model and checkpoints."""
+    """What the run has of datasets, a model, checkpoints and volumes."""
     datastores: dict[str, RegionalData] = Field(default_factory=dict, repr=False)
     """By folder of the run, `input` or `output`, the folder of a datastore that it stands for."""
     disk_size_gb: int = 10

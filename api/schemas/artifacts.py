@@ -1,11 +1,12 @@
 """The schemas of datasets, models, checkpoints and volumes."""
 
+from datetime import datetime
 from typing import Annotated
 
 from pydantic import Field, JsonValue
 
 from api.schemas.base import Lifecycle, Name, Page, RequestBody, ResourceId, ResponseBody
-from workflows.contracts.artifacts import MOST_UPLOAD_PARTS, Source
+from workflows.contracts.artifacts import MOST_UPLOAD_PARTS, Source, VolumeAccess
 
 
 class ArtifactCreation(RequestBody):
@@ -16,6 +17,13 @@ class ArtifactCreation(RequestBody):
     """The project that it belongs to; null: the personal one."""
     source: Source
     """Where its files come from. `upload` takes them from the client, in parts."""
+
+
+class VolumeHolder(ResponseBody):
+    """A job that has a volume now; others wait until its run has provably ended."""
+
+    job_id: str
+    access: VolumeAccess
 
 
 class Artifact(Lifecycle):
@@ -35,6 +43,12 @@ class Artifact(Lifecycle):
     """The size of the source as a tar, where it is known before its end."""
     job_ids: list[str]
     """The jobs that use it and have not ended."""
+    holders: list[VolumeHolder]
+    """The jobs that have the volume now: one that writes to it, or any number that read it."""
+    written_at: datetime | None
+    """When the content was taken from the job that wrote it; null: no job has written it."""
+    written_by: str | None
+    """The job that wrote the content."""
 
 
 class ArtifactPage(Page[Artifact]):

@@ -10,6 +10,7 @@ from activities.artifacts.uses import jobs_using, users_of
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import database
+from activities.placement.volume_holds import volume_holders
 from activities.settings import settings
 from activities.storage.blobs import blob_store
 from activities.storage.contents import PART_BYTES, READ_BYTES, ContentReader, manifest_of
@@ -23,6 +24,7 @@ from api.schemas.artifacts import (
     ArtifactPart,
     ArtifactParts,
     UploadCompletion,
+    VolumeHolder,
 )
 from api.services.account_limits import check_limit
 from api.services.artifact_datastores import check_regional_source
@@ -50,6 +52,7 @@ from workflows.contracts.artifacts import (
 )
 from workflows.contracts.lifecycles import VOLUME, LifecycleNoun, noun_of
 from workflows.contracts.removals import Removal
+from workflows.rules.placement import volumes as placement
 
 Row = tables.ArtifactRow
 _SENDING = (ArtifactStatus.NEW, ArtifactStatus.TRANSFERRING)
@@ -63,7 +66,9 @@ def table_of(noun: LifecycleNoun) -> type[Row]:
 
 def artifact_responses(session: Session, rows: Sequence[Row]) -> list[Artifact]:
     users = users_of(session, [row.id for row in rows])
-    return [_response(row, users.get(row.id, [])) for row in rows]
+    volumes = [row.id for row in rows if isinstance(row, tables.Volume)]
+    holders = volume_holders(session, volumes)
+    return [_response(row, users.get(row.id, []), holders.get(row.id, ())) for row in rows]
 
 
 def artifact_response(session: Session, row: Row) -> Artifact:
@@ -128,7 +133,7 @@ def remove_artifact(context: ChangeContext, noun: LifecycleNoun, artifact_id: st
             named = ", ".join(users[:_IN_USE_SHOWN]) + (f" and {more} more" if more > 0 else "")
             raise Problem("conflict", f"{noun.name} {row.name}: is used by {named}")
         context.tell(row.id, "remove", Removal(requested_by=context.caller.user_id))
-    return _response(row, users)
+    return artifact_response(context.session, row)
 
 
 def retry_artifact(context: ChangeContext, noun: LifecycleNoun, artifact_id: str) -> Artifact:
@@ -259,7 +264,8 @@ def content_of(noun: LifecycleNoun, row: Row) -> Iterator[bytes]:
     if row.status != ArtifactStatus.READY or row.content_sha256 is None:
         raise wrong_state(noun.name, row, "ready")
     store = blob_store(settings().storage)
-    reader = ContentReader(store, row.id, manifest_of(store, row.id, row.content_sha256))
+    place = tables.place_of_content(row)
+    reader = ContentReader(store, place, manifest_of(store, place, row.content_sha256))
     return iter(lambda: reader.read(READ_BYTES), b"")
 
 
@@ -366,11 +372,19 @@ def _check_parts(session: Session, row: Row, part_count: int) -> None:
         )
 
 
-def _response(row: Row, job_ids: Sequence[str]) -> Artifact:
+def _response(
+    row: Row, job_ids: Sequence[str], holders: Sequence[placement.VolumeHolder] = ()
+) -> Artifact:
+    volume = row if isinstance(row, tables.Volume) else None
     shown = (
         "project_id", "source", "content_sha256", "size_bytes", "unpacked_bytes", "file_count",
         "bytes_transferred", "total_bytes",
     )  # fmt: skip
     return Artifact(
-        **lifecycle(row), **{name: getattr(row, name) for name in shown}, job_ids=list(job_ids)
+        **lifecycle(row),
+        **{name: getattr(row, name) for name in shown},
+        job_ids=list(job_ids),
+        holders=[VolumeHolder(job_id=each.job_id, access=each.access) for each in holders],
+        written_at=volume and volume.written_at,
+        written_by=volume and volume.written_by,
     )

@@ -18,8 +18,8 @@ from api.services.job_datastores import wrong_datastores
 from api.services.lifecycles import GONE
 from api.services.ownership import projects_of, visible_artifacts
 from api.services.third_party_keys import wrong_keys
-from workflows.contracts.artifacts import ArtifactStatus
-from workflows.contracts.lifecycles import CHECKPOINT, DATASET, MODEL, LifecycleNoun
+from workflows.contracts.artifacts import ArtifactStatus, VolumeAccess
+from workflows.contracts.lifecycles import CHECKPOINT, DATASET, MODEL, VOLUME, LifecycleNoun
 from workflows.contracts.statuses import RegionStatus
 from workflows.rules.jobs.bounds import out_of_bounds
 from workflows.rules.jobs.formats import project_of_secret, secret_reference
@@ -28,6 +28,7 @@ _ARTIFACTS = {
     DATASET: ("data", "datasets"),
     MODEL: ("data", "model", "id"),
     CHECKPOINT: ("data", "checkpoints"),
+    VOLUME: ("data", "volumes"),
 }
 NAMED_AGAIN = timedelta(days=1)
 """Far below the retention of uploads."""
@@ -163,17 +164,14 @@ def _wrong_secrets(context: ChangeContext, document: Any) -> list[FieldError]:
 
 
 def _wrong_artifacts(context: ChangeContext, document: Any) -> list[FieldError]:
-    """The field errors for datasets, models and checkpoints that the job cannot have.
+    """The field errors for datasets, models, checkpoints and volumes that the job cannot have.
 
     Those that it can have are locked, so that none of them is removed before the job uses it.
     """
     project_id = document.get("project_id") or personal_project(context)
     wrong = []
     for noun, path in _ARTIFACTS.items():
-        asked = _at(document, path)
-        fields = {".".join(path): asked}
-        if isinstance(asked, list):
-            fields = {f"{'.'.join(path)}.{index}": each for index, each in enumerate(asked)}
+        fields = _named(document, path)
         ids = {each for each in fields.values() if isinstance(each, str)}
         named = {each for each in ids if each.startswith(f"{noun.prefix}-")}
         rows = _artifacts(context, noun, named) if named else {}
@@ -181,7 +179,46 @@ def _wrong_artifacts(context: ChangeContext, document: Any) -> list[FieldError]:
             if each in named:
                 rule = _why_not(noun, rows.get(each), str(project_id))
                 wrong += [field_error(field, rule, each)] if rule else []
-    return wrong
+    return wrong + _not_writable(context, document)
+
+
+def _not_writable(context: ChangeContext, document: dict[str, Any]) -> list[FieldError]:
+    """The field errors for volumes that the job would write to and the caller may only read."""
+    asked = _at(document, ("data", "volumes"))
+    written = {
+        f"data.volumes.{index}.access": each["id"]
+        for index, each in enumerate(asked if isinstance(asked, list) else ())
+        if isinstance(each, dict)
+        and each.get("access") == VolumeAccess.WRITE
+        and isinstance(each.get("id"), str)
+    }
+    if not written:
+        return []
+    session, caller, table = context.session, context.caller, tables.Volume
+    named = select(table.id).where(
+        col(table.id).in_(written.values()), visible_artifacts(session, caller, table)
+    )
+    readable = set(session.exec(named))
+    writable = set(session.exec(named.where(visible_artifacts(session, caller, table, "all"))))
+    rule = "is read: the caller has no permission to change this volume"
+    return [
+        field_error(field, rule, VolumeAccess.WRITE.value)
+        for field, each in written.items()
+        if each in readable - writable
+    ]
+
+
+def _named(document: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
+    """What a document names at a path, by field: one value, a list of them, or of objects."""
+    asked, field = _at(document, path), ".".join(path)
+    if not isinstance(asked, list):
+        return {field: asked}
+    return {
+        f"{field}.{index}{'.id' if isinstance(each, dict) else ''}": (
+            each.get("id") if isinstance(each, dict) else each
+        )
+        for index, each in enumerate(asked)
+    }
 
 
 def _artifacts(

@@ -6,6 +6,7 @@ from typing import Any
 from sqlmodel import Session, col, select
 
 from activities.accounts.stored_bytes import refusal_of_job
+from activities.artifacts.uses import data_bytes_of
 from activities.billing import payers
 from activities.db import tables
 from activities.db.ids import new_id
@@ -90,6 +91,7 @@ def _create(
     context: ChangeContext, project: tables.Project, submission: JobSubmission
 ) -> tables.Job:
     """Create the row of one job, which starts its workflow."""
+    data_bytes = data_bytes_of(context.session, submission)
     row = tables.Job(
         id=new_id("job"),
         account_id=project.account_id,
@@ -101,7 +103,8 @@ def _create(
         priority=submission.priority,
         spec=stored_spec(submission),
         workers=[],
-        demand_key=demand_key(submission, project.account_id),
+        demand_key=demand_key(submission, project.account_id, data_bytes),
+        data_bytes=data_bytes,
         waiting_since=context.now,
         placement_refusals=[],
         rates=None,

@@ -1,5 +1,6 @@
 """Contents as the platform stores them: a tar stream, cut into parts, and its manifest."""
 
+import contextlib
 import hashlib
 import io
 import tarfile
@@ -52,13 +53,29 @@ def tar_of(*members: tarfile.TarInfo | tuple[str, bytes], kind: int = tarfile.PA
     return packed.getvalue()
 
 
-def cut(stream: bytes, part_bytes: int, file_count: int = 1) -> Cut:
-    """A stream as a content with parts of that size."""
+def cut(stream: bytes, part_bytes: int, file_count: int | None = None) -> Cut:
+    """A stream as a content with parts of that size.
+
+    file_count: what its manifest says; None: what it has, as far as that can be read.
+    """
+    if file_count is None:
+        file_count = _file_count(stream)
     pieces = [stream[at : at + part_bytes] for at in range(0, len(stream), part_bytes)]
     parts = tuple(
         Part(sha256=hashlib.sha256(piece).hexdigest(), size_bytes=len(piece)) for piece in pieces
     )
     return Cut(stream, Manifest(parts=parts, file_count=file_count, unpacked_bytes=len(stream)))
+
+
+def _file_count(stream: bytes) -> int:
+    count = 0
+    with (
+        contextlib.suppress(tarfile.TarError),
+        tarfile.open(fileobj=io.BytesIO(stream), mode="r|") as archive,
+    ):
+        for member in archive:
+            count += not member.isdir()
+    return count
 
 
 def link(name: str, to: str, kind: bytes = tarfile.SYMTYPE) -> tarfile.TarInfo:

@@ -119,6 +119,19 @@ def test_a_source_of_another_is_found_by_its_name(desk: Desk, folder: Path) -> N
     assert empty["source"] == {"type": "empty"}
 
 
+def test_a_volume_is_snapshotted_and_shows_who_has_written_it(desk: Desk) -> None:
+    volume = desk.json("volume", "create", "notes", "--no-wait")
+    complete(desk.site, volume["id"])
+    desk.site.set(tables.Volume, volume["id"], written_at=BEGAN, written_by="job-1")
+    source = {"type": "artifact", "artifact_id": volume["id"]}
+    made = desk.json("volume", "snapshot", "notes", "day-1", "--no-wait")
+    assert (made["id"].partition("-")[0], made["source"]) == ("dat", source)
+    made = desk.json("volume", "snapshot", "notes", "day-1", "--as", "checkpoint", "--no-wait")
+    assert (made["id"].partition("-")[0], made["source"]) == ("chk", source)
+    assert "by job-1" in desk.baseload("volume", "show", "notes").out
+    assert desk.baseload("dataset", "snapshot", "day-1", "day-2").code == 2
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

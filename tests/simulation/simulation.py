@@ -204,7 +204,9 @@ class Player:
             life, plan = self.life, self.life.plan.jobs[index]
             account = life.accounts[plan.account % len(life.accounts)]
             try:
-                job_id = life.rows.submit(account, submission_of(plan, index))
+                has_volumes = not life.plan.real_rows  # Whose volumes would have rows.
+                asked = submission_of(plan, index, has_volumes=has_volumes)
+                job_id = life.rows.submit(account, asked)
             except Refused as refusal:
                 life.refused.append(str(refusal))
                 return

@@ -7,8 +7,11 @@ GPU = "A100"
 PORT = 8888
 
 
-def submission_of(plan: JobPlan, index: int) -> JobSubmission:
-    """The submission of a job of a plan, with a name of its own."""
+def submission_of(plan: JobPlan, index: int, *, has_volumes: bool = True) -> JobSubmission:
+    """The submission of a job of a plan, with a name of its own.
+
+    has_volumes: whether two of three notebooks and endpoints have the volume of their account.
+    """
     gpus = {"gpus": f"{GPU}:{plan.gpu_count}"} if plan.gpu_count else {"cpu_count": 1}
     service = {"port": PORT} if plan.type.is_service else {}
     return JobSubmission.model_validate(
@@ -25,8 +28,16 @@ def submission_of(plan: JobPlan, index: int) -> JobSubmission:
                 "end_all_on_failure": plan.end_all_on_failure,
             },
             **service,
+            "data": {"volumes": _volumes(plan, index) if has_volumes else []},
         }
     )
+
+
+def _volumes(plan: JobPlan, index: int) -> list[dict[str, str]]:
+    access = ("write", "read", "")[index % 3]
+    if not (plan.type.is_service and access):
+        return []
+    return [{"id": f"vol-{plan.account % 2:026}", "access": access}]
 
 
 def _placement(plan: JobPlan) -> dict[str, object]:

@@ -11,7 +11,7 @@ from tests.workflows.fake_allocations import Allocations
 from workflows.contracts import errors
 from workflows.contracts.artifacts import Content, Progress
 from workflows.contracts.base import Done
-from workflows.effects import artifacts
+from workflows.effects import artifacts, volumes
 
 CONTENT = Content(sha256="c" * 64, size_bytes=3072, unpacked_bytes=1000, file_count=2)
 LONGEST_TRANSFER_S = 2.0
@@ -26,6 +26,14 @@ class Artifacts(Allocations):
     """Every transfer that was begun."""
     events: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     """The types of the events of each resource, in order."""
+    written: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    """How many files a run has written to each volume."""
+    stored_volumes: dict[tuple[str, str], Content] = field(default_factory=dict)
+    """What is stored of volumes, recorded or not, by volume and place."""
+    volume_contents: dict[str, tuple[str, Content]] = field(default_factory=dict)
+    """The content of each volume that was written, and its place."""
+    volume_writers: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """The job and the attempt that hold a volume, where it is not who asks."""
     looks_wanted: int = 0
     """How often its progress must have been recorded before a transfer ends."""
 
@@ -48,6 +56,26 @@ class Artifacts(Allocations):
 
     def find_progress(self, _: artifacts.FindProgress) -> Progress:
         return Progress(bytes_transferred=1024, file_count=1, total_bytes=CONTENT.size_bytes)
+
+    def store_volume(self, asked: volumes.StoreVolume) -> volumes.VolumeStored:
+        """Store what the run has written so far, of which its mark tells."""
+        written = self.written[asked.volume_id]
+        mark = f"{written:x}"
+        if mark == asked.last_mark:
+            return volumes.VolumeStored(mark=mark)
+        place = f"{asked.at:%Y%m%dt%H%M%S%f}-{len(self.stored_volumes)}"
+        content = CONTENT.model_copy(update={"file_count": written})
+        self.stored_volumes[asked.volume_id, place] = content
+        return volumes.VolumeStored(mark=mark, place=place, content=content)
+
+    def record_volume(self, asked: volumes.RecordVolume) -> volumes.VolumeRecorded:
+        holder = self.volume_writers.get(asked.volume_id, (asked.job_id, asked.attempt))
+        if holder != (asked.job_id, asked.attempt):
+            return volumes.VolumeRecorded(refusal=f"{holder[0]} writes to it")
+        before = self.volume_contents.get(asked.volume_id)
+        if before is None or before[0] <= asked.place:
+            self.volume_contents[asked.volume_id] = (asked.place, asked.content)
+        return volumes.VolumeRecorded()
 
     def remove_content(self, asked: artifacts.RemoveContent) -> Done:
         self.contents.pop(asked.artifact_id, None)

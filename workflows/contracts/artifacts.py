@@ -71,6 +71,18 @@ class ArtifactRole(StrEnum):
     VOLUME_WRITER = "volume_writer"
 
 
+class VolumeAccess(StrEnum):
+    """The access of a job to a volume: one writer, or many readers."""
+
+    READ = "read"
+    WRITE = "write"
+
+    @property
+    def role(self) -> ArtifactRole:
+        """The role in which a job with this access uses the volume."""
+        return ArtifactRole.VOLUME_WRITER if self is self.WRITE else ArtifactRole.VOLUME_READER
+
+
 class Content(Contract):
     """The content of an artifact: the hash of its manifest, and how much it is."""
 

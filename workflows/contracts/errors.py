@@ -23,6 +23,8 @@ TRANSFER_WAITS = "TransferWaits"
 """All slots of the account for transfers are taken; the workflow waits, and asks again."""
 DATASTORE_AWAY = "DatastoreAway"
 """A datastore does not answer a node now; the job waits with that reason, and asks again."""
+CONTENT_MISSING = "ContentMissing"
+"""A content of a run is not on its node any more, whose power was cut: the run is staged again."""
 PROTOCOL_VIOLATION = "ProtocolViolation"
 """A node has said what our agent never says: a bound, a form or a rate is broken."""
 

@@ -146,6 +146,8 @@ class JobEvent(StrEnum):
     UNREACHABLE = "job.unreachable"
     UPLOADING = "job.uploading"
     USAGE_REFUSED = "job.usage-refused"
+    VOLUME_NOT_STORED = "job.volume-not-stored"
+    VOLUME_STORED = "job.volume-stored"
     WAITING = "job.waiting"
     WORKER_ABANDONED = "job.worker-abandoned"
     WORKER_EXITED = "job.worker-exited"

@@ -16,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from workflows.contracts.artifacts import VolumeAccess
 from workflows.contracts.base import Contract
 from workflows.contracts.placement import SpotPolicy
 from workflows.contracts.statuses import JobType
@@ -219,6 +220,17 @@ class ModelReference(Submitted):
     """The project that has the model, which is the job's own."""
 
 
+class VolumeReference(Submitted):
+    """A volume of the platform, and what the job does with it."""
+
+    id: str = Field(examples=["vol-01j"])
+    """The id of the volume."""
+    access: VolumeAccess = Field(examples=["write"])
+    """`write`: the job is the only one that has the volume, and what it writes is stored while it
+    runs and at its end. `read`: the job sees the volume as it was when the job began, and others
+    read it too."""
+
+
 class SubmittedData(Submitted):
     """What the commands read and where their output goes."""
 
@@ -231,8 +243,12 @@ class SubmittedData(Submitted):
     checkpoints: tuple[str, ...] = Field((), examples=[["chk-01j"]])
     """Checkpoints of the job's project by their ids, at most 64. Each is a folder of its name in
     BASELOAD_CHECKPOINTS, which cannot be written to."""
-    volumes: tuple[str, ...] = Field((), examples=[["vol-01j"]])
-    """Volumes by their ids; not available yet."""
+    volumes: tuple[VolumeReference, ...] = Field(
+        (), examples=[[{"id": "vol-01j", "access": "write"}]]
+    )
+    """Volumes of the job's project, at most 16; for notebooks and endpoints. Each is a folder of
+    its name in BASELOAD_VOLUMES. A job waits while another one writes to a volume that it names,
+    and one that writes waits for the readers as well."""
     input: DataSource | None = Field(None, examples=[{"type": "local", "upload_id": "upl-01j"}])
     """The files that the command finds in BASELOAD_INPUT: an uploaded archive, or a folder of a
     datastore."""

@@ -239,6 +239,8 @@ class JobRequest(Contract):
     for that."""
     state_interval_s: int = 0
     """Seconds between two state snapshots on machines that can be lost; 0: no snapshots."""
+    volumes: tuple[str, ...] = ()
+    """The ids of the volumes that the job writes to."""
     auto_terminate: bool = True
     """False: ephemeral nodes are retained when the job has finished or failed by itself."""
     idle_timeout_s: int | None = None

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from enum import StrEnum
 
+from workflows.contracts.artifacts import VolumeAccess
 from workflows.contracts.base import Contract
 from workflows.contracts.billing import UsageRates, disk_microcredits_per_hour
 from workflows.contracts.machines import MachineOffer
@@ -60,9 +61,20 @@ class Demand(Resources):
     """Whether the job fails when its best cloud offer is out of quota, instead of taking another
     offer."""
 
+    volumes: tuple[tuple[str, VolumeAccess], ...] = ()
+    """The volumes of the job by their ids, with the job's access to each."""
+    data_bytes: int = 0
+    """The disk that the datasets, the model, the checkpoints and the volumes of each worker take,
+    as far as it was known at the submission."""
+
     @property
     def disk_bytes(self) -> int:
         return self.disk_size_gb * GB
+
+    @property
+    def data_size_gb(self) -> int:
+        """The disk for data on a machine that has none of it, in whole GB."""
+        return -(-self.data_bytes // GB)
 
 
 class PendingJob(Contract):
@@ -76,6 +88,7 @@ class PendingJob(Contract):
     """When the job was submitted or started again, which decides its position in the queue."""
     attempt: int
     demand: Demand
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +207,7 @@ class Refusal(Contract):
     code: str
     """Of nodes: `inactive`, `not-owned`, `wrong-region`, `gpu-type`, `gpu-count`, `cpu`, `memory`,
     `disk`, `price`, `credits`, `image`, `port`, `provider`, `workers`, `reserved`, `apt-packages`,
-    `no-offers`.
+    `no-offers`. `volume`: another job has a volume of this one, wherever there is room.
     Of clouds also: `cpu-only`, `spot`, `shortage`, `quota`. `being-made`: the offer is taken, and
     its machine is being created. `machine`: the creation of its machine has failed. `no-planner`:
     no process plans placements."""

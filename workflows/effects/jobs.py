@@ -3,8 +3,10 @@
 from datetime import datetime
 from enum import StrEnum
 
+from pydantic import Field
+
 from workflows.contracts.base import Contract, Done
-from workflows.contracts.errors import DATASTORE_AWAY, NON_RETRYABLE
+from workflows.contracts.errors import CONTENT_MISSING, DATASTORE_AWAY, NON_RETRYABLE
 from workflows.contracts.jobs import Placement, RunReport, WorkerAssignment
 from workflows.effects.effect import HEARTBEAT_S, Effect, SiteCommand
 
@@ -69,6 +71,8 @@ class WorkerStaged(Contract):
     """Why an existing state snapshot was not restored."""
     contents: ContentsBrought | None = None
     """How datasets, models and checkpoints came to the node; None: the run has none."""
+    volume_marks: dict[str, str] = Field(default_factory=dict)
+    """The fingerprint of each volume that the run writes to, by its id, as the run finds it."""
 
 
 class StartWorker(SiteCommand):
@@ -207,6 +211,7 @@ start_worker = Effect(
     schedule_to_close_s=3600,
     retry_first_s=0.5,
     retry_max_s=15,
+    non_retryable=(*NON_RETRYABLE, CONTENT_MISSING),
 )
 get_run_status = Effect(
     "get_run_status",

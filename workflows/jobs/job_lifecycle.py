@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
-from workflows.contracts.errors import JOB_ENDED
+from workflows.contracts.errors import CONTENT_MISSING, JOB_ENDED
 from workflows.contracts.events import Event, JobEvent
 from workflows.contracts.jobs import (
     DataProgress,
@@ -46,9 +46,10 @@ from workflows.jobs.observations import Observations
 from workflows.jobs.state_snapshots import PREEMPTION_SNAPSHOT_LIMIT, StateSnapshots
 from workflows.jobs.teardown import Teardown, leaving_of, retained_nodes, retention_events
 from workflows.jobs.termination import CANCELED_OUTSIDE, Termination, end_of_idle
+from workflows.jobs.volumes import WrittenVolumes
 from workflows.jobs.worker import Worker, all_ended, failures_of, progress_of
 from workflows.primitives import journal
-from workflows.primitives.failures import EFFECT_FAILED
+from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.journal import NODE_ID, REGION_ID, Journal
 from workflows.primitives.waiting import (
     Interrupted,
@@ -62,6 +63,8 @@ from workflows.primitives.waiting import (
 from workflows.rules.billing.billing_request import billing_of
 from workflows.rules.catalogue.providers import longest_ending_s
 
+STAGINGS = 4
+"""How often a run is staged at most that a power cut takes from its node before it has started."""
 WAIT_INTERVAL = timedelta(minutes=10)
 REST_INTERVAL = timedelta(days=1)
 POLLS_AT_ONCE = 16
@@ -118,8 +121,13 @@ class JobLifecycle:
         self._observations = Observations(
             self._attempt, self._outages, self._write_step, self._bill
         )
+        self._volumes = WrittenVolumes(request, self._outages, self._write)
         self._teardown = Teardown(
-            request, self._termination, self._outages, self._snapshots, self._write_step
+            request,
+            self._termination,
+            self._outages,
+            (self._snapshots, self._volumes),
+            self._write_step,
         )
 
     @workflow.run
@@ -269,22 +277,44 @@ class JobLifecycle:
 
     async def _start(self) -> None:
         """Start every command, or find it started; then start job billing."""
+        starting = zip(self._attempt.workers, self._run_specs, strict=True)
         await self._on_nodes(
-            gather_or_cancel(self._outages.run_through(w, w.start) for w in self._attempt.workers)
+            gather_or_cancel(
+                self._outages.run_through(worker, partial(self._start_staged, worker, order))
+                for worker, order in starting
+            )
         )
         self._outages.clear()
+        self._volumes.begin(self._attempt.workers)
         self._status = JobStatus.RUNNING
         await self._write(Event(type=JobEvent.RUNNING, message="all commands have started"))
         # Shielded, because `_settle` can only end a job billing that has started.
         await shielded(self._bill(), self._canceled_outside)
+
+    async def _start_staged(self, worker: Worker, order: str) -> None:
+        """Start a command; what a power cut has taken since its staging is staged again."""
+        for left in reversed(range(STAGINGS)):
+            try:
+                await worker.start()
+            except EFFECT_FAILED as failure:
+                kind, reason = cause_of(failure)
+                if kind != CONTENT_MISSING or not left:
+                    raise
+                message = f"worker {worker.index}: is staged again: {reason}"
+                await self._write(Event(type=JobEvent.STAGING, message=message))
+                await worker.stage(order, restores_state=self._snapshots.has_copies)
+            else:
+                return
 
     async def _serve(self) -> None:
         """Handle messages until every command has ended, through outages up to the limit."""
         await self._take_up()
         while any(not worker.has_ended for worker in self._attempt.workers):
             self._snapshots.start(self._attempt.workers)
+            self._volumes.start(self._attempt.number, self._attempt.workers)
             if journal.is_long():
                 await self._snapshots.wait_stopped()
+                await self._volumes.wait_stopped()
             await self._journal.continue_when_long()
             await self._end_on_failure()
             arrival = wait_until(
@@ -331,6 +361,7 @@ class JobLifecycle:
     async def _wind_down(self) -> None:
         """Tear the attempt down, whatever happened before."""
         self._snapshots.stop()
+        self._volumes.stop()
         while (
             self._outages.machine_lost
             and (ended := self._attempt.inbox.pick(WorkerExit)) is not None
@@ -490,10 +521,16 @@ class JobLifecycle:
     async def _await_preemption(self, workers: list[Worker]) -> None:
         """Wait for a preemption, because a killed command may be its first sign."""
         if taken := [worker for worker in workers if worker.may_be_preempted]:
-            await self._interruptible(self._snapshots.save_last(taken, PREEMPTION_SNAPSHOT_LIMIT))
+            await self._interruptible(self._save_before_preemption(taken))
             await self._interruptible(
                 wait_until(lambda: False, PREEMPTION_LIMIT, "is the machine preempted?")
             )
+
+    async def _save_before_preemption(self, workers: list[Worker]) -> None:
+        limit = PREEMPTION_SNAPSHOT_LIMIT
+        await self._snapshots.save_last(workers, limit)
+        await self._volumes.wait_stopped()
+        await self._volumes.store_last(self._attempt.number, workers, limit)
 
     async def _poll(self) -> None:
         """Poll the runs on all nodes: at an interval, and after an outage or a lost signal.

@@ -1,7 +1,7 @@
 """The teardown of a job on its nodes, and its retained nodes."""
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -23,6 +23,7 @@ from workflows.jobs.node_outages import NodeOutages
 from workflows.jobs.observations import StepWriter
 from workflows.jobs.state_snapshots import LAST_SNAPSHOT_LIMIT, StateSnapshots
 from workflows.jobs.termination import Termination
+from workflows.jobs.volumes import WrittenVolumes
 from workflows.jobs.worker import Worker
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.waiting import (
@@ -37,6 +38,8 @@ from workflows.rules.counts import counted, size_in_words
 
 STORE_LIMIT = timedelta(minutes=10)
 """How long a job that was asked to end may store its log and output."""
+VOLUMES_LIMIT = timedelta(hours=6)
+"""How long what was written to a volume may take to be stored; nobody else has it meanwhile."""
 LEAVING_LIMIT = timedelta(minutes=2)
 """How long a job that goes on elsewhere may store them, because its machine ends."""
 DISCARDED = "the output is discarded, as asked"
@@ -90,13 +93,13 @@ class Teardown:
         request: JobRequest,
         termination: Termination,
         outages: NodeOutages,
-        snapshots: StateSnapshots,
+        kept: tuple[StateSnapshots, WrittenVolumes],
         write: StepWriter,
     ) -> None:
         self._request = request
         self._termination = termination
         self._outages = outages
-        self._snapshots = snapshots
+        self._snapshots, self._volumes = kept
         self._write = write
         self._stored_logs: dict[int, LogCollected] = {}
         self._stored_outputs: dict[int, OutputStored] = {}
@@ -116,7 +119,11 @@ class Teardown:
         await self._end(workers)
         await self._settle(attempt, workers)
         self._may_have_output = self._may_have_output or attempt > 1
-        steps = [self._upload, self._save_state]
+        steps: list[Callable[[Sequence[Worker]], Awaitable[None]]] = [
+            self._upload,
+            partial(self._store_volumes, attempt),
+            self._save_state,
+        ]
         if self._termination.is_rescheduled:  # Without its state the next attempt begins anew.
             steps.reverse()
         for step in steps:
@@ -203,8 +210,12 @@ class Teardown:
         await wait_until(lambda: False, self._store_limit(), "until storing takes too long")
 
     def _store_limit(self) -> timedelta:
-        leaves = self._termination.goes_on and not self._termination.is_retried
-        return LEAVING_LIMIT if leaves else STORE_LIMIT
+        return LEAVING_LIMIT if self._leaves else STORE_LIMIT
+
+    @property
+    def _leaves(self) -> bool:
+        """Whether the job goes on elsewhere, because its machine ends."""
+        return self._termination.goes_on and not self._termination.is_retried
 
     def _uploading_message(self) -> str:
         if self._termination.discards:
@@ -292,6 +303,14 @@ class Teardown:
                 self._stored_outputs[worker.index] = output
 
         await self._outages.run_through(worker, store)
+
+    async def _store_volumes(self, attempt: int, workers: Sequence[Worker]) -> None:
+        """Store what the run has written to volumes; a finished job has all of it stored."""
+        await self._volumes.wait_stopped()
+        limit = LEAVING_LIMIT if self._leaves else VOLUMES_LIMIT
+        failure = await self._volumes.store_last(attempt, workers, limit)
+        if failure is not None:
+            self._fail_to_store(failure)
 
     async def _save_state(self, workers: Sequence[Worker]) -> None:
         """Take a last snapshot of a job that continues in a later attempt.

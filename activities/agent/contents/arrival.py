@@ -133,7 +133,13 @@ class Arrival:
 
     def note(self, number: int, state: dict[str, Any], *, synced: bool) -> None:
         """Note that all parts before `number` are unpacked, and the unpacker's state after them."""
-        document = {"part": number, "boot_id": processes.boot_id(), "unpacker": state}
+        assert self.manifest is not None
+        document = {
+            "part": number,
+            "bytes": self.manifest.begin_of(number),
+            "boot_id": processes.boot_id(),
+            "unpacker": state,
+        }
         self.state = document
         write_json(self._at(UNPACKED), document, durable=False)
         if synced:
@@ -351,7 +357,8 @@ class Intake:
 
     def _finish(self) -> None:
         try:
-            self._unpacker.finish()
+            assert self._arrival.manifest is not None
+            self._unpacker.finish(self._arrival.manifest.file_count)
         except RefusedError:
             store.remove(self._arrival.folders, self._arrival.sha256)
             raise

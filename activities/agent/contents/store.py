@@ -3,6 +3,8 @@
 <root>/contents/<sha256>/             a content, by the hash of its manifest
 <root>/contents/<sha256>.json         how much disk it takes, and whether a power cut spares it
 <root>/contents/<sha256>.lock         held while it arrives, is taken, or is removed
+<root>/contents/<sha256>.room         how much disk is reserved for it until it is here
+<root>/contents/room.lock             held while room is made and reserved
 <root>/contents/.arriving-<sha256>/   a content on its way, see `arrival.py`
 
 A run names the contents that it needs before they arrive (`contents.json` in its folder). What an
@@ -24,6 +26,7 @@ from ..host import disk, file_tree, processes
 NEEDED = "contents.json"
 ARRIVING = ".arriving-"
 REMOVED = ".removed-"
+ROOM = ".room"
 BLOCK_BYTES = 4096
 """What a file takes on disk beside its bytes, about: the rest of its last block, and its inode."""
 BESIDE_BYTES = 320 << 20
@@ -106,16 +109,26 @@ def is_here(folders: Folders, sha256: str) -> bool:
 def publish(folders: Folders, sha256: str, files: str, disk_bytes: int) -> None:
     """Give an unpacked content its name, at once; the disk may have it later, see `take`."""
     path = path_of(folders, sha256)
-    note = {"disk_bytes": disk_bytes, "durable": False, "boot_id": processes.boot_id()}
+    note = {
+        "disk_bytes": disk_bytes,
+        "durable": False,
+        "boot_id": processes.boot_id(),
+        "publication": os.urandom(8).hex(),
+    }
     write_json(path + ".json", note, durable=False)
     os.chmod(files, 0o755)
     os.utime(files)
     os.rename(files, path)
+    _free_room(path)
     _make_durable(folders, path, note)
 
 
 def _make_durable(folders: Folders, path: str, note: dict[str, Any]) -> None:
-    """Write what is unpacked to disk in a process of its own, for which no job waits."""
+    """Write what is unpacked to disk in a process of its own, for which no job waits.
+
+    It notes that of its own publication alone: the content may have come anew meanwhile, and that
+    one is not on disk for that.
+    """
     if os.fork():
         return
     try:
@@ -125,8 +138,11 @@ def _make_durable(folders: Folders, path: str, note: dict[str, Any]) -> None:
             os.dup2(nothing, number)
         os.closerange(3, 256)
         sync(folders.contents)
-        if os.path.isdir(path):
+        lock = take_lock(path + ".lock", wait=True)  # Of whoever removes or brings the content.
+        found = read_json(path + ".json") or {}
+        if os.path.isdir(path) and found.get("publication") == note["publication"]:
             write_json(path + ".json", dict(note, durable=True))
+        os.close(lock or 0)
     finally:
         os._exit(0)
 
@@ -151,6 +167,7 @@ def remove(folders: Folders, sha256: str) -> None:
             file_tree.remove(aside)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path + ".json")
+    _free_room(path)
 
 
 def need(run: Run, sha256s: list[str]) -> None:
@@ -158,17 +175,77 @@ def need(run: Run, sha256s: list[str]) -> None:
     run.write(NEEDED, {"sha256s": [checked(each) for each in sha256s]}, durable=False)
 
 
-def needed(folders: Folders) -> set[str]:
-    """The contents that open runs need."""
-    runs = [folders.run(run_id) for run_id in folders.run_ids()]
+def needed(folders: Folders, but: str | None = None) -> set[str]:
+    """The contents that open runs need; but: the run that does not count."""
+    runs = [folders.run(run_id) for run_id in folders.run_ids() if run_id != but]
     documents = [run.read(NEEDED) or {} for run in runs if not run.has("exit.json")]
     return {sha256 for document in documents for sha256 in document.get("sha256s", ())}
 
 
-def make_room(folders: Folders, wanted_bytes: int, most_bytes: int | None) -> None:
+def reserve(folders: Folders, wanted: dict[str, int], most_bytes: int | None) -> None:
+    """Reserve disk for contents that are to come, by their hashes, until they are here.
+
+    Two runs that come at once reserve one after the other, so that neither counts on the room of
+    the other one. A reservation ends with the content's arrival or removal, or when no open run
+    needs it any more.
+    most_bytes: the limit of all contents together.
+    Raises: RefusedError `disk-full`, and nothing is reserved.
+    """
+    lock = take_lock(os.path.join(folders.contents, "room.lock"), wait=True)
+    try:
+        others = sum(left for sha256, left in _reserved(folders).items() if sha256 not in wanted)
+        here = sum(min(size, _arrived_bytes(folders, each)) for each, size in wanted.items())
+        make_room(folders, sum(wanted.values()) - here, most_bytes, others)
+        for sha256, size in wanted.items():
+            write_json(path_of(folders, sha256) + ROOM, {"bytes": size}, durable=False)
+    finally:
+        os.close(lock or 0)
+
+
+def check_room(folders: Folders, sha256: str) -> None:
+    """Check that a content has room on the disk once more, beside what is reserved for others.
+
+    Raises: RefusedError `disk-full`.
+    """
+    wanted = int((read_json(path_of(folders, sha256) + ".json") or {}).get("disk_bytes", 0))
+    free = disk.free_bytes(folders.contents) - disk.LEAST_FREE_TO_STAGE_BYTES
+    if wanted + sum(_reserved(folders).values()) > free:
+        words = "disk of the node: asked %.2f GB for a copy of a volume, %.2f GB free"
+        raise RefusedError("disk-full", words % (wanted / 1e9, free / 1e9))
+
+
+def _reserved(folders: Folders) -> dict[str, int]:
+    """By content, how much of its reservation is still to come; what nobody needs is dropped."""
+    found, kept = {}, needed(folders)
+    names = [name[: -len(ROOM)] for name in os.listdir(folders.contents) if name.endswith(ROOM)]
+    for sha256 in filter(SHA256.match, names):
+        document = read_json(path_of(folders, sha256) + ROOM) or {}
+        if sha256 in kept and not os.path.isdir(path_of(folders, sha256)):
+            rest = int(document.get("bytes", 0)) - _arrived_bytes(folders, sha256)
+            found[sha256] = max(0, rest)
+        else:
+            _free_room(path_of(folders, sha256))
+    return found
+
+
+def _arrived_bytes(folders: Folders, sha256: str) -> int:
+    """What the unpacked part of an arrival takes, about; 0: an earlier release has not noted it."""
+    state = read_json(os.path.join(arriving(folders, sha256), "unpacked.json")) or {}
+    return int(state.get("bytes", 0))
+
+
+def _free_room(path: str) -> None:
+    """Drop the reservation of the content with this path."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path + ROOM)
+
+
+def make_room(
+    folders: Folders, wanted_bytes: int, most_bytes: int | None, reserved_bytes: int = 0
+) -> None:
     """Remove what is least used until there is room; nothing that an open run needs.
 
-    most_bytes: the limit of all contents together.
+    most_bytes: the limit of all contents together; reserved_bytes: what is still to come of others.
     Raises: RefusedError `disk-full`.
     """
     found = os.statvfs(folders.contents)
@@ -176,17 +253,18 @@ def make_room(folders: Folders, wanted_bytes: int, most_bytes: int | None) -> No
     limit = min(limit, most_bytes or limit)
     kept = needed(folders)
     unused = sorted(each for each in _all(folders) if each[1] not in kept)
+    asked = wanted_bytes + reserved_bytes
     while True:
         free = disk.free_bytes(folders.contents) - disk.LEAST_FREE_TO_STAGE_BYTES
         held = sum(size for _, _, size in _all(folders))
-        if wanted_bytes <= free and held + wanted_bytes <= limit:
+        if asked <= free and held + asked <= limit:
             return
         if not unused:
             raise RefusedError(
                 "disk-full",
-                "disk of the node: asked %.2f GB for contents, %.2f GB free; runs need %.2f GB of "
-                "the %.2f GB that contents may take"
-                % (wanted_bytes / 1e9, free / 1e9, held / 1e9, limit / 1e9),
+                "disk of the node: asked %.2f GB for contents, %.2f GB free, of which %.2f GB are "
+                "reserved for others; runs need %.2f GB of the %.2f GB that contents may take"
+                % tuple(each / 1e9 for each in (wanted_bytes, free, reserved_bytes, held, limit)),
             )
         _forget(folders, unused.pop(0)[1])
 

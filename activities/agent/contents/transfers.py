@@ -41,28 +41,29 @@ def find_contents(request: dict[str, Any]) -> dict[str, Any]:
     with unless_removed(run):
         run.make(request.get("owner"))
         store.need(run, sorted(asked))
-    found, missing_bytes = [], 0
+    found, missing = [], {}
     for sha256, one in asked.items():
         document = {"sha256": sha256, "present": False, "has_manifest": False, "position": 0}
         with contextlib.suppress(RefusedError), store.locked(folders, sha256, 0.0):
             # Else another transfer of it goes on, which has its room.
-            missing_bytes += _look(folders, one, document)
+            if _is_missing(folders, sha256, document):
+                size, files = int(one["size_bytes"]), int(one["file_count"])
+                missing[sha256] = store.BESIDE_BYTES + size + files * store.BLOCK_BYTES
         found.append(document)
-    if missing_bytes:
-        store.make_room(folders, missing_bytes, request.get("most_bytes"))
+    if missing:
+        store.reserve(folders, missing, request.get("most_bytes"))
     return {"contents": found}
 
 
-def _look(folders: Folders, asked: dict[str, Any], document: dict[str, Any]) -> int:
-    """Say how much of a content is here; how much disk the rest needs."""
-    if store.take(folders, asked["sha256"]) is not None:
+def _is_missing(folders: Folders, sha256: str, document: dict[str, Any]) -> bool:
+    """Say how much of a content is here; whether that is not all."""
+    if store.take(folders, sha256) is not None:
         document["present"] = True
-        return 0
-    arrival = Arrival(folders, asked["sha256"])
+        return False
+    arrival = Arrival(folders, sha256)
     document["has_manifest"] = arrival.manifest is not None
     document["position"] = arrival.position
-    rest = max(0, int(asked["size_bytes"]) - arrival.position)
-    return store.BESIDE_BYTES + rest + int(asked["file_count"]) * store.BLOCK_BYTES
+    return True
 
 
 def receive_content(request: dict[str, Any]) -> None:

@@ -41,6 +41,8 @@ class Unpacker:
         self._rest = str(state.get("rest", "")).encode("latin-1")
         self._padding = int(state.get("padding", 0))
         self._members = int(state.get("members", 0))
+        self._files: int | None = state.get("files", 0 if not state else None)
+        """How many members are no folders; None: an earlier release has begun, and counted none."""
         self._has_ended = bool(state.get("has_ended"))
         self._odd_links: list[str] = list(state.get("odd_links", []))
         self._globals: dict[str, str] = dict(state.get("globals", {}))
@@ -56,6 +58,7 @@ class Unpacker:
             "rest": self._rest.decode("latin-1"),
             "padding": self._padding,
             "members": self._members,
+            "files": self._files,
             "has_ended": self._has_ended,
             "odd_links": self._odd_links,
             "globals": self._globals,
@@ -78,13 +81,17 @@ class Unpacker:
             else:
                 at += self._take_head(piece[at:])
 
-    def finish(self) -> None:
+    def finish(self, file_count: int | None = None) -> None:
         """Check that the stream was whole, and that no link leads out of the folder.
 
+        file_count: how many files and links it must have had; None: any number.
         Raises: RefusedError `broken-content`, `unsafe-content`.
         """
         if self._file is not None or self._padding or self._rest.strip(b"\0"):
             raise RefusedError("broken-content", "content: its archive ends within a file")
+        if None not in (file_count, self._files) and file_count != self._files:
+            words = "content: its manifest has %s files, its archive %s"
+            raise RefusedError("broken-content", words % (file_count, self._files))
         inside = os.path.realpath(self._folder)
         for name in self._odd_links:
             path = os.path.join(self._folder, name.encode(*_CODING))
@@ -144,6 +151,8 @@ class Unpacker:
             raise RefusedError("unsafe-content", words)
         if extended or self._globals:
             header = header.extended(dict(self._globals, **extended))
+        if self._files is not None and not _is_folder(header):
+            self._files += 1
         if header.kind in _FILES:
             self._make_file(header)
             return
@@ -235,6 +244,12 @@ class Unpacker:
             raise RefusedError("unsafe-content", words)
         self._clear_for(name, path)
         os.link(source, path)
+
+
+def _is_folder(header: _Header) -> bool:
+    """Whether it is one, as the platform counts them; the oldest archives mark one by its name."""
+    is_oldest = header.kind == tarfile.AREGTYPE and header.name.endswith("/")
+    return header.kind == tarfile.DIRTYPE or is_oldest
 
 
 class _OpenFile:

@@ -9,31 +9,36 @@ from __future__ import annotations
 import contextlib
 import errno
 import gzip
+import hashlib
 import io
 import os
 import posixpath
 import stat
 import tarfile
 from collections.abc import Iterator, Sequence
-from typing import IO
+from typing import IO, Any
 
 from ..errors import RefusedError
 from ..folders import Run
 from ..host import file_tree
 
 COMPRESSION = 3
+FINGERPRINT_DIGITS = 32
 MOST_DEPTH = 256
 """The most folders in each other; so many names need no path that is too long to be unpacked."""
 _GONE = (errno.ENOENT, errno.ELOOP, errno.ENXIO)
 """The errors of opening a file that is gone or has been replaced by something else."""
 
 
-def pack(run: Run, folders: Sequence[str], settled: bool = False) -> None:
+def pack(
+    run: Run, folders: Sequence[str], settled: bool = False, most_bytes: int | None = None
+) -> None:
     """Write folders of the run to stdout.
 
     folders: of one alone the names are those inside it, else they begin with the folder's.
     settled: refuse a file that changes while it is read; otherwise the file is packed as it is
     read, padded with zeros if it has become shorter.
+    most_bytes: the most bytes of all files; None: what the run may use.
     Raises: RefusedError `no-folder`, `too-deep`, `too-large`; with `settled` also `unsettled` and
     `bad-name`.
     """
@@ -44,11 +49,34 @@ def pack(run: Run, folders: Sequence[str], settled: bool = False) -> None:
         tar = opened.enter_context(
             tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT)
         )
-        packer = _Packer(tar, _most_bytes(run), settled)
+        most = _most_bytes(run) if most_bytes is None else most_bytes
+        packer = _Packer(tar, most, settled)
         for folder, inside in found.items():
             packer.begin(run.at(folder), "" if len(found) == 1 else folder)
             for entry in inside:
                 packer.add(entry)
+
+
+def fingerprint(run: Run, folders: Sequence[str]) -> dict[str, Any]:
+    """The size of folders of the run, and a fingerprint that changes with any file; none is read.
+
+    Raises: RefusedError `no-folder`, `too-deep`.
+    """
+    digest = hashlib.sha256()
+    files = size = 0
+    for folder in folders:
+        digest.update(folder.encode())
+        for entry in entries(run, folder):
+            found = entry.stat()
+            if found is None:
+                continue
+            is_file = stat.S_ISREG(found.st_mode)
+            files += 1
+            size += found.st_size if is_file else 0
+            # A folder's own times change with its content, which has entries of its own.
+            times = (found.st_size, found.st_mtime_ns, found.st_ctime_ns) if is_file else ()
+            digest.update(repr((entry.path, found.st_mode, found.st_ino, times)).encode())
+    return {"mark": digest.hexdigest()[:FINGERPRINT_DIGITS], "bytes": size, "files": files}
 
 
 def _most_bytes(run: Run) -> int:

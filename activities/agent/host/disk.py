@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterable
 from typing import Any
 
 from ..folders import JOB_USER, OWN_ENVIRONMENT, Run
-from . import containers, deleted_files, file_tree, own_folders
+from . import containers, deleted_files, file_tree, own_folders, run_contents
 
 LEAST_FREE_TO_RUN_BYTES = 32 << 20
 LEAST_FREE_TO_STAGE_BYTES = 64 << 20
@@ -22,7 +22,6 @@ GROWN_BYTES = 8 << 20
 MEASURED = ("work", "output", "state", OWN_ENVIRONMENT, own_folders.OWN)
 SHARED_FOLDERS = ("/tmp", "/var/tmp")
 INPUT = "input"
-"""What is put there before the start does not count; its account may write there afterwards."""
 
 
 def reserve(run: Run) -> None:
@@ -80,8 +79,11 @@ class DiskUse:
         self.in_container = spec.get("runtime") == "podman"
         self.user: str | None = None if self.in_container else spec.get("user")
         self.layer: str | None = None
+        volumes = [run.at(run_contents.WRITTEN + one["name"]) for one in run_contents.written(spec)]
+        self.brought = [run.at(INPUT), *volumes]
+        """What is put there before the start does not count; the run may write there afterwards."""
         self.given: int | None = None
-        """What the input has taken when it was first measured."""
+        """What the input and the volumes have taken when they were first measured."""
         self.used_before = 0
         """What the run used when the node last had room."""
         self._steps: Generator[None, None, str | None] | None = None
@@ -105,7 +107,7 @@ class DiskUse:
         used = self.run.log_bytes()
         if self.in_container and self.layer is None:
             self.layer = containers.layer_of(self.run.run_id)
-        found = yield from self._sum([self.run.at(INPUT)])
+        found = yield from self._sum(self.brought)
         self.given = found if self.given is None else self.given
         used += max(0, found - self.given)
         folders = [self.run.at(name) for name in MEASURED]

@@ -48,7 +48,12 @@ def start(request: dict[str, Any]) -> dict[str, Any]:
 def _check_contents(run: Run, spec: dict[str, Any]) -> None:
     """Raises: RefusedError `no-content`."""
     for one in spec.get("contents") or []:
-        if not load("contents.store:is_here")(run.folders, one["sha256"]):
+        is_there = (
+            load("contents.volumes:is_open")(run, one["name"])
+            if one.get("writes")
+            else load("contents.store:is_here")(run.folders, one["sha256"])
+        )
+        if not is_there:
             words = "run %s: the %s %s is not on this node"
             raise RefusedError("no-content", words % (run.run_id, one["role"], one["name"]))
 

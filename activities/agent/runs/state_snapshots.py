@@ -5,7 +5,6 @@ That is the folder `state`, and of a notebook or endpoint the folders `work` and
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 from typing import Any
@@ -16,7 +15,6 @@ from ..files.removal import unless_removed
 from ..folders import Folders, Run, take_lock
 from ..host import file_tree
 
-FINGERPRINT_DIGITS = 32
 KEPT = ("state", "work", "output")
 
 
@@ -27,21 +25,7 @@ def fingerprint_state(request: dict[str, Any]) -> dict[str, Any]:
     Raises: RefusedError `no-folder`, `bad-folder`.
     """
     run = Folders(request.get("root", "")).run(request["run_id"])
-    digest = hashlib.sha256()
-    files = size = 0
-    for folder in _folders(request):
-        digest.update(folder.encode())
-        for entry in packing.entries(run, folder):
-            found = entry.stat()
-            if found is None:
-                continue
-            is_file = stat.S_ISREG(found.st_mode)
-            files += 1
-            size += found.st_size if is_file else 0
-            # A folder's own times change with its content, which has entries of its own.
-            times = (found.st_size, found.st_mtime_ns, found.st_ctime_ns) if is_file else ()
-            digest.update(repr((entry.path, found.st_mode, found.st_ino, times)).encode())
-    return {"mark": digest.hexdigest()[:FINGERPRINT_DIGITS], "bytes": size, "files": files}
+    return packing.fingerprint(run, _folders(request))
 
 
 def pack_state(request: dict[str, Any]) -> None:

@@ -33,8 +33,13 @@ def open_output(store: BlobStore, job_id: str, worker: int, attempt: int) -> Ope
     if found is None:
         raise refused(f"{job_id}: worker {worker} has no output")
     name, size = found
+    return open_packed(store, name, f"job {name} {size}")
+
+
+def open_packed(store: BlobStore, name: str, identity: str = "packed") -> OpenedSource:
+    """A tar.gz of the object store, unpacked to a tar stream."""
     packed = partial(store.stream, name)
-    return OpenedSource(f"job {name} {size}", lambda begin: after(gunzipped(packed()), begin))
+    return OpenedSource(identity, lambda begin: after(gunzipped(packed()), begin))
 
 
 def open_copy(store: BlobStore, artifact_id: str, content: Content) -> OpenedSource:

@@ -22,6 +22,8 @@ from activities.db.tables.artifacts import (
     Dataset,
     Model,
     Volume,
+    VolumeHold,
+    place_of_content,
     table_of_artifact,
 )
 from activities.db.tables.columns import LifecycleRow, RemovableRow
@@ -81,5 +83,7 @@ __all__ = [
     "UsedLink",
     "User",
     "Volume",
+    "VolumeHold",
+    "place_of_content",
     "table_of_artifact",
 ]

@@ -3,11 +3,12 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Index
+from sqlalchemy import JSON, BigInteger, CheckConstraint, Index
 from sqlmodel import Field, SQLModel
 
 from activities.db.instants import Instant
-from activities.db.tables.columns import RemovableRow, index_where
+from activities.db.tables.columns import RemovableRow, index_where, one_of
+from workflows.contracts.artifacts import VolumeAccess
 from workflows.contracts.lifecycles import noun_of
 
 
@@ -59,6 +60,12 @@ class Checkpoint(ArtifactRow, table=True):
 class Volume(ArtifactRow, table=True):
     __tablename__ = "volumes"
     __table_args__ = _indexes("volumes")
+    content_place: str = Field(default="", sa_column_kwargs={"server_default": ""})
+    """Where the content is stored below the volume's own folder; empty: in it, as it was made."""
+    written_at: datetime | None = Field(default=None, sa_type=Instant)
+    """When the content was taken from the job that wrote it; None: no job has written it."""
+    written_by: str | None = None
+    """The job that wrote the content."""
 
 
 ARTIFACT_TABLES: dict[str, type[ArtifactRow]] = {
@@ -73,6 +80,38 @@ def table_of_artifact(artifact_id: str) -> type[ArtifactRow]:
     if table is None:
         raise ValueError(f"{artifact_id}: is no dataset, model, checkpoint or volume")
     return table
+
+
+def place_of_content(row: ArtifactRow) -> str:
+    """Where the present content of an artifact is stored, as `storage/names.py` understands it."""
+    place = row.content_place if isinstance(row, Volume) else ""
+    return f"{row.id}.{place}" if place else row.id
+
+
+class VolumeHold(SQLModel, table=True):
+    """The hold of a volume by an allocation, live as long as the allocation is.
+
+    Two live writers of one volume cannot exist.
+    """
+
+    __tablename__ = "volume_holds"
+    allocation_id: str = Field(primary_key=True, foreign_key="allocations.id")
+    volume_id: str = Field(primary_key=True, foreign_key="volumes.id")
+    job_id: str
+    attempt: int
+    access: str
+    """A `VolumeAccess`."""
+    released_at: datetime | None = Field(default=None, sa_type=Instant)
+    __table_args__ = (
+        CheckConstraint(one_of("access", VolumeAccess), name="ck_volume_holds_access"),
+        index_where("released_at IS NULL", "volume_holds_live", "volume_id"),
+        index_where(
+            "released_at IS NULL AND access = 'write'",
+            "volume_holds_writer",
+            "volume_id",
+            unique=True,
+        ),
+    )
 
 
 class ArtifactPart(SQLModel, table=True):

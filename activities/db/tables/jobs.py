@@ -76,6 +76,9 @@ class Job(LifecycleRow, table=True):
     """The stored logs of all attempts that have ended."""
     state_bytes: int | None = Field(default=None, sa_type=BigInteger)
     """The stored state snapshots, when the last step was recorded."""
+    data_bytes: int = Field(default=0, sa_type=BigInteger, sa_column_kwargs={"server_default": "0"})
+    """The disk that the datasets, the model, the checkpoints and the volumes of each worker took
+    when the job was submitted."""
     __table_args__ = (
         index_where("unsettled IS NOT NULL", "jobs_unsettled", "updated_at"),
         Index("jobs_by_account", "account_id", "id"),

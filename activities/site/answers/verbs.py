@@ -173,6 +173,20 @@ class FoundContents(Said):
     contents: Annotated[tuple[FoundContent, ...], Field(max_length=MOST_CONTENTS)]
 
 
+class OpenedVolume(Said):
+    """A volume that a run writes to."""
+
+    name: Name
+    mark: Fingerprint
+    """The fingerprint of its files, as the run finds them."""
+
+
+class OpenedVolumes(Said):
+    """The answer of `open_volumes`."""
+
+    volumes: Annotated[tuple[OpenedVolume, ...], Field(max_length=MOST_CONTENTS)]
+
+
 class ContentFetch(StrEnum):
     """The outcome of fetching a content from a region's cache."""
 

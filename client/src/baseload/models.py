@@ -1185,68 +1185,6 @@ class SubmittedCode(BaseModel):
     ]
 
 
-class SubmittedData(BaseModel):
-    """
-    What the commands read and where their output goes.
-    """
-
-    model_config = ConfigDict(
-        extra="allow",
-    )
-    datasets: Annotated[
-        list[str],
-        Field(
-            description="Datasets of the job's project by their ids, at most 64; not for inference. Each is a folder of its name in BASELOAD_DATASETS, which cannot be written to.",
-            examples=[["dat-01j"]],
-            title="Datasets",
-        ),
-    ] = []
-    model: Annotated[
-        ModelReference | None,
-        Field(
-            description="The model to work with, of the job's project; BASELOAD_MODEL is its folder, which cannot be written to.",
-            examples=[{"id": "mod-01j"}],
-        ),
-    ] = None
-    checkpoints: Annotated[
-        list[str],
-        Field(
-            description="Checkpoints of the job's project by their ids, at most 64. Each is a folder of its name in BASELOAD_CHECKPOINTS, which cannot be written to.",
-            examples=[["chk-01j"]],
-            title="Checkpoints",
-        ),
-    ] = []
-    volumes: Annotated[
-        list[str],
-        Field(
-            description="Volumes by their ids; not available yet.",
-            examples=[["vol-01j"]],
-            title="Volumes",
-        ),
-    ] = []
-    input: Annotated[
-        DataSource | None,
-        Field(
-            description="The files that the command finds in BASELOAD_INPUT: an uploaded archive, or a folder of a datastore.",
-            examples=[{"type": "local", "upload_id": "upl-01j"}],
-        ),
-    ] = None
-    scratch: Annotated[
-        DataSource | None,
-        Field(
-            description="A writable folder for the life of each run, in BASELOAD_SCRATCH: one of its own below the folder of a datastore (`type: regional`), which goes with the run. Where the machine cannot mount the datastore, it is on the machine's own disk (`resources.disk_size_gb`).",
-            examples=[{"datastore_id": "dst-01j", "path": "tmp", "type": "regional"}],
-        ),
-    ] = None
-    output: Annotated[
-        DataSource | None,
-        Field(
-            description="The destination of output. If the field is left out, output is stored (`type: local`); null: that of training and inference is not. The output of notebooks and endpoints always is: on the platform, or on a datastore (`type: regional`).",
-            examples=[{"type": "local"}],
-        ),
-    ] = None
-
-
 class SubmittedEnvironment(BaseModel):
     """
     What the commands find: an image or packages, variables and secrets.
@@ -1664,6 +1602,46 @@ class UserPage(BaseModel):
     next: Annotated[str | None, Field(title="Next")]
 
 
+class VolumeHolder(BaseModel):
+    """
+    A job that has a volume now; others wait until its run has provably ended.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    job_id: Annotated[str, Field(title="Job Id")]
+    access: Annotated[
+        Literal["read", "write"],
+        Field(
+            description="The access of a job to a volume: one writer, or many readers.",
+            title="VolumeAccess",
+        ),
+    ]
+
+
+class VolumeReference(BaseModel):
+    """
+    A volume of the platform, and what the job does with it.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    id: Annotated[
+        str,
+        Field(description="The id of the volume.", examples=["vol-01j"], title="Id"),
+    ]
+    access: Annotated[
+        Literal["read", "write"],
+        Field(
+            description="`write`: the job is the only one that has the volume, and what it writes is stored while it runs and at its end. `read`: the job sees the volume as it was when the job began, and others read it too.",
+            examples=["write"],
+            title="VolumeAccess",
+        ),
+    ]
+
+
 class Sha256(RootModel[str]):
     root: Annotated[str, Field(max_length=64, pattern="^[0-9a-f]{64}$", title="Sha256")]
 
@@ -1727,6 +1705,9 @@ class Artifact(BaseModel):
     bytes_transferred: Annotated[int, Field(title="Bytes Transferred")]
     total_bytes: Annotated[int | None, Field(title="Total Bytes")]
     job_ids: Annotated[list[str], Field(title="Job Ids")]
+    holders: Annotated[list[VolumeHolder], Field(title="Holders")]
+    written_at: Annotated[AwareDatetime | None, Field(title="Written At")]
+    written_by: Annotated[str | None, Field(title="Written By")]
 
 
 class ArtifactCreation(BaseModel):
@@ -1892,51 +1873,6 @@ class FieldError(BaseModel):
     value: Any
 
 
-class Job(BaseModel):
-    """
-    A job. The values of its variables are masked.
-    """
-
-    model_config = ConfigDict(
-        extra="allow",
-    )
-    id: Annotated[str, Field(title="Id")]
-    account_id: Annotated[str, Field(title="Account Id")]
-    name: Annotated[str, Field(title="Name")]
-    status: Annotated[str, Field(title="Status")]
-    status_reason: Annotated[str | None, Field(title="Status Reason")]
-    created_at: Annotated[AwareDatetime, Field(title="Created At")]
-    updated_at: Annotated[AwareDatetime, Field(title="Updated At")]
-    workflow_id: Annotated[str, Field(title="Workflow Id")]
-    status_label: Annotated[str, Field(title="Status Label")]
-    type: Annotated[str, Field(title="Type")]
-    project_id: Annotated[str, Field(title="Project Id")]
-    creator_user_id: Annotated[str | None, Field(title="Creator User Id")]
-    creator_account_id: Annotated[str | None, Field(title="Creator Account Id")]
-    priority: Annotated[int, Field(title="Priority")]
-    attempt: Annotated[int, Field(title="Attempt")]
-    retries: Annotated[int, Field(title="Retries")]
-    retry_at: Annotated[AwareDatetime | None, Field(title="Retry At")]
-    resources: SubmittedResources
-    environment: SubmittedEnvironment
-    code: SubmittedCode | None
-    data: SubmittedData
-    commands: Annotated[list[SubmittedWorker], Field(title="Commands")]
-    placement: SubmittedPlacement
-    safety: SubmittedSafety
-    port: Annotated[int | None, Field(title="Port")]
-    workers: Annotated[list[JobWorker], Field(title="Workers")]
-    placement_refusals: Annotated[list[PlacementRefusal], Field(title="Placement Refusals")]
-    started_at: Annotated[AwareDatetime | None, Field(title="Started At")]
-    elapsed_s: Annotated[int | None, Field(title="Elapsed S")]
-    gpu_seconds: Annotated[int, Field(title="Gpu Seconds")]
-    charged_microcredits: Annotated[int, Field(title="Charged Microcredits")]
-    unposted_microcredits: Annotated[int, Field(title="Unposted Microcredits")]
-    microcredits_per_hour: Annotated[int | None, Field(title="Microcredits Per Hour")]
-    output_bytes: Annotated[int | None, Field(title="Output Bytes")]
-    warnings: Annotated[list[str], Field(title="Warnings")]
-
-
 class JobArray(BaseModel):
     """
     The jobs that one submission with `array` has made, in the order of their numbers.
@@ -1976,14 +1912,6 @@ class JobCharges(BaseModel):
     charges: Annotated[list[JobCharge], Field(title="Charges")]
 
 
-class JobPage(BaseModel):
-    model_config = ConfigDict(
-        extra="allow",
-    )
-    items: Annotated[list[Job], Field(title="Items")]
-    next: Annotated[str | None, Field(title="Next")]
-
-
 class JobPlacement(BaseModel):
     """
     The placement of a job: where its workers were placed, and which offers were refused.
@@ -2013,113 +1941,6 @@ class JobPreview(BaseModel):
     name: Annotated[str, Field(title="Name")]
     project_id: Annotated[str, Field(title="Project Id")]
     worker_count: Annotated[int, Field(title="Worker Count")]
-
-
-class JobSubmission(BaseModel):
-    """
-    A job to submit.
-    """
-
-    model_config = ConfigDict(
-        extra="allow",
-    )
-    name: Annotated[
-        str,
-        Field(
-            description="The job's name, 1 to 100 printable characters. Several jobs may have the same.",
-            examples=["digits"],
-            title="Name",
-        ),
-    ]
-    type: Annotated[
-        Literal["notebook", "training", "inference", "endpoint"],
-        Field(
-            description="`training`: commands that end, on one or more machines. `inference`: one command that ends. `notebook`, `endpoint`: one command that listens on `port` until it is stopped, and that can be started again with its files.",
-            examples=["training"],
-            title="JobType",
-        ),
-    ]
-    project_id: Annotated[
-        str | None,
-        Field(
-            description="The project that the job belongs to, whose account pays; by default the account's own.",
-            examples=["prj-01j"],
-            title="Project Id",
-        ),
-    ] = None
-    resources: Annotated[
-        SubmittedResources | None,
-        Field(
-            description="What each worker needs: GPUs, CPUs, memory, disk, and the highest price.",
-            examples=[{"gpus": "A100:4"}],
-        ),
-    ] = None
-    environment: Annotated[
-        SubmittedEnvironment | None,
-        Field(examples=[{"python_packages": ["scikit-learn"]}]),
-    ] = None
-    code: Annotated[
-        SubmittedCode | None,
-        Field(
-            description="The code, in a copy of which each command begins; by default an empty folder.",
-            examples=[{"upload_id": "upl-01j"}],
-        ),
-    ] = None
-    data: Annotated[
-        SubmittedData | None,
-        Field(
-            description="What the commands read, and where their output goes.",
-            examples=[{"output": None}],
-        ),
-    ] = None
-    workers: Annotated[
-        list[SubmittedWorker],
-        Field(
-            description="The commands, each on a machine or a part of one, all at the same time: 1 to 256 for training, one for other types.",
-            examples=[[{"command": "python train.py"}]],
-            title="Workers",
-        ),
-    ]
-    placement: Annotated[
-        SubmittedPlacement | None,
-        Field(
-            description="On which machines the job may run; by default on all that the account may use.",
-            examples=[{"spot": "never"}],
-        ),
-    ] = None
-    safety: Annotated[SubmittedSafety | None, Field(examples=[{"idle_timeout_s": 3600}])] = None
-    port: Annotated[
-        int | None,
-        Field(
-            description="The port on which a notebook or endpoint listens, 1024 to 65535; these types need it. The command finds the port that it has in BASELOAD_PORT.",
-            examples=[8888],
-            title="Port",
-        ),
-    ] = None
-    reservation_id: Annotated[
-        str | None,
-        Field(
-            description="A reserved port; not available yet.",
-            examples=["rsv-01j"],
-            title="Reservation Id",
-        ),
-    ] = None
-    priority: Annotated[
-        int,
-        Field(
-            description="From 1, placed first, to 5, placed last, among the jobs of its account.",
-            examples=[1],
-            title="Priority",
-        ),
-    ] = 3
-    array: Annotated[
-        int | list[dict[str, str | float | bool]] | None,
-        Field(
-            description="Makes several jobs of one submission, at most 1000: their number, or for each the variables that differ. They are named `NAME-0`, `NAME-1` and so on, and each finds its number in BASELOAD_ARRAY_INDEX and their count in BASELOAD_ARRAY_SIZE. By default one job is made.",
-            examples=[[{"LR": "0.1"}, {"LR": "0.01"}], 10],
-            title="Array",
-        ),
-    ] = None
 
 
 class Lease(BaseModel):
@@ -2314,6 +2135,69 @@ class Statement(BaseModel):
     lines: Annotated[list[StatementLine], Field(title="Lines")]
 
 
+class SubmittedData(BaseModel):
+    """
+    What the commands read and where their output goes.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    datasets: Annotated[
+        list[str],
+        Field(
+            description="Datasets of the job's project by their ids, at most 64; not for inference. Each is a folder of its name in BASELOAD_DATASETS, which cannot be written to.",
+            examples=[["dat-01j"]],
+            title="Datasets",
+        ),
+    ] = []
+    model: Annotated[
+        ModelReference | None,
+        Field(
+            description="The model to work with, of the job's project; BASELOAD_MODEL is its folder, which cannot be written to.",
+            examples=[{"id": "mod-01j"}],
+        ),
+    ] = None
+    checkpoints: Annotated[
+        list[str],
+        Field(
+            description="Checkpoints of the job's project by their ids, at most 64. Each is a folder of its name in BASELOAD_CHECKPOINTS, which cannot be written to.",
+            examples=[["chk-01j"]],
+            title="Checkpoints",
+        ),
+    ] = []
+    volumes: Annotated[
+        list[VolumeReference],
+        Field(
+            description="Volumes of the job's project, at most 16; for notebooks and endpoints. Each is a folder of its name in BASELOAD_VOLUMES. A job waits while another one writes to a volume that it names, and one that writes waits for the readers as well.",
+            examples=[[{"access": "write", "id": "vol-01j"}]],
+            title="Volumes",
+            validate_default=True,
+        ),
+    ] = []
+    input: Annotated[
+        DataSource | None,
+        Field(
+            description="The files that the command finds in BASELOAD_INPUT: an uploaded archive, or a folder of a datastore.",
+            examples=[{"type": "local", "upload_id": "upl-01j"}],
+        ),
+    ] = None
+    scratch: Annotated[
+        DataSource | None,
+        Field(
+            description="A writable folder for the life of each run, in BASELOAD_SCRATCH: one of its own below the folder of a datastore (`type: regional`), which goes with the run. Where the machine cannot mount the datastore, it is on the machine's own disk (`resources.disk_size_gb`).",
+            examples=[{"datastore_id": "dst-01j", "path": "tmp", "type": "regional"}],
+        ),
+    ] = None
+    output: Annotated[
+        DataSource | None,
+        Field(
+            description="The destination of output. If the field is left out, output is stored (`type: local`); null: that of training and inference is not. The output of notebooks and endpoints always is: on the platform, or on a datastore (`type: regional`).",
+            examples=[{"type": "local"}],
+        ),
+    ] = None
+
+
 class Utilisation(BaseModel):
     """
     What runs now. Nodes measure it every ten seconds; it decides nothing and is not stored.
@@ -2327,3 +2211,163 @@ class Utilisation(BaseModel):
     workers: Annotated[list[RunningWorker], Field(title="Workers")]
     nodes: Annotated[list[BusyNode], Field(title="Nodes")]
     is_whole: Annotated[bool, Field(title="Is Whole")]
+
+
+class Job(BaseModel):
+    """
+    A job. The values of its variables are masked.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    id: Annotated[str, Field(title="Id")]
+    account_id: Annotated[str, Field(title="Account Id")]
+    name: Annotated[str, Field(title="Name")]
+    status: Annotated[str, Field(title="Status")]
+    status_reason: Annotated[str | None, Field(title="Status Reason")]
+    created_at: Annotated[AwareDatetime, Field(title="Created At")]
+    updated_at: Annotated[AwareDatetime, Field(title="Updated At")]
+    workflow_id: Annotated[str, Field(title="Workflow Id")]
+    status_label: Annotated[str, Field(title="Status Label")]
+    type: Annotated[str, Field(title="Type")]
+    project_id: Annotated[str, Field(title="Project Id")]
+    creator_user_id: Annotated[str | None, Field(title="Creator User Id")]
+    creator_account_id: Annotated[str | None, Field(title="Creator Account Id")]
+    priority: Annotated[int, Field(title="Priority")]
+    attempt: Annotated[int, Field(title="Attempt")]
+    retries: Annotated[int, Field(title="Retries")]
+    retry_at: Annotated[AwareDatetime | None, Field(title="Retry At")]
+    resources: SubmittedResources
+    environment: SubmittedEnvironment
+    code: SubmittedCode | None
+    data: SubmittedData
+    commands: Annotated[list[SubmittedWorker], Field(title="Commands")]
+    placement: SubmittedPlacement
+    safety: SubmittedSafety
+    port: Annotated[int | None, Field(title="Port")]
+    workers: Annotated[list[JobWorker], Field(title="Workers")]
+    placement_refusals: Annotated[list[PlacementRefusal], Field(title="Placement Refusals")]
+    started_at: Annotated[AwareDatetime | None, Field(title="Started At")]
+    elapsed_s: Annotated[int | None, Field(title="Elapsed S")]
+    gpu_seconds: Annotated[int, Field(title="Gpu Seconds")]
+    charged_microcredits: Annotated[int, Field(title="Charged Microcredits")]
+    unposted_microcredits: Annotated[int, Field(title="Unposted Microcredits")]
+    microcredits_per_hour: Annotated[int | None, Field(title="Microcredits Per Hour")]
+    output_bytes: Annotated[int | None, Field(title="Output Bytes")]
+    warnings: Annotated[list[str], Field(title="Warnings")]
+
+
+class JobPage(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    items: Annotated[list[Job], Field(title="Items")]
+    next: Annotated[str | None, Field(title="Next")]
+
+
+class JobSubmission(BaseModel):
+    """
+    A job to submit.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    name: Annotated[
+        str,
+        Field(
+            description="The job's name, 1 to 100 printable characters. Several jobs may have the same.",
+            examples=["digits"],
+            title="Name",
+        ),
+    ]
+    type: Annotated[
+        Literal["notebook", "training", "inference", "endpoint"],
+        Field(
+            description="`training`: commands that end, on one or more machines. `inference`: one command that ends. `notebook`, `endpoint`: one command that listens on `port` until it is stopped, and that can be started again with its files.",
+            examples=["training"],
+            title="JobType",
+        ),
+    ]
+    project_id: Annotated[
+        str | None,
+        Field(
+            description="The project that the job belongs to, whose account pays; by default the account's own.",
+            examples=["prj-01j"],
+            title="Project Id",
+        ),
+    ] = None
+    resources: Annotated[
+        SubmittedResources | None,
+        Field(
+            description="What each worker needs: GPUs, CPUs, memory, disk, and the highest price.",
+            examples=[{"gpus": "A100:4"}],
+        ),
+    ] = None
+    environment: Annotated[
+        SubmittedEnvironment | None,
+        Field(examples=[{"python_packages": ["scikit-learn"]}]),
+    ] = None
+    code: Annotated[
+        SubmittedCode | None,
+        Field(
+            description="The code, in a copy of which each command begins; by default an empty folder.",
+            examples=[{"upload_id": "upl-01j"}],
+        ),
+    ] = None
+    data: Annotated[
+        SubmittedData | None,
+        Field(
+            description="What the commands read, and where their output goes.",
+            examples=[{"output": None}],
+        ),
+    ] = None
+    workers: Annotated[
+        list[SubmittedWorker],
+        Field(
+            description="The commands, each on a machine or a part of one, all at the same time: 1 to 256 for training, one for other types.",
+            examples=[[{"command": "python train.py"}]],
+            title="Workers",
+        ),
+    ]
+    placement: Annotated[
+        SubmittedPlacement | None,
+        Field(
+            description="On which machines the job may run; by default on all that the account may use.",
+            examples=[{"spot": "never"}],
+        ),
+    ] = None
+    safety: Annotated[SubmittedSafety | None, Field(examples=[{"idle_timeout_s": 3600}])] = None
+    port: Annotated[
+        int | None,
+        Field(
+            description="The port on which a notebook or endpoint listens, 1024 to 65535; these types need it. The command finds the port that it has in BASELOAD_PORT.",
+            examples=[8888],
+            title="Port",
+        ),
+    ] = None
+    reservation_id: Annotated[
+        str | None,
+        Field(
+            description="A reserved port; not available yet.",
+            examples=["rsv-01j"],
+            title="Reservation Id",
+        ),
+    ] = None
+    priority: Annotated[
+        int,
+        Field(
+            description="From 1, placed first, to 5, placed last, among the jobs of its account.",
+            examples=[1],
+            title="Priority",
+        ),
+    ] = 3
+    array: Annotated[
+        int | list[dict[str, str | float | bool]] | None,
+        Field(
+            description="Makes several jobs of one submission, at most 1000: their number, or for each the variables that differ. They are named `NAME-0`, `NAME-1` and so on, and each finds its number in BASELOAD_ARRAY_INDEX and their count in BASELOAD_ARRAY_SIZE. By default one job is made.",
+            examples=[[{"LR": "0.1"}, {"LR": "0.01"}], 10],
+            title="Array",
+        ),
+    ] = None

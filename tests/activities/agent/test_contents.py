@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from activities.agent.contents import store
+from activities.agent.folders import Folders
 from tests.activities.agent.agent_process import LocalAgent, Refused, spec
 from tests.activities.agent.podman import IMAGE
 from tests.activities.contents import Cut, cut, link, tar_of
@@ -241,6 +243,44 @@ def test_the_least_used_goes_for_room_and_nothing_that_an_open_run_needs(node: N
     node.agent.call("clean", run_ids=["job-c1-0-1"])
     assert node.find(contents[2], most_bytes=most_bytes)["present"] is False
     assert [node.folder(each).exists() for each in contents] == [True, False, False]
+
+
+def test_two_runs_that_come_at_once_do_not_count_on_the_same_room(node: Node) -> None:
+    first, second = (cut(tar_of((f"file{each}", b"x" * 100_000)), PART) for each in range(2))
+    most_bytes = (320 << 20) + 150_000
+    assert node.find(first, most_bytes=most_bytes)["present"] is False
+    with pytest.raises(Refused, match="are reserved for others"):
+        node.find(second, OTHER, most_bytes=most_bytes)
+    assert node.find(first, most_bytes=most_bytes)["present"] is False, "its own is no other's"
+    assert node.send(first) is None
+    assert node.find(second, OTHER, most_bytes=most_bytes + 150_000)["present"] is False
+    node.agent.call("clean", run_ids=[OTHER])
+    node.find(cut(tar_of(("other", b"x" * 99_000)), PART), most_bytes=most_bytes + 150_000)
+
+
+def test_a_content_without_the_files_of_its_manifest_is_refused(node: Node) -> None:
+    content = cut(tar_of(("a", b"1"), ("b", b"2"), link("c", "a")), PART, 4)
+    assert node.send(content) == "broken-content"
+    assert node.send(cut(tar_of(("a", b"1"), ("b", b"2"), link("c", "a")), PART, 3)) is None
+
+
+def test_what_was_on_disk_before_says_nothing_of_a_content_that_has_come_anew(
+    node: Node, whole: Cut
+) -> None:
+    """The process that waits for the disk on behalf of an earlier publication ends late."""
+    assert node.send(whole) is None
+    note = node.folder(whole).with_suffix(".json")
+    wait_for(lambda: json.loads(note.read_text())["durable"], "it survives a power cut")
+    anew = json.loads(note.read_text()) | {"durable": False, "publication": "another"}
+    earlier = json.loads(note.read_text())
+    note.write_text(json.dumps(anew))
+    late = os.fork()
+    if not late:
+        store._make_durable(Folders(str(node.agent.root)), str(node.folder(whole)), earlier)
+        os.waitpid(-1, 0)
+        os._exit(0)
+    os.waitpid(late, 0)
+    assert json.loads(note.read_text()) == anew
 
 
 def test_contents_that_nobody_has_used_for_long_are_pruned(node: Node, whole: Cut) -> None:

@@ -80,7 +80,7 @@ PLAIN = frozenset(
 UNAVAILABLE = frozenset(
     {
         *("body data.datasets[]", "body data.model.id", "body data.model.project_id"),
-        *("body data.checkpoints[]", "body data.volumes[]", "body data.output.upload_id"),
+        *("body data.checkpoints[]", "body data.volumes[].id", "body data.output.upload_id"),
         "body data.scratch.upload_id",
         "body reservation_id",
     }

@@ -143,10 +143,52 @@ class LastSnapshotStory(StoppedNotebookStory):
     nth: ClassVar[dict[str, int]] = {"save_last_snapshot": 2}
 
 
+class VolumeNotebookStory(NotebookStory):
+    """On a leased machine, with a volume that it writes to: what it has written is its content."""
+
+    only = frozenset({"store_volume", "store_last_volume", "record_volume"})
+    leased = ("nod-1",)
+    volume_id: ClassVar[str] = "vol-1"
+    early: ClassVar[int] = 2
+    late: ClassVar[int] = 5
+
+    @property
+    def request(self) -> JobRequest:
+        asked = {"state_interval_s": 1, "volumes": (self.volume_id,)}
+        return super().request.model_copy(update=asked)
+
+    async def _command_ends(self) -> None:
+        written = self.world.written
+        if self.attempt == 1 and not self.has_left:
+            written[self.volume_id] = max(written[self.volume_id], self.early)
+            if not (self._content() or self._is_told()):
+                return  # Its interval has not come yet.
+            written[self.volume_id] = self.late
+        await super()._command_ends()
+
+    def _content(self) -> int:
+        """How many files the content of the volume has that was recorded."""
+        found = self.world.volume_contents.get(self.volume_id)
+        return found[1].file_count if found else 0
+
+    def _is_told(self) -> bool:
+        return "job.volume-not-stored" in self.world.events[self.job_id]
+
+    def look(self) -> None:
+        super().look()
+        found, written = self._content(), self.world.written[self.volume_id]
+        if self.mode in HARMLESS:
+            self.expect(found == self.late, f"the volume has {found} files of {self.late}")
+        has_run = any(run.starts for run in self.world.ever.values())
+        if has_run and found < written:
+            self.expect(self._is_told(), f"{found} of {written} are stored, and nobody was told")
+
+
 NOTEBOOK_STORIES = (
     NotebookStory,
     StoppedNotebookStory,
     MovedNotebookStory,
     LeavingNotebookStory,
     LastSnapshotStory,
+    VolumeNotebookStory,
 )

@@ -83,8 +83,38 @@ def test_a_worker_has_one_to_64_gpus() -> None:
         ({"data": {"datasets": ["d"]}}, "is the id of a dataset, dat-…"),
         ({"data": {"datasets": ["dat-1", "dat-1"]}}, "is named once"),
         ({"type": "inference", "data": {"datasets": ["dat-1"]}}, "are not for inference"),
-        ({"data": {"volumes": ["v"]}}, "are for notebooks and endpoints"),
-        ({"type": "endpoint", "port": 8080, "data": {"volumes": ["v"]}}, "are not available yet"),
+        (
+            {"data": {"volumes": [{"id": "vol-1", "access": "read"}]}},
+            "are for notebooks and endpoints",
+        ),
+        (
+            {
+                "type": "endpoint",
+                "port": 8080,
+                "data": {"volumes": [{"id": "dat-1", "access": "write"}]},
+            },
+            "is the id of a volume, vol-…",
+        ),
+        (
+            {
+                "type": "endpoint",
+                "port": 8080,
+                "data": {
+                    "volumes": [{"id": "vol-1", "access": each} for each in ("read", "write")]
+                },
+            },
+            "is named once",
+        ),
+        (
+            {
+                "type": "endpoint",
+                "port": 8080,
+                "data": {
+                    "volumes": [{"id": f"vol-{each}", "access": "read"} for each in range(17)]
+                },
+            },
+            "are at most 16",
+        ),
         ({"data": {"checkpoints": ["dat-1"]}}, "is the id of a checkpoint, chk-…"),
         ({"data": {"model": {"id": "chk-1"}}}, "is the id of a model, mod-…"),
         (

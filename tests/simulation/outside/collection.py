@@ -19,10 +19,12 @@ from tests.simulation.outside.reaching import reach
 from tests.simulation.outside.run_names import name_of
 from tests.simulation.outside.runs import EMPTY_BYTES, OUTPUT_BYTES, Run
 from tests.simulation.outside.store import Store
+from tests.simulation.outside.transfers import CONTENT
 from workflows.contracts.base import Contract
 from workflows.contracts.jobs import parse_run_id
 from workflows.contracts.nodes import NodeAddress
 from workflows.effects import jobs
+from workflows.effects.volumes import StoreVolume, VolumeStored
 
 STATE_BYTES = 1 << 20
 TRANSFERS_S = (0.2, 1.0, 5.0, 30.0, 200.0)
@@ -100,6 +102,20 @@ class Collection:
             stored_bytes=STATE_BYTES,
             file_count=1,
         )
+
+    def store_volume(self, _: Attempt, command: StoreVolume) -> Contract | Steps:
+        """As activities/site/volumes.py; a command writes to its volumes all the time."""
+        machine = reach(self._machines, command.node)
+        run = _staged_run(machine, command.node, command.run_id, "volume")
+        mark = f"{run.log_bytes:x}"
+        if mark == command.last_mark:
+            return VolumeStored(mark=mark)
+        return self._store_volume(run, command, mark)
+
+    def _store_volume(self, run: Run, command: StoreVolume, mark: str) -> Steps:
+        yield from self._transfer(run.machine, command.node)
+        place = f"{command.at:%Y%m%dt%H%M%S%f}-{self._random.getrandbits(32):08x}"
+        return VolumeStored(mark=mark, place=place, content=CONTENT)
 
     def _transfer(self, machine: Machine, node: NodeAddress) -> Generator[Sleep | Until, Any, None]:
         """Bytes come from the machine for a while; what breaks off has stored nothing."""

@@ -87,6 +87,7 @@ class World:
             "collect_log": collection.collect_log,
             "store_output": collection.store_output,
             "save_snapshot": collection.save_snapshot,
+            "store_volume": collection.store_volume,
             "transfer_artifact": self._transfers.transfer_artifact,
             "transfer_from_datastore": self._transfers.transfer_from_datastore,
         }

@@ -13,12 +13,14 @@ from tests.simulation.rows_model.connection import Connection
 from tests.simulation.rows_model.outbox import Outbox
 from tests.simulation.rows_model.records import Allocation, Node
 from tests.simulation.rows_model.tables import Tables
+from workflows.contracts.artifacts import VolumeAccess
 from workflows.contracts.lifecycles import Refresh
 from workflows.contracts.machines import Shortage
 from workflows.contracts.placement import Refusal
 from workflows.contracts.removals import Removal
 from workflows.contracts.statuses import AllocationState, NodeStatus, NodeType
 from workflows.effects.placement import AllocationsWithdrawn, WithdrawAllocations
+from workflows.rules.jobs.artifacts import volumes_of
 
 
 class TakenError(Exception):
@@ -51,6 +53,7 @@ class Allocations:
             tables.put(tables.gpu_holders, (row.node_id, index), row.id)
         if row.port is not None:
             self.take_port(row, row.port)
+        self._take_volumes(row)
         tables.put(tables.allocations, row.id, row)
         tables.put(tables.allocation_of, run, row)
         tables.put(tables.live_on.setdefault(row.node_id, {}), row.id, row)
@@ -66,6 +69,16 @@ class Allocations:
         self._tables.put(self._tables.port_holders, (row.node_id, port), row.id)
         self._tables.set(row, port=port)
         self._tables.placement_changes()
+
+    def _take_volumes(self, row: Allocation) -> None:
+        """As volume_holds.py:hold_volumes. Raises: TakenError."""
+        for volume_id, access in volumes_of(self._tables.jobs[row.job_id].spec):
+            holders = self._tables.volume_holders.setdefault(volume_id, {})
+            for other in holders.values():
+                theirs = dict(volumes_of(self._tables.jobs[other.job_id].spec))[volume_id]
+                if VolumeAccess.WRITE in (access, theirs):
+                    raise TakenError(f"{volume_id}: {other.job_id} has it")
+            self._tables.put(holders, row.id, row)
 
     def confirm(self, allocation_ids: Collection[str], at: datetime) -> bool:
         """False, with nothing changed: not all are live any more. allocations.py:confirm."""
@@ -141,6 +154,8 @@ class Allocations:
             tables.drop(tables.gpu_holders, (row.node_id, index))
         if row.port is not None:
             tables.drop(tables.port_holders, (row.node_id, row.port))
+        for volume_id, _ in volumes_of(tables.jobs[row.job_id].spec):
+            tables.drop(tables.volume_holders[volume_id], row.id)
         node = tables.nodes[row.node_id]
         tables.change(
             node,

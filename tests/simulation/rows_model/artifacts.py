@@ -15,6 +15,7 @@ from workflows.contracts.artifacts import ArtifactStatus, Progress, RetryTransfe
 from workflows.contracts.base import Done
 from workflows.contracts.removals import Removal
 from workflows.effects.artifacts import FindProgress, RemoveContent
+from workflows.effects.volumes import RecordVolume, VolumeRecorded
 
 SOURCE = {"type": "web", "url": "https://example.test/cats.tar"}
 
@@ -29,7 +30,11 @@ class Artifacts:
         self._outside = outside
 
     def effects(self) -> dict[str, Handler]:
-        return {"find_progress": self._find_progress, "remove_content": self._remove_content}
+        return {
+            "find_progress": self._find_progress,
+            "remove_content": self._remove_content,
+            "record_volume": self._record_volume,
+        }
 
     def _find_progress(self, attempt: Attempt, command: FindProgress) -> Progress:
         return Progress(total_bytes=self._tables.datasets[command.artifact_id].size_bytes)
@@ -37,6 +42,20 @@ class Artifacts:
     def _remove_content(self, attempt: Attempt, command: RemoveContent) -> Done:
         self._outside.discard_content(command.artifact_id)
         return Done()
+
+    def _record_volume(self, attempt: Attempt, command: RecordVolume) -> VolumeRecorded:
+        """As volumes.py:record_volume; the volumes of the model have no rows."""
+        tables, run = self._tables, (command.job_id, 0, command.attempt)
+        holders = tables.volume_holders.get(command.volume_id, {})
+        allocation = tables.allocation_of.get(run)
+        if allocation is None or allocation.id not in holders:
+            words = f"attempt {command.attempt} of {command.job_id} does not hold it any more"
+            return VolumeRecorded(refusal=f"volume {command.volume_id}: {words}")
+        if tables.volume_places.get(command.volume_id, "") > command.place:
+            return VolumeRecorded(refusal=f"volume {command.volume_id}: has a newer content")
+        with tables.write():
+            tables.put(tables.volume_places, command.volume_id, command.place)
+        return VolumeRecorded()
 
     def add(self, account_id: str) -> tuple[str, list[str]]:
         """As create_artifact."""

@@ -27,9 +27,11 @@ from workflows.contracts.placement import (
 )
 from workflows.contracts.statuses import NodeType, ProviderStatus, RegionStatus
 from workflows.rules.catalogue.providers import cloud_kinds
+from workflows.rules.jobs.artifacts import volumes_of
 from workflows.rules.jobs.resources import demand_of
 from workflows.rules.placement.cloud_market import CloudOffers, Market
 from workflows.rules.placement.planner import weight
+from workflows.rules.placement.volumes import VolumeHolder
 
 PRICES: Version = (0, None)
 """The version of the prices, which in the model are always those of the files."""
@@ -162,6 +164,7 @@ class PlacementInventory:
                     waiting_since=job.waiting_since,
                     attempt=job.attempt,
                     demand=demand,
+                    name=job.name,
                 )
                 for job in jobs
             ]
@@ -176,6 +179,17 @@ class PlacementInventory:
                 )
             )
         return queue
+
+    def volume_holders(self) -> dict[str, tuple[VolumeHolder, ...]]:
+        """As volume_holds.py:volume_holders, of all volumes."""
+        return {
+            volume_id: tuple(self._holder(row.job_id, volume_id) for row in rows.values())
+            for volume_id, rows in self._tables.volume_holders.items()
+        }
+
+    def _holder(self, job_id: str, volume_id: str) -> VolumeHolder:
+        job = self._tables.jobs[job_id]
+        return VolumeHolder(job_id, job.name, dict(volumes_of(job.spec))[volume_id])
 
     def _demand_of(self, job: Job, known_gpu_types: frozenset[str]) -> Demand:
         has_credits = self._ledger.balance(credits_name(job.account_id)) > 0

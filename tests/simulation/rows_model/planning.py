@@ -87,7 +87,13 @@ class Planning:
         market = self._inventory.market(now)
         offers = self._inventory.node_offers(now, held)
         queue = self._inventory.queue(each.gpu_type for each in offers.values() if each.gpu_type)
-        context = PlanningContext(now=now, held=held.weights, market=market, limit=limit)
+        context = PlanningContext(
+            now=now,
+            held=held.weights,
+            market=market,
+            volumes=self._inventory.volume_holders(),
+            limit=limit,
+        )
         made = plan(queue.demands, offers.values(), context)
         refusals = self._changed_refusals(made, queue)
         if not (made.assignments or made.bursts or made.failed or refusals):

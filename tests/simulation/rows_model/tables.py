@@ -90,6 +90,10 @@ class Tables:
         self.not_notified: dict[str, Allocation] = {}
         self.gpu_holders: dict[tuple[str, int], str] = {}
         self.port_holders: dict[tuple[str, int], str] = {}
+        self.volume_holders: dict[str, dict[str, Allocation]] = {}
+        """By volume, the live allocations that hold it."""
+        self.volume_places: dict[str, str] = {}
+        """Where the content of each volume is stored that a job has written."""
         self.running_meters: dict[str, dict[MeterKey, UsageMeter]] = {}
         """By payer."""
         self.meters_of: dict[str, dict[MeterKey, UsageMeter]] = {}

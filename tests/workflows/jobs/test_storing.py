@@ -29,6 +29,7 @@ from workflows.jobs.node_outages import NodeOutages
 from workflows.jobs.state_snapshots import StateSnapshots
 from workflows.jobs.teardown import Teardown, leaving_of, retained_nodes, retention_events
 from workflows.jobs.termination import Termination
+from workflows.jobs.volumes import WrittenVolumes
 from workflows.jobs.worker import Worker
 
 CANCEL = EndRequest(reason="not wanted")
@@ -74,7 +75,10 @@ class World:
             asked,
             self.termination,
             self.outages,
-            StateSnapshots(asked, self.outages, self._record),
+            (
+                StateSnapshots(asked, self.outages, self._record),
+                WrittenVolumes(asked, self.outages, self._record),
+            ),
             self._write,
         )
 

@@ -15,6 +15,7 @@ from workflows.rules.catalogue.gpu_names import (
     parse_gpus,
     unknown_name_rule,
 )
+from workflows.rules.jobs.artifacts import volumes_of
 
 GIB = 1024**3
 MEMORY_GIB_PER_CPU = 1.5
@@ -61,9 +62,15 @@ def with_memory(submission: JobSubmission) -> JobSubmission:
 
 
 def demand_of(
-    submission: JobSubmission, account_id: str, known_gpu_types: Collection[str] = ()
+    submission: JobSubmission,
+    account_id: str,
+    known_gpu_types: Collection[str] = (),
+    data_bytes: int = 0,
 ) -> Demand:
-    """What it asks of placement for an account; what its project adds is not in it."""
+    """What it asks of placement for an account; what its project adds is not in it.
+
+    data_bytes: the disk that its datasets, model, checkpoints and volumes take.
+    """
     placement = submission.placement
     return Demand(
         **asdict(resources_of(submission, known_gpu_types)),
@@ -77,17 +84,20 @@ def demand_of(
         port=submission.port,
         price_cap_microcredits_per_hour=submission.safety.price_cap_microcredits_per_hour,
         spot=spot_policy_of(submission),
+        volumes=volumes_of(submission),
+        data_bytes=data_bytes,
     )
 
 
-def demand_key(submission: JobSubmission, account_id: str) -> str:
+def demand_key(submission: JobSubmission, account_id: str, data_bytes: int = 0) -> str:
     """The key of a job's demand: jobs of one project with equal keys have equal demands.
 
     It is stored with the job. After a change of `demand_of` by which jobs with one key can have
     different demands, set the keys of waiting jobs to NULL in a migration; the next planning round
     computes them anew.
     """
-    asked = json.dumps(asdict(demand_of(submission, account_id)), sort_keys=True)
+    demand = demand_of(submission, account_id, data_bytes=data_bytes)
+    asked = json.dumps(asdict(demand), sort_keys=True)
     return hashlib.sha256(asked.encode()).hexdigest()[:32]
 
 

@@ -37,6 +37,7 @@ MAX_WORKERS = 256
 MAX_PRICE = 10**12
 MAX_RESTARTS = 100
 MAX_RETRIES = 100
+MAX_VOLUMES = 16
 
 WORKERS = "workers"
 _GPUS = frozenset({"resources.gpus", "resources.gpu_types", "resources.gpu_count"})
@@ -186,9 +187,7 @@ def _data(job: JobSubmission) -> Mistakes:
     if data.datasets and job.type == JobType.INFERENCE:
         yield field_error("data.datasets", "are not for inference", [*data.datasets])
     yield from _artifact_ids("data.datasets", "a dataset, dat-…", data.datasets)
-    if data.volumes:
-        rule = "are not available yet" if job.type.is_service else "are for notebooks and endpoints"
-        yield field_error("data.volumes", rule, [*data.volumes])
+    yield from _volumes(job)
     yield from _artifact_ids("data.checkpoints", "a checkpoint, chk-…", data.checkpoints)
     if data.model is not None:
         yield from _model(job, data.model)
@@ -198,6 +197,16 @@ def _data(job: JobSubmission) -> Mistakes:
         yield from _output(job)
     if data.scratch is not None:
         yield from _scratch(data.scratch)
+
+
+def _volumes(job: JobSubmission) -> Mistakes:
+    ids = tuple(each.id for each in job.data.volumes)
+    if ids and not job.type.is_service:
+        yield field_error("data.volumes", "are for notebooks and endpoints", [*ids])
+    if len(ids) > MAX_VOLUMES:
+        yield field_error("data.volumes", f"are at most {MAX_VOLUMES}", len(ids))
+    for mistake in _artifact_ids("data.volumes", "a volume, vol-…", ids):
+        yield mistake.model_copy(update={"field": f"{mistake.field}.id"})
 
 
 def _artifact_ids(field: str, kind: str, ids: tuple[str, ...]) -> Mistakes:

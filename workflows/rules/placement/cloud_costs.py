@@ -6,7 +6,8 @@ from workflows.rules.catalogue.providers import traits_of
 
 
 def boot_disk_gb(offer: CloudOffer, demand: Demand) -> int:
-    return demand.disk_size_gb + traits_of(offer.provider_kind).image_disk_gb
+    """The boot disk of a machine that is made for one worker: its files, its data, the image."""
+    return demand.disk_size_gb + demand.data_size_gb + traits_of(offer.provider_kind).image_disk_gb
 
 
 def machine_cost(offer: CloudOffer, demand: Demand) -> int:

@@ -36,6 +36,7 @@ from workflows.contracts.placement import (
 from workflows.rules.placement.cloud_market import NO_MARKET, Choice, Market
 from workflows.rules.placement.inventory import Inventory, NodeCapacity
 from workflows.rules.placement.node_refusals import NOTHING_THERE, refusals_of
+from workflows.rules.placement.volumes import VolumeHolder, VolumeHolders
 
 STARVATION_LIMIT = timedelta(minutes=10)
 CPUS_PER_GPU = 8
@@ -53,6 +54,8 @@ class PlanningContext:
     """The ids of offers with a known shortage."""
     market: Market = NO_MARKET
     """The cloud market of the round."""
+    volumes: Mapping[str, tuple[VolumeHolder, ...]] = field(default_factory=dict)
+    """The jobs that have the volumes of pending jobs, by volume."""
     limit: int | None = None
     """The most jobs to place, and to fail; jobs that are not considered are neither placed nor
     refused."""
@@ -64,6 +67,7 @@ def plan(
     """Plan one round: assignments and bursts, and the refusals of jobs that wait or fail."""
     shortages, market = context.shortages, context.market
     inventory = Inventory(offer for offer in offers if offer.node_id not in shortages)
+    holders = VolumeHolders(context.volumes)
     queue = _FairShareQueue(demands, context.held)
     assignments: list[Assignment] = []
     bursts: list[Burst] = []
@@ -72,6 +76,9 @@ def plan(
     helped: set[str] = set()
     for line in queue:
         demand, job = line.pending.demand, line.head
+        if holders.refusal(demand) is not None:
+            waiting.append(line)
+            continue
         chosen = None if demand in hopeless else _decide(demand, inventory, market)
         if chosen is not None:
             if isinstance(chosen, Choice):
@@ -81,6 +88,7 @@ def plan(
                 assignments.append(_take(job.job_id, chosen, demand))
             if len(assignments) + len(bursts) == context.limit:
                 break
+            holders.take(job)
             queue.charge(line)
             continue
         # Nothing becomes free within a round: what did not fit once does not fit later.
@@ -92,13 +100,13 @@ def plan(
     failing = {
         demand: refusal
         for demand in {line.pending.demand for line in waiting}
-        if (refusal := market.quota_refusal(demand)) is not None
+        if holders.refusal(demand) is None and (refusal := market.quota_refusal(demand)) is not None
     }
     left = [line for line in waiting if line.pending.demand not in failing]
     return Plan(
         assignments=tuple(assignments),
         bursts=tuple(bursts),
-        refused=tuple(_refused(left, inventory, market)),
+        refused=tuple(_refused(left, inventory, market, holders)),
         failed=tuple(islice(_failed(waiting, failing), context.limit)),
     )
 
@@ -316,7 +324,7 @@ def _failed(waiting: list[_Line], failing: Mapping[Demand, Refusal]) -> Iterator
 
 
 def _refused(
-    waiting: list[_Line], inventory: Inventory, market: Market
+    waiting: list[_Line], inventory: Inventory, market: Market, holders: VolumeHolders
 ) -> Iterator[DemandRefusals]:
     """The refusals of waiting jobs after the round, once for each project and demand.
 
@@ -328,7 +336,12 @@ def _refused(
     for key, pending in {_key(line): line.pending for line in waiting}.items():
         of = pending.demand, helped.get(key)
         if of not in known:
-            known[of] = _all_refusals(pending.demand, inventory, market, of[1])
+            taken = holders.refusal(pending.demand)
+            known[of] = (
+                (taken,)
+                if taken is not None
+                else _all_refusals(pending.demand, inventory, market, of[1])
+            )
         yield DemandRefusals(project_id=key[0], demand_key=key[1], refusals=known[of])
 
 

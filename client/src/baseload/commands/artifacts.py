@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -27,14 +28,25 @@ SOURCES = (
     "s3://BUCKET[/PREFIX] or wasabi://BUCKET[/PREFIX], hf://[datasets/]REPO[@revision], "
     "datastore:NAME[/FOLDER], job:NAME[/worker], dataset:NAME (or model:, checkpoint:, volume:)"
 )
+
+
+class SnapshotNoun(StrEnum):
+    """What can be made of a volume."""
+
+    DATASET = "dataset"
+    CHECKPOINT = "checkpoint"
+
+
 Name = Annotated[str, typer.Argument(help="id or name")]
 
 
 def _app(noun: str) -> typer.Typer:
-    """The commands of one noun; all four have the same."""
+    """The commands of one noun; all four have the same, and volumes one more."""
     app, plural = new_app(), f"{noun}s"
     for add in (_add_create, _add_ls, _add_show, _add_export, _add_retry, _add_rm):
         add(app, plural)
+    if plural == "volumes":
+        _add_snapshot(app, plural)
     return app
 
 
@@ -123,9 +135,45 @@ def _add_show(app: typer.Typer, plural: str) -> None:
                 ("stored", _size_text(found)),
                 ("content", found["content_sha256"]),
                 ("used by", ", ".join(found["job_ids"]) or None),
+                ("held by", _holders_text(found["holders"])),
+                ("written", _written_text(found)),
                 ("created", moment_text(found["created_at"])),
             ]
         )
+
+
+def _holders_text(holders: list[Document]) -> str | None:
+    """The jobs that have a volume now, and what they do with it."""
+    return ", ".join(f"{each['job_id']} ({each['access']})" for each in holders) or None
+
+
+def _written_text(found: Document) -> str | None:
+    written_at = found["written_at"]
+    return f"{moment_text(written_at)} by {found['written_by']}" if written_at else None
+
+
+def _add_snapshot(app: typer.Typer, plural: str) -> None:
+    @command(app)
+    def snapshot(
+        session: Session,
+        name: Name,
+        snapshot: Annotated[str, typer.Argument(help="name of what is made")],
+        noun: Annotated[
+            SnapshotNoun, typer.Option("--as", help="what is made of the volume")
+        ] = SnapshotNoun.DATASET,
+        no_wait: Annotated[
+            bool, typer.Option("--no-wait", help="do not wait until its files are there")
+        ] = False,
+        timeout: Annotated[float, typer.Option(help="seconds to wait at most")] = WAIT_LIMIT_S,
+    ) -> None:
+        """Make a dataset or a checkpoint of what a volume has now; the volume stays as it is."""
+        found, target = find(session, plural, name), f"{noun.value}s"
+        source = {"type": "artifact", "artifact_id": found["id"]}
+        body = {"name": snapshot, "project_id": found["project_id"], "source": source}
+        made = session.post(f"/v1/{target}", body)
+        if not no_wait:
+            made = wait_for(session, target, made, Goal(frozenset({"ready"}), timeout))
+        _show_line(session, made)
 
 
 def _add_export(app: typer.Typer, plural: str) -> None:

@@ -1,0 +1,86 @@
+"""The content of volumes that jobs write to: recorded for the one writer alone."""
+
+from typing import Any
+
+from sqlalchemy import update
+from sqlmodel import Session, col, select
+from temporalio import activity
+
+from activities.db.session import database
+from activities.db.tables import ARTIFACT_TABLES, Volume, VolumeHold
+from activities.settings import settings
+from activities.storage.blobs import blob_store
+from activities.storage.contents import remove_older_contents
+from activities.temporal.heartbeats import beating_aside
+from workflows.contracts.artifacts import ArtifactStatus, VolumeAccess
+from workflows.effects.volumes import RecordVolume, VolumeRecorded
+
+_COPIED = (ArtifactStatus.NEW, ArtifactStatus.TRANSFERRING)
+
+
+@activity.defn
+def record_volume(command: RecordVolume) -> VolumeRecorded:
+    """Make what is stored the content of a volume, if the attempt of the job still writes it.
+
+    A repeat changes nothing. What an earlier content has left in the store goes, unless it is being
+    copied now; then it goes with the next one.
+    """
+    with beating_aside():
+        with database().write() as session:
+            refusal = _record(session, command)
+        if refusal is not None:
+            return VolumeRecorded(refusal=refusal)
+        with database().read() as session:
+            is_copied = _is_copied(session, command.volume_id)
+        if not is_copied:
+            store = blob_store(settings().storage)
+            remove_older_contents(store, command.volume_id, command.place)
+    return VolumeRecorded()
+
+
+def _record(session: Session, command: RecordVolume) -> str | None:
+    """Write the content; why it is refused, None: it is the content now."""
+    row = session.get(Volume, command.volume_id, with_for_update=True)
+    if row is None or row.status != ArtifactStatus.READY:
+        status = "not there" if row is None else row.status
+        return f"volume {command.volume_id}: must be ready to be written, is {status}"
+    query = select(VolumeHold.job_id).where(
+        VolumeHold.volume_id == command.volume_id,
+        VolumeHold.job_id == command.job_id,
+        VolumeHold.attempt == command.attempt,
+        VolumeHold.access == VolumeAccess.WRITE,
+        col(VolumeHold.released_at).is_(None),
+    )
+    if session.exec(query).first() is None:
+        return (
+            f"volume {row.name}: asked to be written by attempt {command.attempt} of "
+            f"{command.job_id}, which does not hold it any more"
+        )
+    if row.content_place > command.place:
+        return f"volume {row.name}: has a newer content, of {row.written_at}"
+    size = command.content.size_bytes
+    values: dict[str, Any] = {
+        "content_sha256": command.content.sha256,
+        "content_place": command.place,
+        "size_bytes": size,
+        "bytes_transferred": size,
+        "total_bytes": size,
+        "unpacked_bytes": command.content.unpacked_bytes,
+        "file_count": command.content.file_count,
+        "written_at": command.at,
+        "written_by": command.job_id,
+    }
+    session.execute(update(Volume).where(col(Volume.id) == row.id).values(values))
+    return None
+
+
+def _is_copied(session: Session, volume_id: str) -> bool:
+    """Whether an artifact of the same account is being made of the volume's content."""
+    row = session.get_one(Volume, volume_id)
+    for table in ARTIFACT_TABLES.values():
+        query = select(table.source).where(
+            table.account_id == row.account_id, col(table.status).in_(_COPIED)
+        )
+        if any(source.get("artifact_id") == volume_id for source in session.exec(query)):
+            return True
+    return False
