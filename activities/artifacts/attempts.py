@@ -22,6 +22,7 @@ from activities.db.session import AWAY, database
 from activities.db.tables import ArtifactRow, ArtifactTransfer, table_of_artifact
 from activities.settings import settings
 from activities.storage.archives import ArchiveRefusedError
+from activities.temporal.heartbeats import set_details
 from workflows.contracts.artifacts import ArtifactStatus
 from workflows.contracts.errors import NOT_FOUND, STALE, TRANSFER_WAITS, UNAVAILABLE
 
@@ -46,7 +47,11 @@ class Attempt:
             self._row(session)
 
     def tell(self, stored_bytes: int, file_count: int, total_bytes: int | None) -> None:
-        """Write the progress into the artifact's row. Raises: as `check`."""
+        """Write the progress into the artifact's row, and show it beside the activity.
+
+        Raises: as `check`.
+        """
+        set_details(f"{stored_bytes} bytes, {file_count} files")
         with database().write() as session:
             row = self._row(session)
             row.bytes_transferred, row.file_count = stored_bytes, file_count

@@ -22,7 +22,6 @@ from activities.storage.contents import (
     keep_parts,
     remove_other_parts,
 )
-from activities.temporal.heartbeats import set_details
 from workflows.contracts.artifacts import MOST_FILES, Content
 
 TELL_INTERVAL_S = 5.0
@@ -182,7 +181,6 @@ class _Stream:
     def tell(self) -> None:
         """Write into the row how much is stored. Raises: as `Attempt.tell`."""
         stored = max(self._writer.position, self._source.parts_bytes)
-        set_details(f"{stored} bytes, {self._files} files")
         self._destination.attempt.tell(stored, self._files, self._source.total_bytes)
 
     def check_hash(self) -> None:

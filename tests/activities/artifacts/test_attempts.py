@@ -130,11 +130,15 @@ def test_the_attempt_that_a_later_one_has_followed_learns_it_and_writes_nothing(
     monkeypatch.setattr("activities.artifacts.attempts.RENEW_S", 0.01)
     with attempt_of(dataset) as late, attempt_of(dataset) as new:
         assert late.is_lost.wait(5)
-        for act in (late.check, partial(late.tell, 7, 1, 9), partial(late.reserve, 7)):
+        for act in (
+            late.check,
+            partial(ActivityEnvironment().run, late.tell, 7, 1, 9),
+            partial(late.reserve, 7),
+        ):
             with pytest.raises(ApplicationError, match="a later attempt") as lost:
                 act()
             assert (lost.value.type, lost.value.non_retryable) == ("Unavailable", False)
-        new.tell(5, 1, 9)
+        ActivityEnvironment().run(new.tell, 5, 1, 9)
     assert row_of(migrated, dataset).bytes_transferred == 5
 
 
