@@ -46,6 +46,7 @@ from api.routes import (
     providers,
     quotas,
     regions,
+    reservations,
     sessions,
     uploads,
     users,
@@ -62,7 +63,7 @@ from workflows.contracts.job_submission import JobSubmission
 ROUTERS = (
     health, platform, accounts, users, projects, providers, quotas, regions, nodes,
     join_tokens, announcements, leases, provider_machines, uploads, offers, jobs, job_logs,
-    artifacts, sessions, utilisation, billing, datastores, events, audit,
+    artifacts, sessions, utilisation, billing, datastores, reservations, events, audit,
 )  # fmt: skip
 RELAY_LIMIT_S = 1.0
 DESCRIPTION = """Own the base, rent the burst.

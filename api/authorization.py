@@ -22,7 +22,7 @@ from workflows.contracts.lifecycles import LIFECYCLE_NOUNS
 
 NOUNS = (
     "accounts", "account", "users", "api-keys", "projects", "uploads", "billing", "events", "audit",
-    *(noun.plural for noun in LIFECYCLE_NOUNS),
+    "reservations", *(noun.plural for noun in LIFECYCLE_NOUNS),
 )  # fmt: skip
 SCOPES = frozenset(
     {"*", "read", *(f"{noun}:{deed}" for noun in NOUNS for deed in ("read", "write"))}

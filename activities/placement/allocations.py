@@ -96,7 +96,7 @@ def write_allocations(
 ) -> None:
     """Insert rows of allocations with their GPUs, and write the usage rates of their jobs.
 
-    Raises: IntegrityError, when another allocation holds one of these GPUs or ports.
+    Raises: IntegrityError, when another allocation holds one of these GPUs, ports or reservations.
     """
     gpus = [
         {"allocation_id": row["id"], "gpu_index": index, "node_id": row["node_id"]}
@@ -151,6 +151,7 @@ def _allocations(placed: Placed, now: datetime) -> list[dict[str, Any]]:
             "memory_bytes": placed.job.demand.memory_bytes,
             "gpu_indices": list(slot.gpu_indices),
             "port": placed.job.demand.port,
+            "reservation_id": placed.job.demand.reservation_id,
             "rates": rates[str(slot.worker)],
             "created_at": now,
         }

@@ -32,7 +32,7 @@ from activities.placement.allocations import (
 from activities.placement.assignments import placements_of
 from activities.placement.burst_nodes import make_nodes
 from activities.placement.cloud_market import market
-from activities.placement.inventory import SHOWN, held, node_offers, preferring
+from activities.placement.inventory import SHOWN, Held, held, node_offers, preferring
 from activities.placement.no_planner import accept_unplanned, refuse_unplanned
 from activities.placement.queue import (
     MissingKeysError,
@@ -77,7 +77,7 @@ class _RoundInputs:
     offers: dict[str, NodeOffer]
     queue: Queue
     refusals: Refusals
-    weights: dict[str, int]
+    held: Held
     market: Market
 
 
@@ -135,13 +135,17 @@ def _read_inputs(session: Session) -> _RoundInputs:
     }
     gpu_types = {offer.gpu_type for offer in offers.values() if offer.gpu_type}
     queue = waiting_queue(session, gpu_types)
-    return _RoundInputs(now, offers, queue, stored_refusals(session), holds.weights, sold)
+    return _RoundInputs(now, offers, queue, stored_refusals(session), holds, sold)
 
 
 def _plan(inputs: _RoundInputs, limit: int) -> tuple[Plan, Refusals]:
     """The plan of the round, and the refusals of demands that it changes."""
     context = PlanningContext(
-        now=inputs.now, held=inputs.weights, market=inputs.market, limit=limit
+        now=inputs.now,
+        held=inputs.held.weights,
+        market=inputs.market,
+        reservations=inputs.held.reservations,
+        limit=limit,
     )
     made = plan(inputs.queue.demands, inputs.offers.values(), context)
     waiting = {(each.project_id, each.demand_key) for each in inputs.queue.demands}

@@ -22,6 +22,7 @@ NAMED = {
     "path upload_id": "upload",
     "path job_id": "job",
     "path datastore_id": "datastore",
+    "path reservation_id": "reservation",
     "query provider_id": "provider",
     "query region_id": "region",
     "query project_id": "project",
@@ -42,6 +43,7 @@ NAMED = {
     "body data.input.upload_id": "upload",
     "body data.input.datastore_id": "datastore",
     "body data.output.datastore_id": "datastore",
+    "body reservation_id": "reservation",
     "body placement.region_id": "region",
     "body placement.providers[]": "provider",
     "body environment.secrets{}": "secret reference",
@@ -70,6 +72,7 @@ PLAIN = frozenset(
         *("body source.sha256", "body source.revision", "body source.bucket"),
         *("body source.prefix", "body source.region", "body source.repo"),
         *("body root_path", "body password", "body data.input.path", "body data.output.path"),
+        "body hostname",
         *("body environment.setup[]", "body data.input.type", "body data.output.type"),
     }
 )
@@ -78,7 +81,6 @@ UNAVAILABLE = frozenset(
     {
         *("body data.datasets[]", "body data.model.id", "body data.model.project_id"),
         *("body data.checkpoints[]", "body data.volumes[]", "body data.output.upload_id"),
-        "body reservation_id",
     }
 )
 """Places of what is not available yet, which are refused to everybody."""
