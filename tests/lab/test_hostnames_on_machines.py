@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import json
-import socket
 import time
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
-from zeroconf import IPVersion, ServiceInfo, Zeroconf
-from zeroconf._dns import DNSAddress
-from zeroconf._services.info import AddressResolverIPv4
 
 from tests.lab.agent import ROOT, Agent
 from tests.lab.fixtures import BootMachine
+from tests.lab.link import Link
 from tests.lab.machine import Kind, Machine
 from tests.lab.machines import Lab
 from tests.lab.ssh import connect
 from tests.lab.waiting import wait_until
 
 RUN = "job-hostname-0-1"
-NAME = "web.local."
 FOLLOWS_S = 5.0
 AVAHI = """
 [server]
@@ -34,55 +30,9 @@ publish-workstation=no
 """
 
 
-class Link:
-    """The host as one more machine on the lab's link: it resolves, and may have the name too."""
-
-    def __init__(self, lab: Lab) -> None:
-        self._address = lab.network.host_address
-        # Made where no event loop runs, so that they have one of their own.
-        self._zeroconf = Zeroconf([self._address], ip_version=IPVersion.V4Only)
-        self._rival = Zeroconf([self._address], ip_version=IPVersion.V4Only)
-
-    def resolve(self, limit_ms: int = 1000) -> list[str]:
-        """The addresses of the hostname, as the cache has them or as somebody answers."""
-        resolver = AddressResolverIPv4(NAME)
-        resolver.request(self._zeroconf, limit_ms)
-        return resolver.parsed_addresses()
-
-    def believed(self) -> list[str]:
-        """The addresses of the hostname in the cache, without a question."""
-        now_ms = time.time() * 1000
-        entries = self._zeroconf.cache.entries_with_name(NAME)
-        return [
-            socket.inet_ntoa(each.address)
-            for each in entries
-            if isinstance(each, DNSAddress) and not each.is_expired(now_ms)
-        ]
-
-    def until(self, address: str, limit_s: float = FOLLOWS_S) -> None:
-        """Wait until the hostname leads there and nowhere else."""
-        wait_until(lambda: self.resolve(200) == [address], f"{NAME} is {address}", limit_s)
-
-    @contextlib.contextmanager
-    def claim(self) -> Iterator[str]:
-        """Answer for the hostname too, at the address that this yields."""
-        packed = [socket.inet_aton(self._address)]
-        service = "_x._tcp.local."
-        info = ServiceInfo(service, f"rival.{service}", 80, addresses=packed, server=NAME)
-        self._rival.register_service(info, strict=False)
-        try:
-            yield self._address
-        finally:
-            self._rival.unregister_service(info)
-
-    def close(self) -> None:
-        self._rival.close()
-        self._zeroconf.close()
-
-
 @pytest.fixture
 def link(lab: Lab) -> Iterator[Link]:
-    made = Link(lab)
+    made = Link(lab.network, "web.local.")
     yield made
     made.close()
 
