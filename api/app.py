@@ -47,6 +47,7 @@ from api.routes import (
     providers,
     quotas,
     regions,
+    reservations,
     sessions,
     third_party_keys,
     uploads,
@@ -65,7 +66,7 @@ ROUTERS = (
     health, platform, accounts, users, projects, providers, quotas, regions, nodes,
     join_tokens, announcements, leases, provider_machines, uploads, offers, jobs, job_logs,
     artifacts, third_party_keys, sessions, utilisation, data_progress, billing, datastores,
-    events, audit,
+    reservations, events, audit,
 )  # fmt: skip
 RELAY_LIMIT_S = 1.0
 DESCRIPTION = """Own the base, rent the burst.

@@ -25,6 +25,7 @@ QUIET_POLL_S = 0.15
 QUIET_AFTER_S = 2.0
 IDLE_POLL_S = 0.25
 LOST_CHECK_S = 5.0
+HOSTNAMES_S = 1.0
 BEAT_S = 2.0
 CACHE_CHECK_S = 15.0
 """How soon a region's cache whose server was killed is there again; most nodes serve none."""
@@ -48,6 +49,9 @@ class Followed:
         self.started = False
         self.has_gpus = False
         self.idleness: Idleness | None = None
+        self.has_hostname = False
+        self.said_of_hostname: dict[str, Any] | None = None
+        """What the last frame has said of the run's hostname."""
 
     def is_of_another(self, owner: str | None) -> bool:
         """Whether another control plane has staged the run; a spec exists before its log."""
@@ -84,6 +88,7 @@ class Followed:
             self.started = True
             spec = self.run.read("spec.json") or {}
             self.has_gpus = bool(spec.get("gpu_uuids"))
+            self.has_hostname = bool(spec.get("hostname"))
             if spec.get("idle_timeout_s"):
                 self.idleness = Idleness(self.run, spec)
         return self.started and self.exit is None and not self.sent_lost
@@ -111,7 +116,8 @@ class Watcher:
         self.gpus: Any = None
         self.utilisation: Any = None
         self.cache_check_s = float(request.get("cache_check_s") or CACHE_CHECK_S)
-        self.due = {"beat": 0.0, "lost": 0.0, "cache": time.monotonic() + self.cache_check_s}
+        self.due = {"beat": 0.0, "lost": 0.0, "hostnames": 0.0}
+        self.due["cache"] = time.monotonic() + self.cache_check_s
         for run_id, offset in (request.get("known") or {}).items():
             self.follow(run_id, offset)
 
@@ -135,6 +141,7 @@ class Watcher:
             running = [run for run in self.live.values() if run.runs()]
             self._report_idle(running)
             self._report_utilisation(running)
+            self._report_hostnames(running)
             self._keep_beat()
 
     def _round(self) -> float:
@@ -250,6 +257,20 @@ class Watcher:
         frame = self.utilisation.frame([run.run for run in running], has_gpus)
         if frame is not None:
             _send(frame)
+
+    def _report_hostnames(self, running: list[Followed]) -> None:
+        """Report what is said of the hostnames of runs, each time that it is something else."""
+        now = time.monotonic()
+        if now < self.due["hostnames"]:
+            return
+        self.due["hostnames"] = now + HOSTNAMES_S
+        for followed in running:
+            if not followed.has_hostname:
+                continue
+            said = followed.run.read("hostname.json")
+            if said is not None and said != followed.said_of_hostname:
+                followed.said_of_hostname = said
+                _send({"run_id": followed.run.run_id, "kind": "hostname", **said})
 
     def _gpu_work(self) -> Any:
         """The poller of the GPUs, imported only on a machine that has runs."""

@@ -18,6 +18,7 @@ from activities.db.tables import (
     Job,
     Node,
     Region,
+    Reservation,
     StoredSecret,
     Upload,
     place_of_content,
@@ -39,6 +40,7 @@ from activities.storage.run_specs import (
     Isolation,
     RegionCache,
     RunContent,
+    RunHostname,
     RunSpec,
     seal_run_spec,
 )
@@ -89,6 +91,8 @@ class RunInputs:
     """Worker to its isolation, by the allocation and the node's own row."""
     contents: tuple[RunContent, ...]
     """The datasets, the model, the checkpoints and the volumes of the job."""
+    hostname: RunHostname | None
+    """What the node of worker 0 publishes."""
     caches: dict[str, RegionCache]
     """Node id to the region cache of its region, for leased machines."""
     keys: JobKeys
@@ -195,6 +199,7 @@ def _gather(session: Session, command: SealRunSpecs, port: int | None) -> RunInp
         rendezvous_port=port,
         hosts=_hosts(session, command),
         contents=_contents(session, job, submission),
+        hostname=_hostname(session, command),
         caches=caches_of(session, {each.node.node_id for each in command.assignments}),
         keys=keys,
     )
@@ -234,6 +239,30 @@ def _content(job: Job, role: ArtifactRole, artifact_id: str, row: ArtifactRow | 
     folder = folder_of(row.name, artifact_id)
     place = place_of_content(row)
     return RunContent(artifact_id=artifact_id, role=role, name=folder, content=content, place=place)
+
+
+def _hostname(session: Session, command: SealRunSpecs) -> RunHostname | None:
+    """What the job's node publishes in this attempt; None: the attempt holds no reservation.
+
+    A job that names a reservation has one worker.
+    """
+    held = session.exec(
+        select(Allocation, Node, Reservation)
+        .join(Node, col(Node.id) == Allocation.node_id)
+        .join(Reservation, col(Reservation.id) == Allocation.reservation_id)
+        .where(Allocation.job_id == command.job_id, Allocation.attempt == command.attempt)
+    ).first()
+    if held is None:
+        return None
+    allocation, node, reservation = held
+    address = next(one.node for one in command.assignments if one.worker == allocation.worker)
+    return RunHostname(
+        reservation_id=reservation.id,
+        hostname=reservation.hostname,
+        # Whoever held it before has let it go when this allocation is made.
+        order=int(allocation.created_at.timestamp() * 1000),
+        address=inside_address(node, address).host,
+    )
 
 
 def _hosts(session: Session, command: SealRunSpecs) -> dict[str, str]:
@@ -348,6 +377,8 @@ def _run_spec(command: SealRunSpecs, assignment: WorkerAssignment, inputs: RunIn
         isolation=inputs.isolations[worker],
         # Where it has none, its first worker may hold a port at which they meet.
         port=submission.port and (inputs.ports.get(worker) or submission.port),
-        is_port_private=submission.type.is_service,
+        # A reserved port is there to be reached: by mDNS, from the region's network.
+        is_port_private=submission.type.is_service and inputs.hostname is None,
+        hostname=inputs.hostname,
         cache=inputs.caches.get(assignment.node.node_id),
     )

@@ -22,7 +22,7 @@ def hold_rendezvous_port(session: Session, job_id: str, attempt: int) -> int | N
     None: the job has one worker, or says itself which port its workers listen at.
     """
     query = select(Allocation).where(Allocation.job_id == job_id, Allocation.attempt == attempt)
-    workers = {each.worker: each for each in session.exec(query)}
+    workers = {each.worker: each for each in session.exec(query.order_by(col(Allocation.worker)))}
     first = workers.get(0)
     if first is None or len(workers) == 1 or any(each.port for each in list(workers.values())[1:]):
         return None

@@ -101,8 +101,8 @@ def write_allocations(
 ) -> None:
     """Insert rows of allocations with their GPUs and volumes, and write the values of their jobs.
 
-    Raises: IntegrityError, when another allocation holds one of these GPUs or ports, or writes to
-    one of the volumes; ContendedError, when another one holds a volume.
+    Raises: IntegrityError, when another allocation holds one of these GPUs, ports or reservations,
+    or writes to one of the volumes; ContendedError, when another one holds a volume.
     """
     gpus = [
         {"allocation_id": row["id"], "gpu_index": index, "node_id": row["node_id"]}
@@ -159,6 +159,7 @@ def _allocations(placed: Placed, now: datetime) -> list[dict[str, Any]]:
             "memory_bytes": placed.job.demand.memory_bytes,
             "gpu_indices": list(slot.gpu_indices),
             "port": placed.job.demand.port,
+            "reservation_id": placed.job.demand.reservation_id,
             "rates": rates[str(slot.worker)],
             "created_at": now,
         }

@@ -5,14 +5,15 @@ change only with the node's own steps, so each process caches them by the node's
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import func
 from sqlmodel import Session, col, select
 
-from activities.db.tables import Allocation, GpuAllocation, Job, Node, Region
+from activities.db.tables import Allocation, GpuAllocation, Job, Node, Region, Reservation
+from activities.placement.allocation_states import is_of_job
 from activities.settings import settings
 from workflows.contracts.nodes import Hardware, Preparation
 from workflows.contracts.placement import GB, GpuSlot, NodeOffer
@@ -50,6 +51,8 @@ class Held:
     disk_bytes: dict[str, int]
     weights: dict[str, int]
     """The weight of what each project and each account holds, by id."""
+    reservations: dict[str, str] = field(default_factory=dict)
+    """The sentences of `PlanningContext.reservations`."""
 
 
 _Row = tuple[Any, ...]
@@ -193,7 +196,7 @@ def _rows_of(session: Session, node_ids: list[str]) -> list[Any]:
 
 def held(session: Session) -> Held:
     """The resources that live allocations hold now."""
-    found = Held(gpus={}, ports={}, disk_bytes={}, weights={})
+    found = Held(gpus={}, ports={}, disk_bytes={}, weights={}, reservations=_holders(session))
     for node_id, index in session.execute(
         select(GpuAllocation.node_id, GpuAllocation.gpu_index).where(
             col(GpuAllocation.released_at).is_(None)
@@ -223,6 +226,20 @@ def held(session: Session) -> Held:
         if port is not None:
             found.ports.setdefault(node_id, set()).add(port)
     return found
+
+
+def _holders(session: Session) -> dict[str, str]:
+    """The id of each reservation that a job holds, to a sentence that names both."""
+    rows = session.execute(
+        select(Reservation.id, Reservation.name, Job.id, Job.name)
+        .join(Allocation, col(Allocation.reservation_id) == Reservation.id)
+        .join(Job, col(Job.id) == Allocation.job_id)
+        .where(is_of_job())
+    )
+    return {
+        reservation_id: f"reservation {name}: job {job_name} ({job_id}) holds it"
+        for reservation_id, name, job_id, job_name in rows
+    }
 
 
 def facts_of(session: Session, nodes: Iterable[tuple[str, int]]) -> dict[str, NodeFacts]:

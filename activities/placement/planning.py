@@ -32,7 +32,7 @@ from activities.placement.allocations import (
 from activities.placement.assignments import placements_of
 from activities.placement.burst_nodes import make_nodes
 from activities.placement.cloud_market import market
-from activities.placement.inventory import SHOWN, held, node_offers, preferring
+from activities.placement.inventory import SHOWN, Held, held, node_offers, preferring
 from activities.placement.no_planner import accept_unplanned, refuse_unplanned
 from activities.placement.queue import (
     MissingKeysError,
@@ -79,7 +79,7 @@ class _RoundInputs:
     offers: dict[str, NodeOffer]
     queue: Queue
     refusals: Refusals
-    weights: dict[str, int]
+    held: Held
     market: Market
     volumes: dict[str, tuple[VolumeHolder, ...]]
 
@@ -141,15 +141,16 @@ def _read_inputs(session: Session) -> _RoundInputs:
     asked = {volume_id for each in queue.demands for volume_id, _ in each.demand.volumes}
     volumes = volume_holders(session, asked)
     refusals = stored_refusals(session)
-    return _RoundInputs(now, offers, queue, refusals, holds.weights, sold, volumes)
+    return _RoundInputs(now, offers, queue, refusals, holds, sold, volumes)
 
 
 def _plan(inputs: _RoundInputs, limit: int) -> tuple[Plan, Refusals]:
     """The plan of the round, and the refusals of demands that it changes."""
     context = PlanningContext(
         now=inputs.now,
-        held=inputs.weights,
+        held=inputs.held.weights,
         market=inputs.market,
+        reservations=inputs.held.reservations,
         volumes=inputs.volumes,
         limit=limit,
     )

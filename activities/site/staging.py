@@ -243,6 +243,7 @@ def _request(
         "disk_size_gb": run_spec.disk_size_gb,
         "port": run_spec.port,
         "is_port_private": run_spec.is_port_private,
+        "hostname": run_spec.hostname and run_spec.hostname.model_dump(),
         "contents": [_content(each) for each in run_spec.contents],
     }
     cache = run_spec.cache

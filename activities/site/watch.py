@@ -21,6 +21,7 @@ from activities.site.answers.frames import (
     BeatFrame,
     ExitFrame,
     Frame,
+    HostnameFrame,
     IdleFrame,
     LogFrame,
     LostFrame,
@@ -221,6 +222,8 @@ class Watch:
                 signals.ask_to_look(run_id)
             case IdleFrame(idle_s=idle_s):
                 signals.tell_idle(run_id, idle_s)
+            case HostnameFrame():
+                signals.tell_hostname(run_id, frame)
 
     async def _within_limit(self, source: AsyncIterator[Frame]) -> AsyncIterator[Frame]:
         """The frames, each within `SILENCE_S`."""

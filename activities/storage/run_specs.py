@@ -98,6 +98,18 @@ class RunSpecTooNewError(ValueError):
     """The error for a run spec that requires what this release does not know."""
 
 
+class RunHostname(Contract):
+    """The hostname that the node of a run publishes by mDNS while the run is there."""
+
+    reservation_id: str
+    hostname: str = Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")
+    """One label, to which `.local` is added."""
+    order: int
+    """Higher for whoever got the reservation later: a node leaves the hostname to the later one."""
+    address: str
+    """The address of the node for its peers, by which it finds the region's link."""
+
+
 class RunSpec(Contract):
     """Everything that a node must know of one run and a workflow must not."""
 
@@ -132,7 +144,10 @@ class RunSpec(Contract):
     """The longest idle time of the run on a leased machine; None: no limit."""
     port: int | None = None
     is_port_private: bool = False
-    """Whether the port is reached by sessions alone, as that of a notebook or an endpoint."""
+    """Whether the port is reached by sessions alone, as that of a notebook or an endpoint without a
+    reservation."""
+    hostname: RunHostname | None = None
+    """What the node publishes for the run; None: its job has no reservation."""
     isolation: Isolation | None = None
     """None: an earlier release has sealed the run spec."""
     cache: RegionCache | None = None

@@ -82,6 +82,7 @@ class Job(Lifecycle):
     placement: SubmittedPlacement
     safety: SubmittedSafety
     port: int | None
+    reservation_id: str | None
     workers: list[JobWorker]
     placement_refusals: list[PlacementRefusal]
     started_at: datetime | None

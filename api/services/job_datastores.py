@@ -1,4 +1,5 @@
-"""The datastores that a job's document names: who may use them, and the region that they pin."""
+"""The regional resources, datastores and a reservation, that a job's document names: who may use
+them, and the region that they pin."""
 
 from collections.abc import Collection
 from typing import Any
@@ -29,7 +30,7 @@ def wrong_datastores(
 
     Those that the job can have are locked, so that none of them is removed before the job uses it.
     """
-    rows: dict[str, tables.Datastore] = {}
+    rows: dict[str, tables.Datastore | tables.Reservation] = {}
     wrong = []
     named = _named(document)
     found = locked_datastores(context.session, {given["datastore_id"] for given in named.values()})
@@ -45,6 +46,7 @@ def wrong_datastores(
         broken = path_mistake(path, is_smb=row.type == "smb") if isinstance(path, str) else None
         if broken is not None:
             wrong.append(field_error(f"data.{field}.path", broken, path))
+    wrong += _wrong_reservation(context, document, owner_id, rows)
     return wrong + _wrong_regions(context.session, document, rows)
 
 
@@ -55,6 +57,29 @@ def locked_datastores(session: Session, ids: Collection[str]) -> dict[str, table
     table = tables.Datastore
     query = select(table).where(col(table.id).in_(ids)).order_by(col(table.id))
     return {row.id: row for row in session.exec(query.with_for_update(read=True))}
+
+
+def _wrong_reservation(
+    context: ChangeContext,
+    document: dict[str, Any],
+    owner_id: str,
+    rows: dict[str, tables.Datastore | tables.Reservation],
+) -> list[FieldError]:
+    """The field errors for a reservation that is not the project's account's or is gone, and for
+    another port than its own; a sound one is locked against its removal, and added to the rows."""
+    given = document.get("reservation_id")
+    if not isinstance(given, str) or not given.startswith("rsv-"):
+        return []
+    locked = select(tables.Reservation).where(tables.Reservation.id == given)
+    row = context.session.exec(locked.with_for_update(read=True)).first()
+    if row is None or row.account_id != owner_id or row.removed_at is not None:
+        rule = "is a reservation of the project's account: not found"
+        return [field_error("reservation_id", rule, given)]
+    rows["reservation_id"] = row
+    port = document.get("port")
+    if not isinstance(port, int) or port == row.port:
+        return []
+    return [field_error("port", f"is {row.port}, the port of reservation {row.name}", port)]
 
 
 def _named(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -69,11 +94,16 @@ def _named(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _wrong_regions(
-    session: Session, document: dict[str, Any], rows: dict[str, tables.Datastore]
+    session: Session,
+    document: dict[str, Any],
+    rows: dict[str, tables.Datastore | tables.Reservation],
 ) -> list[FieldError]:
     placement = document.get("placement")
     asked = placement.get("region_id") if isinstance(placement, dict) else None
-    places = [(row.region_id, f"datastore {row.name}", field) for field, row in rows.items()]
+    places = [
+        (row.region_id, f"{type(row).__name__.lower()} {row.name}", field)
+        for field, row in rows.items()
+    ]
     if isinstance(asked, str):
         places.insert(0, (asked, "placement.region_id", "placement.region_id"))
     regions = {region_id for region_id, _, _ in places}
@@ -88,13 +118,20 @@ def _wrong_regions(
 
 
 def pinned(session: Session, submission: JobSubmission) -> JobSubmission:
-    """The submission with the region of its datastores as the only one to choose machines from."""
-    ids = datastores_of(submission)
-    if not ids:
-        return submission
-    region_id = session.get_one(tables.Datastore, ids[0]).region_id
+    """The submission with the region of its datastores and its reservation as the only one to
+    choose machines from, and with the reservation's port."""
+    region_id = submission.placement.region_id
+    for datastore_id in datastores_of(submission)[:1]:
+        region_id = session.get_one(tables.Datastore, datastore_id).region_id
+    port = submission.port
+    if submission.reservation_id is not None:
+        # Locked, so that it is not removed before the job names it.
+        row = session.get_one(
+            tables.Reservation, submission.reservation_id, with_for_update={"read": True}
+        )
+        region_id, port = row.region_id, row.port
     placement = submission.placement.model_copy(update={"region_id": region_id})
-    return submission.model_copy(update={"placement": placement})
+    return submission.model_copy(update={"placement": placement, "port": port})
 
 
 def datastores_of(submission: JobSubmission) -> list[str]:
@@ -104,10 +141,12 @@ def datastores_of(submission: JobSubmission) -> list[str]:
 
 
 def region_warnings(session: Session, submission: JobSubmission, resources: Resources) -> list[str]:
-    """What a person should know of a job that is pinned by a datastore: that no machine of the
-    region has such a GPU."""
+    """What a person should know of a job that is pinned by a datastore or a reservation: that no
+    machine of the region has such a GPU."""
     region_id = submission.placement.region_id
-    if not datastores_of(submission) or not resources.gpu_types or region_id is None:
+    what = "reservation" if submission.reservation_id is not None else "datastore"
+    is_pinned = datastores_of(submission) or submission.reservation_id is not None
+    if not is_pinned or not resources.gpu_types or region_id is None:
         return []
     node = tables.Node
     rows = session.exec(
@@ -125,4 +164,4 @@ def region_warnings(session: Session, submission: JobSubmission, resources: Reso
     region = session.get_one(tables.Region, region_id)
     has = f"has {', '.join(found)}" if found else "has no GPUs"
     asked = " or ".join(resources.gpu_types)
-    return [f"asked {asked}: region {region.name}, where the datastore is, {has}; the job waits"]
+    return [f"asked {asked}: region {region.name}, where the {what} is, {has}; the job waits"]

@@ -119,6 +119,8 @@ def _create(
         context.session.add(use)
     for datastore_id in datastores_of(submission):
         context.session.add(tables.JobDatastore(job_id=row.id, datastore_id=datastore_id))
+    if (named := submission.reservation_id) is not None:
+        context.session.add(tables.JobReservation(job_id=row.id, reservation_id=named))
     return row
 
 

@@ -33,6 +33,8 @@ PACKAGES = {
     "samba": "/usr/sbin/smbd",
     "smbclient": "/usr/bin/smbclient",
     "cifs-utils": "/usr/sbin/mount.cifs",
+    "avahi-daemon": "/usr/sbin/avahi-daemon",
+    "avahi-utils": "/usr/bin/avahi-resolve",
     "python3-torch": "/usr/lib/python3/dist-packages/torch/__init__.py",
     "python3-venv": "/usr/lib/python3/dist-packages/../../python3*/venv/__init__.py",
 }

@@ -14,6 +14,7 @@ from tests.api.http_server import JOB, Person, Site
 from tests.api.openapi_document import DOCUMENT
 from tests.api.test_datastores import datastore
 from tests.api.test_leases import lease
+from tests.api.test_reservations import reservation
 from workflows.contracts.lifecycles import ARTIFACT_NOUNS
 
 FREE = {"get_health", "get_readiness", "get_metrics", "announce_machine"}
@@ -169,6 +170,7 @@ async def owned(site: Site, ada: Person) -> dict[str, str]:
         "uploads": (await ada.upload()).json()["id"],
         "jobs": await ada.job(),
         "datastores": datastore(site, ada, region_id),
+        "reservations": reservation(site, ada, region_id),
     }
 
 
@@ -209,6 +211,7 @@ def _rows(site: Site) -> list[str]:
         tables.Lease,
         tables.Upload,
         tables.Datastore,
+        tables.Reservation,
     )
     rest = (tables.StoredSecret, tables.OutboxRow)
     return sorted(repr(row) for table in (*of, *rest) for row in site.rows(table))

@@ -88,6 +88,7 @@ NAMED = (
     ("POST", "/v1/providers"),
     ("POST", "/v1/regions"),
     ("POST", "/v1/datastores"),
+    ("POST", "/v1/reservations"),
     ("POST", "/v1/nodes"),
     ("POST", "/v1/jobs"),
     ("POST", "/v1/jobs/arrays"),

@@ -82,6 +82,7 @@ FOLDERS = {
     "rules/leases": _rules("leases"),
     "rules/nodes": _rules("nodes"),
     "rules/placement": _rules("placement"),
+    "rules/reservations": _rules("reservations"),
     "ledger": _billing("ledger"),
     "usage": _billing("usage", "accrued"),
     "authorization": Folder(

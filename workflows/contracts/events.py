@@ -9,6 +9,7 @@ from enum import StrEnum
 from pydantic import Field, JsonValue
 
 from workflows.contracts.base import Contract
+from workflows.contracts.reservations import HostnameState
 
 
 class ProviderEvent(StrEnum):
@@ -127,6 +128,9 @@ class JobEvent(StrEnum):
     ENDING = "job.ending"
     FAILED = "job.failed"
     FINISHED = "job.finished"
+    HOSTNAME_CONFLICT = "job.hostname-conflict"
+    HOSTNAME_NOT_PUBLISHED = "job.hostname-not-published"
+    HOSTNAME_PUBLISHED = "job.hostname-published"
     MACHINE_STAYS = "job.machine-stays"
     NOT_STORED = "job.not-stored"
     PLACED = "job.placed"
@@ -151,6 +155,14 @@ class JobEvent(StrEnum):
     WAITING = "job.waiting"
     WORKER_ABANDONED = "job.worker-abandoned"
     WORKER_EXITED = "job.worker-exited"
+
+
+HOSTNAME_STATES = {
+    JobEvent.HOSTNAME_PUBLISHED: HostnameState.PUBLISHED,
+    JobEvent.HOSTNAME_CONFLICT: HostnameState.CONFLICT,
+    JobEvent.HOSTNAME_NOT_PUBLISHED: HostnameState.NOT_PUBLISHED,
+}
+"""The events of a job about the hostname of its reservation, by what the node has said."""
 
 
 class PlatformEvent(StrEnum):

@@ -345,10 +345,12 @@ class JobSubmission(Submitted):
     safety: SubmittedSafety = Field(SubmittedSafety(), examples=[{"idle_timeout_s": 3600}])
     """What ends or limits the job, so that it costs no more than it should."""
     port: int | None = Field(None, examples=[8888])
-    """The port on which a notebook or endpoint listens, 1024 to 65535; these types need it. The
-    command finds the port that it has in BASELOAD_PORT."""
+    """The port on which a notebook or endpoint listens, 1024 to 65535; these types need it, or a
+    reservation, whose port it then is. The command finds the port that it has in BASELOAD_PORT."""
     reservation_id: str | None = Field(None, examples=["rsv-01j"])
-    """A reserved port; not available yet."""
+    """A reservation of the project's account (`baseload reservation ls`), for a job with one
+    worker. The job runs in its region and listens on its port, and `HOSTNAME.local` leads to its
+    machine on the network there. One job at a time holds it; others wait."""
     priority: int = Field(3, examples=[1])
     """From 1, placed first, to 5, placed last, among the jobs of its account."""
     array: _Array = Field(None, examples=[[{"LR": "0.1"}, {"LR": "0.01"}], 10])

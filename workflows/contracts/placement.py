@@ -52,6 +52,8 @@ class Demand(Resources):
     needs_apt_packages: bool = False
     """Whether the job has Debian packages, for which its runs have roots of their own."""
     port: int | None = None
+    reservation_id: str | None = None
+    """The reservation that the job holds while it has allocations, alone of all jobs."""
     price_cap_microcredits_per_hour: int | None = None
     """The highest cost of all workers together; None: no cap."""
     has_credits: bool = True
@@ -207,7 +209,8 @@ class Refusal(Contract):
     code: str
     """Of nodes: `inactive`, `not-owned`, `wrong-region`, `gpu-type`, `gpu-count`, `cpu`, `memory`,
     `disk`, `price`, `credits`, `image`, `port`, `provider`, `workers`, `reserved`, `apt-packages`,
-    `no-offers`. `volume`: another job has a volume of this one, wherever there is room.
+    `no-offers`. `volume`: another job has a volume of this one, wherever there is room. Of
+    reservations: `reservation`, which another job holds.
     Of clouds also: `cpu-only`, `spot`, `shortage`, `quota`. `being-made`: the offer is taken, and
     its machine is being created. `machine`: the creation of its machine has failed. `no-planner`:
     no process plans placements."""

@@ -26,6 +26,7 @@ from workflows.contracts.jobs import (
     WorkerIdle,
 )
 from workflows.contracts.lifecycles import JobChanges, Recorded
+from workflows.contracts.reservations import WorkerHostname
 from workflows.contracts.statuses import JobStatus, WorkerStatus
 from workflows.effects.billing import begin_billing
 from workflows.effects.jobs import (
@@ -328,6 +329,8 @@ class JobLifecycle:
                 self._end_when_idle()
             elif isinstance(message, WorkerExit):
                 await self._observations.record_exit(message)
+            elif isinstance(message, WorkerHostname):
+                await self._observations.record_hostname(message)
             elif isinstance(message, NodeUnreachable):
                 await self._observations.record_outage(message.node_id, message.reason)
             elif isinstance(message, NodeReachable):
@@ -449,6 +452,11 @@ class JobLifecycle:
     def worker_idle(self, idle: WorkerIdle) -> None:
         if idle.node_id in ("", *self._attempt.node_ids()):
             self._attempt.inbox.put(idle)
+
+    @workflow.signal(description="What a node says of the hostname that it publishes.")
+    def worker_hostname(self, said: WorkerHostname) -> None:
+        if said.attempt == self._attempt.number and said.node_id in self._attempt.node_ids():
+            self._attempt.inbox.put(said)
 
     @workflow.signal(description="A node cannot be reached, and may be healthy.")
     def node_unreachable(self, outage: NodeUnreachable) -> None:

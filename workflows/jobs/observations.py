@@ -6,14 +6,17 @@ from typing import Protocol
 from temporalio.exceptions import ApplicationError, is_cancelled_exception
 
 from workflows.contracts.errors import NODE_UNREACHABLE
-from workflows.contracts.events import Event, JobEvent
+from workflows.contracts.events import HOSTNAME_STATES, Event, JobEvent
 from workflows.contracts.jobs import NodeReachable, NodeUnreachable, WorkerExit
+from workflows.contracts.reservations import WorkerHostname
 from workflows.contracts.statuses import JobStatus
 from workflows.jobs.attempt import Attempt
 from workflows.jobs.node_outages import NodeOutages
 from workflows.jobs.violations import report_violation
 from workflows.jobs.worker import Worker
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
+
+_HOSTNAME_EVENTS = {state: event for event, state in HOSTNAME_STATES.items()}
 
 
 class StepWriter(Protocol):
@@ -41,6 +44,7 @@ class Observations:
         self._outages = outages
         self._write = write
         self._bill = bill
+        self._hostname: WorkerHostname | None = None
 
     # ── exits ───────────────────────────────────────────────────────────────────────────────
 
@@ -66,6 +70,24 @@ class Observations:
         if (worker := self._attempt.take_exit(message)) is not None:
             await self._record_reachable(worker.node.node_id)
             await self._write(worker.exit_event())
+
+    # ── hostnames ───────────────────────────────────────────────────────────────────────────
+
+    async def record_hostname(self, said: WorkerHostname) -> None:
+        """Record what a node says of the job's hostname, unless it has said the same before.
+
+        Each watch of the node begins with what the one before may have said.
+        """
+        if said == self._hostname:
+            return
+        self._hostname = said
+        await self._write(
+            Event(
+                type=_HOSTNAME_EVENTS[said.state],
+                message=f"node {said.node_id}: {said.message}",
+                details={"hostname": said.hostname, "addresses": list(said.addresses)},
+            )
+        )
 
     # ── outages ─────────────────────────────────────────────────────────────────────────────
 

@@ -57,6 +57,7 @@ table %(table)s {
     ct mark set ct mark and 0xffff accept
   }
   chain jobs {
+    udp sport 5353 drop
     ct direction reply accept
     meta l4proto { tcp, udp } th dport 53 ip daddr @resolvers4 accept
     meta l4proto { tcp, udp } th dport 53 ip6 daddr @resolvers6 accept

@@ -6,8 +6,9 @@ else is closed, the control plane says when it prepares the node. Names are reso
 machine's own name servers. Replies are let through, so that a job's port can be reached.
 
 At the port of a run only the run's own account answers, whoever has listened there first. The port
-of a notebook or an endpoint is private as well: nobody reaches it but the run itself and root, from
-this machine; people reach it by sessions, which enter the run.
+of a notebook or an endpoint is private as well, unless its job has a reservation: nobody reaches it
+but the run itself and root, from this machine; people reach it by sessions, which enter the run. No
+job speaks mDNS as a responder does, so none answers for the hostname of another.
 
 An account's connections on this machine carry a mark of the account, and only what is sent by the
 same account, or by another worker of its job, replies to them: a listener tells whose it is by its

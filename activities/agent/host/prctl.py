@@ -31,6 +31,12 @@ def die_with_parent() -> None:
     _set(SET_PDEATHSIG, signal.SIGKILL)
 
 
+def end_with_parent(number: int) -> None:
+    """From now on this process gets this signal when its parent ends; a change of its account
+    before the call would undo it."""
+    _set(SET_PDEATHSIG, number)
+
+
 def keep_capabilities(kept: frozenset[int]) -> None:
     """No program that this process starts from now on has other capabilities than these."""
     with open("/proc/sys/kernel/cap_last_cap") as file:

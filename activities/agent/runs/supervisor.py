@@ -26,6 +26,7 @@ from ..host import (
     processes,
     spawn,
 )
+from ..loading import load
 from . import exits
 from .log import Log
 
@@ -82,6 +83,8 @@ class Supervisor:
         """How long the present measurement of the disk use has taken so far."""
         self.measured_s = 0.0
         """How long the last one took."""
+        self.publication: Any = None
+        """What publishes the run's hostname; None: it has none."""
 
     def main(self) -> None:
         """Start the command, supervise it until its process tree has ended, and write its exit."""
@@ -127,6 +130,9 @@ class Supervisor:
         self.started_s = processes.monotonic_s()
         self.pid = spawn.spawn(self.run, self.spec, self.log.inlet)
         self.log.begin()
+        if self.spec.get("hostname"):
+            self.publication = load("mdns.publication:Publication")(self.run, self.spec)
+            self.publication.keep()
         first = processes.find(self.pid)
         self.process.update(pid=self.pid, start_ticks=first.start_ticks if first else 0)
         self.run.write("process.json", self.process)
@@ -146,6 +152,8 @@ class Supervisor:
             if pid == self.pid:
                 self.status = status
                 self.ended_s = processes.monotonic_s()
+            elif self.publication is not None:
+                self.publication.reaped(pid, status)
 
     def _pump(self) -> None:
         """Wait for the next event or deadline; write the beat and check the disk when due."""
@@ -164,6 +172,8 @@ class Supervisor:
             self._measure_disk_use()
 
     def _beat(self) -> None:
+        if self.publication is not None:
+            self.publication.keep()
         with contextlib.suppress(OSError):  # A full disk: reported below; the last beat stays.
             self.run.write("beat.json", {"elapsed_s": self._elapsed_s()}, durable=False)
         if disk.nearly_full(self.run):  # Measured soon: whoever has filled the disk has to end.
@@ -217,6 +227,8 @@ class Supervisor:
         self.kill_at = kill_at if self.kill_at is None else min(self.kill_at, kill_at)
         if not first_time:
             return
+        if self.publication is not None:
+            self.publication.end()
         if self.spec.get("runtime") == "podman" and self.status is None:
             # The client and its monitor must outlive the container to report its exit code, and
             # podman tells the container's first process alone, which may be a shell that waits.

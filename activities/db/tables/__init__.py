@@ -36,6 +36,7 @@ from activities.db.tables.ledger import LedgerAccount, LedgerPosting, LedgerTran
 from activities.db.tables.nodes import JoinToken, Node, NodeAnnouncement
 from activities.db.tables.outbox import IdempotencyKey, OutboxRow
 from activities.db.tables.providers import CloudPriceRow, Provider, Region, ShortageRow
+from activities.db.tables.reservations import JobReservation, Reservation
 
 __all__ = [
     "ARTIFACT_TABLES",
@@ -58,6 +59,7 @@ __all__ = [
     "IdempotencyKey",
     "Job",
     "JobDatastore",
+    "JobReservation",
     "JoinToken",
     "KeyFingerprint",
     "Lease",
@@ -74,6 +76,7 @@ __all__ = [
     "Provider",
     "Region",
     "RemovableRow",
+    "Reservation",
     "SchemaCompatibility",
     "ShortageRow",
     "StoredSecret",

@@ -125,6 +125,8 @@ class Allocation(SQLModel, table=True):
     memory_bytes: int = Field(sa_type=BigInteger)
     gpu_indices: list[int] = json_column()
     port: int | None = None
+    reservation_id: str | None = None
+    """The reservation that the worker holds; one that its job has left holds none any more."""
     state: str = Field(
         default=AllocationState.HELD, sa_column_kwargs={"server_default": AllocationState.HELD}
     )
@@ -148,6 +150,12 @@ class Allocation(SQLModel, table=True):
             "allocations_port_of_node",
             "node_id",
             "port",
+            unique=True,
+        ),
+        index_where(
+            "released_at IS NULL AND reservation_id IS NOT NULL AND state != 'leaving'",
+            "allocations_reservation",
+            "reservation_id",
             unique=True,
         ),
     )

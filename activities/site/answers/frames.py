@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Discriminator, Field, Tag, TypeAdapter
 
 from activities.site.answers.bounds import (
+    Address,
     ByteCount,
     Code,
     FileBytes,
@@ -16,9 +17,11 @@ from activities.site.answers.bounds import (
     RunName,
     Said,
     Seconds,
+    Text,
 )
 from activities.site.answers.reading import Speaker, parsed, violation
 from activities.site.answers.verbs import RunExit
+from workflows.contracts.reservations import HostnameState
 
 MOST_HEADER_BYTES = 64 << 10
 MOST_PAYLOAD_BYTES = 1 << 20
@@ -70,6 +73,17 @@ class IdleFrame(Said):
     idle_s: Seconds
 
 
+class HostnameFrame(Said):
+    """What the node says of the hostname that it publishes for a run, when that changes."""
+
+    kind: Literal["hostname"] = "hostname"
+    run_id: RunName
+    hostname: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,63}\.local$")]
+    state: HostnameState
+    addresses: Annotated[tuple[Address, ...], Field(max_length=16)] = ()
+    message: Text = ""
+
+
 class SaidGpu(Said):
     """What the driver of one GPU tells."""
 
@@ -95,12 +109,12 @@ class UtilisationFrame(Said):
     runs: Annotated[tuple[SaidRun, ...], Field(max_length=MOST_MEASURED_RUNS)] = ()
 
 
-RunFrame: TypeAlias = LogFrame | ExitFrame | LostFrame | IdleFrame
+RunFrame: TypeAlias = LogFrame | ExitFrame | LostFrame | IdleFrame | HostnameFrame
 """What is said of one run, by its name on the node."""
 Frame: TypeAlias = RunFrame | UtilisationFrame | BeatFrame
 
 
-_KINDS = ("log", "exit", "lost", "idle", "utilisation")
+_KINDS = ("log", "exit", "lost", "idle", "hostname", "utilisation")
 
 
 def _kind(header: Any) -> str:
@@ -114,6 +128,7 @@ _FRAME: TypeAdapter[Frame] = TypeAdapter(
         | Annotated[ExitFrame, Tag("exit")]
         | Annotated[LostFrame, Tag("lost")]
         | Annotated[IdleFrame, Tag("idle")]
+        | Annotated[HostnameFrame, Tag("hostname")]
         | Annotated[UtilisationFrame, Tag("utilisation")]
         | Annotated[BeatFrame, Tag("beat")],
         Discriminator(_kind),

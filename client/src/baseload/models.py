@@ -1117,6 +1117,22 @@ class RegionalSource(BaseModel):
     path: Annotated[str, Field(max_length=1024, title="Path")] = "/"
 
 
+class ReservationHolder(BaseModel):
+    """
+    The job that holds a reservation, and where it runs.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    job_id: Annotated[str, Field(title="Job Id")]
+    job_name: Annotated[str, Field(title="Job Name")]
+    job_status: Annotated[str, Field(title="Job Status")]
+    node_id: Annotated[str, Field(title="Node Id")]
+    node_name: Annotated[str, Field(title="Node Name")]
+    since: Annotated[AwareDatetime, Field(title="Since")]
+
+
 class RunnableJobs(BaseModel):
     model_config = ConfigDict(
         extra="allow",
@@ -1873,6 +1889,26 @@ class FieldError(BaseModel):
     value: Any
 
 
+class HostnameEvent(BaseModel):
+    """
+    What a node has said of the hostname while a job held the reservation.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    job_id: Annotated[str, Field(title="Job Id")]
+    state: Annotated[
+        Literal["published", "conflict", "not-published"],
+        Field(
+            description="What a node says of the hostname that it publishes for a run.",
+            title="HostnameState",
+        ),
+    ]
+    message: Annotated[str, Field(title="Message")]
+    at: Annotated[AwareDatetime, Field(title="At")]
+
+
 class JobArray(BaseModel):
     """
     The jobs that one submission with `array` has made, in the order of their numbers.
@@ -2118,6 +2154,41 @@ class QuotaList(BaseModel):
     quotas: Annotated[list[Quota], Field(title="Quotas")]
 
 
+class Reservation(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    id: Annotated[str, Field(title="Id")]
+    account_id: Annotated[str, Field(title="Account Id")]
+    region_id: Annotated[str, Field(title="Region Id")]
+    name: Annotated[str, Field(title="Name")]
+    type: Annotated[Literal["port"], Field(title="ReservationType")]
+    hostname: Annotated[str, Field(title="Hostname")]
+    published_name: Annotated[str, Field(title="Published Name")]
+    port: Annotated[int, Field(title="Port")]
+    created_at: Annotated[AwareDatetime, Field(title="Created At")]
+    holder: ReservationHolder | None
+
+
+class ReservationCreation(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    region_id: Annotated[str, Field(max_length=100, title="Region Id")]
+    name: Annotated[str, Field(max_length=100, min_length=1, title="Name")]
+    type: Annotated[Literal["port"], Field(title="ReservationType")] = "port"
+    hostname: Annotated[str, Field(max_length=63, title="Hostname")]
+    port: Annotated[int, Field(ge=1024, le=65535, title="Port")]
+
+
+class ReservationPage(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    items: Annotated[list[Reservation], Field(title="Items")]
+    next: Annotated[str | None, Field(title="Next")]
+
+
 class Statement(BaseModel):
     """
     All movements of an account's credits from `begins_at` until before `ends_at`.
@@ -2213,6 +2284,27 @@ class Utilisation(BaseModel):
     is_whole: Annotated[bool, Field(title="Is Whole")]
 
 
+class DescribedReservation(BaseModel):
+    """
+    A reservation, with what was said of its hostname.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    id: Annotated[str, Field(title="Id")]
+    account_id: Annotated[str, Field(title="Account Id")]
+    region_id: Annotated[str, Field(title="Region Id")]
+    name: Annotated[str, Field(title="Name")]
+    type: Annotated[Literal["port"], Field(title="ReservationType")]
+    hostname: Annotated[str, Field(title="Hostname")]
+    published_name: Annotated[str, Field(title="Published Name")]
+    port: Annotated[int, Field(title="Port")]
+    created_at: Annotated[AwareDatetime, Field(title="Created At")]
+    holder: ReservationHolder | None
+    events: Annotated[list[HostnameEvent], Field(title="Events")]
+
+
 class Job(BaseModel):
     """
     A job. The values of its variables are masked.
@@ -2246,6 +2338,7 @@ class Job(BaseModel):
     placement: SubmittedPlacement
     safety: SubmittedSafety
     port: Annotated[int | None, Field(title="Port")]
+    reservation_id: Annotated[str | None, Field(title="Reservation Id")]
     workers: Annotated[list[JobWorker], Field(title="Workers")]
     placement_refusals: Annotated[list[PlacementRefusal], Field(title="Placement Refusals")]
     started_at: Annotated[AwareDatetime | None, Field(title="Started At")]
@@ -2342,7 +2435,7 @@ class JobSubmission(BaseModel):
     port: Annotated[
         int | None,
         Field(
-            description="The port on which a notebook or endpoint listens, 1024 to 65535; these types need it. The command finds the port that it has in BASELOAD_PORT.",
+            description="The port on which a notebook or endpoint listens, 1024 to 65535; these types need it, or a reservation, whose port it then is. The command finds the port that it has in BASELOAD_PORT.",
             examples=[8888],
             title="Port",
         ),
@@ -2350,7 +2443,7 @@ class JobSubmission(BaseModel):
     reservation_id: Annotated[
         str | None,
         Field(
-            description="A reserved port; not available yet.",
+            description="A reservation of the project's account (`baseload reservation ls`), for a job with one worker. The job runs in its region and listens on its port, and `HOSTNAME.local` leads to its machine on the network there. One job at a time holds it; others wait.",
             examples=["rsv-01j"],
             title="Reservation Id",
         ),

@@ -132,7 +132,7 @@ def test_the_attempt_that_a_later_one_has_followed_learns_it_and_writes_nothing(
         assert late.is_lost.wait(5)
         for act in (
             late.check,
-            partial(ActivityEnvironment().run, late.tell, 7, 1, 9),
+            lambda: ActivityEnvironment().run(late.tell, 7, 1, 9),
             partial(late.reserve, 7),
         ):
             with pytest.raises(ApplicationError, match="a later attempt") as lost:

@@ -13,7 +13,16 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.accounts.accounts import add_account
 from activities.db.session import Database
-from activities.db.tables import Allocation, Job, Node, Provider, Region, StoredSecret, Upload
+from activities.db.tables import (
+    Allocation,
+    Job,
+    Node,
+    Provider,
+    Region,
+    Reservation,
+    StoredSecret,
+    Upload,
+)
 from activities.jobs.run_specs import (
     discard_outputs,
     discard_run_specs,
@@ -450,3 +459,31 @@ def test_discarded_outputs_are_removed_of_every_attempt_and_the_logs_stay(home: 
         ActivityEnvironment().run(discard_outputs, DiscardOutputs(job_id=JOB))
     assert store().names("outputs") == ["outputs/job-second/0-1.tar.gz"]
     assert logs.length(f"{JOB}-0-1") == 7
+
+
+def test_the_hostname_of_a_reservation_is_sealed_and_its_port_is_for_the_network(
+    migrated: Database, project: str
+) -> None:
+    submit(migrated, project)
+    with migrated.write() as session:
+        job = session.get_one(Job, JOB)
+        job.spec = {**job.spec, "type": "endpoint"}
+    assert open_run_spec(seal().references[0], "reg-1").is_port_private is True
+    with migrated.write() as session:
+        held = session.get_one(Allocation, "all-0")
+        node = session.get_one(Node, held.node_id)
+        row = Reservation(
+            id="rsv-1", account_id=node.account_id, region_id=node.region_id, name="front",
+            type="port", hostname="web", port=8888, created_at=NOW,
+        )  # fmt: skip
+        session.add(row)
+        session.flush()
+        held.reservation_id = row.id
+        order = int(held.created_at.timestamp() * 1000)
+    spec = open_run_spec(seal().references[0], "reg-1")
+    assert spec.is_port_private is False
+    assert spec.hostname is not None
+    address = COMMAND.assignments[0].node.host
+    assert spec.hostname.model_dump() == {
+        "reservation_id": "rsv-1", "hostname": "web", "order": order, "address": address
+    }  # fmt: skip

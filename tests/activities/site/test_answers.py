@@ -249,6 +249,14 @@ FRAMES = {
     "run-memory": header(kind="utilisation", runs=[{"run_id": "r", "memory_bytes": 1 << 60}]),
     "run-path": header(kind="utilisation", runs=[{"run_id": "../r"}]),
     "idle-seconds": header(kind="idle", run_id="r", idle_s=float("inf")),
+    "no-hostname": header(kind="hostname", run_id="r", hostname="a.b.local", state="published"),
+    "hostname-state": header(kind="hostname", run_id="r", hostname="a.local", state="mine"),
+    "hostname-address": header(
+        kind="hostname", run_id="r", hostname="a.local", state="conflict", addresses=["nobody"]
+    ),
+    "many-addresses": header(
+        kind="hostname", run_id="r", hostname="a.local", state="conflict", addresses=["::1"] * 17
+    ),
 }
 
 

@@ -92,6 +92,7 @@ HONEST = (
     {"kind": "exit", "exit": {"elapsed_s": 1.0, "exit_code": 0}, "log_bytes": 0},
     {"kind": "lost", "elapsed_s": 1.0, "log_bytes": 0},
     {"kind": "idle", "idle_s": 1.0},
+    {"kind": "hostname", "hostname": "web.local", "state": "conflict", "addresses": ["10.7.0.9"]},
     {"kind": "utilisation", "runs": [{"run_id": NAMES[0]}], "gpus": []},
     {"kind": "beat"},
 )

@@ -22,6 +22,7 @@ NAMED = {
     "path upload_id": "upload",
     "path job_id": "job",
     "path datastore_id": "datastore",
+    "path reservation_id": "reservation",
     "query provider_id": "provider",
     "query region_id": "region",
     "query project_id": "project",
@@ -43,6 +44,7 @@ NAMED = {
     "body data.input.datastore_id": "datastore",
     "body data.output.datastore_id": "datastore",
     "body data.scratch.datastore_id": "datastore",
+    "body reservation_id": "reservation",
     "body placement.region_id": "region",
     "body placement.providers[]": "provider",
     "body environment.secrets{}": "secret reference",
@@ -71,6 +73,7 @@ PLAIN = frozenset(
         *("body source.sha256", "body source.revision", "body source.bucket"),
         *("body source.prefix", "body source.region", "body source.repo"),
         *("body root_path", "body password", "body data.input.path", "body data.output.path"),
+        "body hostname",
         *("body environment.setup[]", "body data.input.type", "body data.output.type"),
         *("body environment.credentials[]", "body environment.image_credentials"),
         *("body data.scratch.type", "body data.scratch.path", "path key_type"),
@@ -82,7 +85,6 @@ UNAVAILABLE = frozenset(
         *("body data.datasets[]", "body data.model.id", "body data.model.project_id"),
         *("body data.checkpoints[]", "body data.volumes[].id", "body data.output.upload_id"),
         "body data.scratch.upload_id",
-        "body reservation_id",
     }
 )
 """Places of what is not available yet, which are refused to everybody."""

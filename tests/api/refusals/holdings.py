@@ -26,6 +26,7 @@ from tests.api.running_jobs import running_job
 from tests.api.test_access import Route
 from tests.api.test_datastores import datastore
 from tests.api.test_leases import BEGAN, lease_row
+from tests.api.test_reservations import reservation
 from workflows.contracts.lifecycles import ARTIFACT_NOUNS
 
 ARCHIVE = tar_gz({"train.py": b"print(1)"})
@@ -46,6 +47,7 @@ SOUND: dict[str, dict[str, Any]] = {
     "create_region": {"name": "another"},
     "change_region": {"own_worker": True, "allows_apt_packages": True},
     "create_datastore": DATASTORE,
+    "create_reservation": {"name": "another", "hostname": "another", "port": 8888},
     "add_node": {"name": "another", "minion_id": f"SHA256:{'A' * 43}"},
     "create_join_token": {},
     "submit_job": JOB,
@@ -63,6 +65,7 @@ NEEDED = {
     "create_region": ("provider_id",),
     "add_node": ("region_id",),
     "create_datastore": ("region_id",),
+    "create_reservation": ("region_id",),
     "create_join_token": ("region_id",),
     "list_quotas": ("provider_id",),
 }
@@ -171,6 +174,7 @@ async def holdings(person: Person, word: str) -> Holdings:
         "upload": (await person.upload(tar_gz({f"{word}.py": b"1"}))).json()["id"],
         "job": job_id,
         "datastore": datastore(site, person, region_id, name=f"{word} share"),
+        "reservation": reservation(site, person, region_id, name=f"{word} name"),
         "token": await person.join_token(region_id),
     }
     return Holdings(person, word, named)

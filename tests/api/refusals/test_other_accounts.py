@@ -26,6 +26,7 @@ FILTERS = {
     "list_audit query resource_id",
     "list_offers query region_id",
     "list_datastores query region_id",
+    "list_reservations query region_id",
 }
 """What leaves nothing of a list, because a list has what is the caller's alone."""
 ACCEPTED = {"add_node body minion_id", "end_provider_machine path name"}
@@ -40,7 +41,7 @@ INVALID = {
         for field in (
             *("code.upload_id", "data.input.upload_id", "placement.region_id"),
             *("data.input.datastore_id", "data.output.datastore_id", "data.scratch.datastore_id"),
-            *("placement.providers[]", "environment.secrets{}"),
+            *("placement.providers[]", "environment.secrets{}", "reservation_id"),
         )
     ),
 }

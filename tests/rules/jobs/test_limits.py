@@ -78,7 +78,7 @@ def test_a_worker_has_one_to_64_gpus() -> None:
         ({"workers": [{"command": "a\0"}]}, "is at most 65536 characters, none of them NUL"),
         ({"workers": []}, "has at least one worker"),
         ({"type": "inference", "workers": [{"command": "a"}] * 2}, "is exactly one for inference"),
-        ({"reservation_id": "x"}, "is not available yet: this platform has no port reservations"),
+        ({"port": 80, "reservation_id": "rsv-1"}, "is 1024 to 65535"),
         ({"type": "notebook"}, "is needed: notebook listens on one"),
         ({"data": {"datasets": ["d"]}}, "is the id of a dataset, dat-…"),
         ({"data": {"datasets": ["dat-1", "dat-1"]}}, "is named once"),

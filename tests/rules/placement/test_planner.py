@@ -332,3 +332,37 @@ def test_ranking_of_too_many_workers_shows_what_fits_and_is_not_placeable() -> N
     assert not ranking.placeable
     assert [item.workers_that_fit for item in ranking.items] == [2]
     assert [r.code for r in ranking.refusals] == ["workers"]
+
+
+def test_a_job_waits_while_another_one_holds_its_reservation_and_is_told_which() -> None:
+    asked = job(port=8888, reservation_id="rsv-1", region_id="reg-1")
+    held = {"rsv-1": "reservation web: job first (job-9) holds it"}
+    made = planned([asked], [offer()], reservations=held)
+    (only,) = made.refused[0].refusals
+    assert (made.assignments, only.code, only.ever) == ((), "reservation", True)
+    assert (only.offer_id, only.region_id, only.detail) == ("rsv-1", "reg-1", held["rsv-1"])
+
+
+def test_of_two_jobs_with_one_reservation_one_is_placed() -> None:
+    jobs = [job(f"job-{n}", age_s=9 - n, port=8888, reservation_id="rsv-1") for n in (1, 2)]
+    made = planned(jobs, [offer("n1"), offer("n2")])
+    assert placed(made) == {"job-1": ["n1"]}
+    (only,) = made.refused[0].refusals
+    assert only.detail == "reservation rsv-1: job job-1 holds it"
+
+
+def test_jobs_with_other_reservations_or_none_are_not_held_up() -> None:
+    jobs = [
+        job("job-1", port=8888, reservation_id="rsv-1"),
+        job("job-2", port=8888, reservation_id="rsv-2"),
+        job("job-3"),
+    ]
+    made = planned(jobs, [offer("n1"), offer("n2")], reservations={"rsv-9": "held"})
+    assert sorted(placed(made)) == ["job-1", "job-2", "job-3"]
+
+
+def test_no_node_is_kept_free_for_a_job_that_waits_for_a_reservation() -> None:
+    asked = job("job-1", age_s=OVERDUE_S, gpus=4, port=8888, reservation_id="rsv-1")
+    later = job("job-2", gpus=4)
+    made = planned([asked, later], [offer(gpus=4)], reservations={"rsv-1": "held"})
+    assert placed(made) == {"job-2": ["n1"]}

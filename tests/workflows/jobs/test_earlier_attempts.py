@@ -24,6 +24,7 @@ from workflows.contracts.jobs import (
     WorkerExit,
     WorkerIdle,
 )
+from workflows.contracts.reservations import HostnameState, WorkerHostname
 from workflows.contracts.statuses import JobStatus, JobType
 from workflows.effects.billing import BillingDone
 from workflows.jobs.job_lifecycle import JobLifecycle
@@ -32,6 +33,9 @@ FAILED = Exit(exit_code=7, elapsed_s=4711)
 ENDED = Exit(exit_code=0, elapsed_s=3)
 EARLIER: dict[type[Contract], Callable[[Handle], Contract]] = {
     WorkerExit: lambda _: WorkerExit(worker=0, attempt=1, exit=FAILED, node_id="nod-1"),
+    WorkerHostname: lambda _: WorkerHostname(
+        worker=0, attempt=1, hostname="web.local", state=HostnameState.CONFLICT, node_id="nod-1"
+    ),
     WorkerIdle: lambda _: WorkerIdle(worker=0, attempt=1, idle_s=10**6, node_id="nod-1"),
     DataProgress: lambda _: DataProgress(
         worker=0, attempt=1, node_id="nod-1", at=datetime.now(UTC), bytes_transferred=1
@@ -96,6 +100,7 @@ async def test_what_is_said_of_the_first_attempt_changes_nothing_of_the_second(
     assert stage.world.posted_s[job_id, 0, 2] == ENDED.elapsed_s
     assert "4711" not in str(stage.world.told[job_id])
     assert "idle" not in str(stage.world.told[job_id])
+    assert "hostname" not in str(stage.world.told[job_id])
 
 
 async def test_the_billing_of_an_attempt_ends_after_its_last_usage_is_posted(stage: Stage) -> None:

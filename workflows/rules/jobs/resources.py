@@ -82,6 +82,7 @@ def demand_of(
         needs_image=submission.environment.image is not None,
         needs_apt_packages=bool(submission.environment.apt_packages),
         port=submission.port,
+        reservation_id=submission.reservation_id,
         price_cap_microcredits_per_hour=submission.safety.price_cap_microcredits_per_hour,
         spot=spot_policy_of(submission),
         volumes=volumes_of(submission),

@@ -173,13 +173,24 @@ def _workers(job: JobSubmission) -> Mistakes:
 
 
 def _listening(job: JobSubmission) -> Mistakes:
-    if job.reservation_id is not None:
-        rule = "is not available yet: this platform has no port reservations; use port"
-        yield field_error("reservation_id", rule, job.reservation_id)
     if job.port is not None and not 1024 <= job.port <= 65_535:
         yield field_error("port", "is 1024 to 65535", job.port)
     elif job.port is None and job.type.is_service and job.reservation_id is None:
         yield field_error("port", f"is needed: {job.type} listens on one", None)
+
+
+def _reservation(job: JobSubmission) -> Mistakes:
+    """The rules of a job that names a reservation, beside those that depend on the reservation."""
+    if job.reservation_id is None:
+        return
+    if not job.reservation_id.startswith("rsv-"):
+        yield field_error("reservation_id", "is the id of a reservation, rsv-…", job.reservation_id)
+    if len(job.workers) > 1:
+        rule = "is for a job with one worker, since one machine has the hostname"
+        yield field_error("reservation_id", rule, job.reservation_id)
+    if job.port is None and not job.type.is_service:
+        rule = f"is needed beside reservation_id: {job.type} listens on none by itself"
+        yield field_error("port", rule, None)
 
 
 def _data(job: JobSubmission) -> Mistakes:
@@ -384,6 +395,7 @@ _RULES: tuple[Callable[[JobSubmission], Mistakes], ...] = (
     amounts,
     _workers,
     _listening,
+    _reservation,
     _data,
     _environment,
     _requirements,

@@ -4,7 +4,7 @@ Built once a round from the offers; plain objects with slots, because a round as
 thousand times whether something fits. Machines lie by region and GPU type.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from workflows.contracts.placement import Demand, NodeOffer
@@ -195,9 +195,15 @@ class RegionCapacity:
 
 
 class Inventory:
-    """All region capacities of a planning round. The order of the offers makes no difference."""
+    """All region capacities of a planning round. The order of the offers makes no difference.
 
-    def __init__(self, offers: Iterable[NodeOffer]) -> None:
+    reservations: the id of each reservation that a job holds, to a sentence that names both.
+    """
+
+    def __init__(
+        self, offers: Iterable[NodeOffer], reservations: Mapping[str, str] | None = None
+    ) -> None:
+        self._reservations = dict(reservations or {})
         regions: dict[tuple[str, str, bool], RegionCapacity] = {}
         for offer in offers:
             key = (offer.region_id, offer.account_id, offer.public)
@@ -215,6 +221,16 @@ class Inventory:
     def seen_by(self, demand: Demand) -> list[RegionCapacity]:
         """The account's own regions and the public ones; a job gets no refusals of others."""
         return [region for region in self.regions if region.is_seen_by(demand)]
+
+    def holder(self, demand: Demand) -> str | None:
+        """The sentence of the job that holds the demand's reservation; None: none does."""
+        return self._reservations.get(demand.reservation_id or "")
+
+    def hold(self, demand: Demand, job_id: str) -> None:
+        """Let the job hold the reservation of its demand, if that names one."""
+        held = demand.reservation_id
+        if held is not None:
+            self._reservations[held] = f"reservation {held}: job {job_id} holds it"
 
 
 def _region_of(offer: NodeOffer) -> RegionCapacity:

@@ -42,8 +42,21 @@ def refusals_of(
     """The refusals of all visible nodes at this moment.
 
     job_id: the nodes that a hold-back keeps for this job do not refuse it for that.
+    A reservation that another job holds is the only refusal: no node could end it.
     """
+    holder = inventory.holder(demand)
+    if holder is not None:
+        return (_held(demand, holder),)
     return describe_refusals(findings_of(demand, inventory, job_id), demand)
+
+
+def _held(demand: Demand, holder: str) -> Refusal:
+    return Refusal(
+        offer_id=demand.reservation_id or "none",
+        region_id=demand.region_id,
+        code="reservation",
+        detail=holder,
+    )
 
 
 def findings_of(demand: Demand, inventory: Inventory, job_id: str | None = None) -> list[Finding]:

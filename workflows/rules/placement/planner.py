@@ -56,6 +56,8 @@ class PlanningContext:
     """The cloud market of the round."""
     volumes: Mapping[str, tuple[VolumeHolder, ...]] = field(default_factory=dict)
     """The jobs that have the volumes of pending jobs, by volume."""
+    reservations: Mapping[str, str] = field(default_factory=dict)
+    """The id of each reservation that a job holds, to a sentence that names both."""
     limit: int | None = None
     """The most jobs to place, and to fail; jobs that are not considered are neither placed nor
     refused."""
@@ -66,7 +68,8 @@ def plan(
 ) -> Plan:
     """Plan one round: assignments and bursts, and the refusals of jobs that wait or fail."""
     shortages, market = context.shortages, context.market
-    inventory = Inventory(offer for offer in offers if offer.node_id not in shortages)
+    usable = (offer for offer in offers if offer.node_id not in shortages)
+    inventory = Inventory(usable, context.reservations)
     holders = VolumeHolders(context.volumes)
     queue = _FairShareQueue(demands, context.held)
     assignments: list[Assignment] = []
@@ -86,6 +89,7 @@ def plan(
                 bursts.append(taken)
             else:
                 assignments.append(_take(job.job_id, chosen, demand))
+                inventory.hold(demand, job.job_id)
             if len(assignments) + len(bursts) == context.limit:
                 break
             holders.take(job)
@@ -213,6 +217,8 @@ def _decide(
     demand: Demand, inventory: Inventory, market: Market
 ) -> list[NodeCapacity] | Choice | None:
     """Choose nodes before a burst, except that preferred providers come first."""
+    if inventory.holder(demand) is not None:
+        return None
     nodes = choose_nodes(demand, inventory)
     if nodes is not None and all(machine.preferred for machine in nodes):
         return nodes
@@ -288,7 +294,9 @@ def _take(job_id: str, chosen: list[NodeCapacity], demand: Demand) -> Assignment
 
 
 def _keep_free(job: PendingJob, demand: Demand, inventory: Inventory) -> bool:
-    """Hold back nodes that together could run the job. False: there are none."""
+    """Hold back nodes that together could run the job. False: there are none, or no need."""
+    if inventory.holder(demand) is not None:  # It waits for another job, and not for a node.
+        return False
     for region in inventory.seen_by(demand):
         if region.refusal(demand) is not None:
             continue

@@ -897,6 +897,37 @@ class AsyncOperations:
             models.Datastore, Call("DELETE", f"/v1/datastores/{segment(datastore_id)}")
         )
 
+    async def list_reservations(
+        self, *, region_id: str | None = None, limit: int | None = None, after: str | None = None
+    ) -> models.ReservationPage:
+        """The account's reservations, each with the job that holds it."""
+        return await self._ask(
+            models.ReservationPage,
+            Call(
+                "GET",
+                "/v1/reservations",
+                query={"region_id": region_id, "limit": limit, "after": after},
+            ),
+        )
+
+    async def create_reservation(self, body: models.ReservationCreation) -> models.Reservation:
+        """Reserve a hostname and a port in a region of own machines that has an active node."""
+        return await self._ask(
+            models.Reservation, Call("POST", "/v1/reservations", body=_sent(body))
+        )
+
+    async def get_reservation(self, reservation_id: str) -> models.DescribedReservation:
+        """A reservation, with what nodes have said of its hostname."""
+        return await self._ask(
+            models.DescribedReservation, Call("GET", f"/v1/reservations/{segment(reservation_id)}")
+        )
+
+    async def remove_reservation(self, reservation_id: str) -> models.Reservation:
+        """Remove a reservation that no open job names."""
+        return await self._ask(
+            models.Reservation, Call("DELETE", f"/v1/reservations/{segment(reservation_id)}")
+        )
+
     async def list_events(
         self, *, limit: int | None = None, after: str | None = None
     ) -> models.EventPage:

@@ -853,6 +853,35 @@ class Operations:
             models.Datastore, Call("DELETE", f"/v1/datastores/{segment(datastore_id)}")
         )
 
+    def list_reservations(
+        self, *, region_id: str | None = None, limit: int | None = None, after: str | None = None
+    ) -> models.ReservationPage:
+        """The account's reservations, each with the job that holds it."""
+        return self._ask(
+            models.ReservationPage,
+            Call(
+                "GET",
+                "/v1/reservations",
+                query={"region_id": region_id, "limit": limit, "after": after},
+            ),
+        )
+
+    def create_reservation(self, body: models.ReservationCreation) -> models.Reservation:
+        """Reserve a hostname and a port in a region of own machines that has an active node."""
+        return self._ask(models.Reservation, Call("POST", "/v1/reservations", body=_sent(body)))
+
+    def get_reservation(self, reservation_id: str) -> models.DescribedReservation:
+        """A reservation, with what nodes have said of its hostname."""
+        return self._ask(
+            models.DescribedReservation, Call("GET", f"/v1/reservations/{segment(reservation_id)}")
+        )
+
+    def remove_reservation(self, reservation_id: str) -> models.Reservation:
+        """Remove a reservation that no open job names."""
+        return self._ask(
+            models.Reservation, Call("DELETE", f"/v1/reservations/{segment(reservation_id)}")
+        )
+
     def list_events(
         self, *, limit: int | None = None, after: str | None = None
     ) -> models.EventPage:

@@ -83,6 +83,12 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
             Entry(
                 "datastore", "add, ls, show, rm: NFS and SMB shares of a region", "datastores", True
             ),
+            Entry(
+                "reservation",
+                "create, ls, show, rm: a hostname and a port for one job at a time",
+                "reservations",
+                True,
+            ),
             Entry("offers", "Which machines would fit, and why others do not", "offers"),
             Entry("leases", "Machines that cost money, and what they have cost", "leases"),
             Entry("kill", "Terminate such machines, and wait until gone: kill --all", "leases"),

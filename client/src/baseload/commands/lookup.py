@@ -22,6 +22,7 @@ PREFIXES = {
     "accounts": "acc",
     "projects": "prj",
     "datastores": "dst",
+    "reservations": "rsv",
 }
 NEWEST = 1000
 """Among how many resources a name or a pattern is searched."""
