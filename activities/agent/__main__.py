@@ -25,6 +25,8 @@ ANSWERS = {
     "fetch_code": "cache.code:fetch_code",
     "find_contents": "contents.transfers:find_contents",
     "fetch_content": "contents.transfers:fetch_content",
+    "find_cache_address": "cache.service:find_address",
+    "fill_cache": "cache.filling:fill_cache",
     "missing_parts": "cache.parts:missing_parts",
     "stage": "runs.stage:stage",
     "fingerprint_state": "runs.state_snapshots:fingerprint_state",

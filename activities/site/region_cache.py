@@ -5,21 +5,35 @@ machine, as it does in a region without a cache.
 """
 
 import asyncio
+import contextlib
+import time
 from collections.abc import AsyncIterable, Callable
+from typing import Any
 from weakref import WeakValueDictionary
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError
 
+from activities.secrets.cache_certificates import cache_token, region_authority
 from activities.settings import settings
-from activities.site.answers.verbs import Fetch, FetchedCode, Nothing
+from activities.site.answers.reading import refusal_code
+from activities.site.answers.verbs import Fetch, FetchedCode, FilledCache, Nothing
 from activities.site.node_client import NodeClient
 from activities.storage.run_specs import RegionCache
-from activities.temporal.heartbeats import set_details
+from activities.temporal.client import tell
+from activities.temporal.heartbeats import heartbeating, set_details
 from workflows.contracts import errors
+from workflows.contracts.lifecycles import Refresh
 from workflows.contracts.nodes import NodeAddress
+from workflows.contracts.regions import CacheAddress
+from workflows.effects.regions import CacheFilled, FillCache
 
 FETCH_S = 900.0
+FILL_S = 600.0
+"""How long one call fills a cache; the workflow asks for the rest."""
+SLICE_S = 60.0
+"""How long a node fills its cache before it says how far it is."""
 KEEP_S = 900.0
 """The limit for sending an archive to the cache, because a job waits for it."""
 
@@ -28,6 +42,53 @@ Chunks = Callable[[str], AsyncIterable[bytes]]
 
 _ABSENT = (Fetch.MISSING, Fetch.DAMAGED)
 _filling: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+
+
+async def cache_access(region_id: str, address: str, *, is_secure: bool) -> dict[str, Any]:
+    """What a node must know to ask a cache of its region: the address, who vouches, its token."""
+    if not is_secure:
+        return {"cache": address}
+    return {
+        "cache": address,
+        "cache_authority": await asyncio.to_thread(region_authority, region_id),
+        "cache_token": await asyncio.to_thread(cache_token, region_id),
+    }
+
+
+@activity.defn
+async def fill_cache(command: FillCache) -> CacheFilled:
+    """Bring what another cache of the region holds to that of the node, for some minutes.
+
+    A repeat goes on after the last whole file.
+    """
+    source, filled = command.source, CacheFilled()
+    access = await _access(command.node.region_id, source)
+    client, until = NodeClient(command.node), time.monotonic() + FILL_S
+    async with heartbeating():
+        while True:
+            request = {**access, "limit_s": SLICE_S}
+            answer = await client.call("fill_cache", request, FilledCache, limit_s=2 * FETCH_S)
+            filled = CacheFilled(
+                files=filled.files + answer.files,
+                bytes=filled.bytes + answer.bytes,
+                left_files=answer.left_files,
+                reason=answer.reason,
+            )
+            if not answer.left_files or answer.reason or time.monotonic() > until:
+                return filled
+            set_details(f"filled: {filled.bytes >> 20} MiB, {answer.left_files} files left")
+
+
+async def _access(region_id: str, cache: CacheAddress | RegionCache) -> dict[str, Any]:
+    return await cache_access(region_id, cache.address, is_secure=cache.is_secure)
+
+
+async def note_failure(cache: RegionCache, what: str, failure: ApplicationError) -> None:
+    """Log that a cache does not keep something; have its node say so, where it is full."""
+    activity.logger.warning("%s is not cached: %s", what, failure)
+    if refusal_code(failure) == "cache-full":
+        with contextlib.suppress(RPCError, ApplicationError):
+            await tell(f"node/{cache.node.node_id}", "refresh", Refresh())
 
 
 async def bring_out_of_cache(
@@ -59,7 +120,7 @@ async def _brought(node: NodeAddress, cache: RegionCache, sha256: str, chunks: C
                 try:
                     await _fill(cache, sha256, chunks)
                 except ApplicationError as failure:
-                    activity.logger.warning("%s is not cached: %s", sha256, failure)
+                    await note_failure(cache, sha256, failure)
                     return False  # Whatever the cache's machine says is no fault of the node.
                 found = await _fetch(node, cache, sha256)
     return found in (Fetch.HERE, Fetch.FETCHED)
@@ -67,8 +128,8 @@ async def _brought(node: NodeAddress, cache: RegionCache, sha256: str, chunks: C
 
 async def _fetch(node: NodeAddress, cache: RegionCache, sha256: str) -> Fetch:
     request = {
+        **await _access(cache.node.region_id, cache),
         "sha256": sha256,
-        "cache": cache.address,
         "max_archive_bytes": settings().upload_max_bytes,
         "max_bytes": settings().upload_max_unpacked_bytes,
     }

@@ -8,6 +8,7 @@ from weakref import WeakValueDictionary
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from activities.secrets.cache_certificates import region_authority
 from activities.secrets.platform_key import platform_key_fingerprint
 from activities.secrets.sealing import MasterKeyError, SealBrokenError
 from activities.settings import settings
@@ -48,6 +49,9 @@ async def stage_worker(command: StageWorker) -> WorkerStaged:
         isolation = _isolation(command, run_spec)
         runtime = _runtime(isolation, run_spec)
         request = _request(command, run_spec, isolation, runtime)
+        if (cache := run_spec.cache) is not None and cache.is_secure:
+            authority = await asyncio.to_thread(region_authority, cache.node.region_id)
+            request |= {"cache_authority": authority}
         # Beside each other: the packages are installed while the data arrives.
         staging = asyncio.create_task(_stage(command, run_spec, request))
         bringing = asyncio.create_task(

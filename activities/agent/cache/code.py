@@ -8,7 +8,6 @@ import pwd
 import shutil
 import tempfile
 import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from http.client import HTTPException
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 from ..errors import RefusedError
 from ..files.code_archive import unpack_code
 from ..folders import Folders
+from .client import ask
 from .location import FOLDER, configuration_of
 from .store import CHUNK_BYTES, CODE, CacheStore, chunks_of
 
@@ -80,8 +80,7 @@ def fetch_code(request: dict[str, Any]) -> dict[str, Any]:
     descriptor, part = tempfile.mkstemp(prefix=PART, dir=folders.code)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            url = "http://%s/code/%s" % (request["cache"], sha256)
-            size = _download(url, file, int(request["max_archive_bytes"]))
+            size = _download(request, file)
         unpack_code(dict(request, archive=part))
         return _told("fetched", fetched_bytes=size)
     except urllib.error.HTTPError as error:
@@ -101,11 +100,10 @@ def _told(found: str, words: str = "", fetched_bytes: int = 0) -> dict[str, Any]
     return {"found": found, "words": words, "fetched_bytes": fetched_bytes}
 
 
-def _download(url: str, file: Any, limit: int) -> int:
-    """Download directly from the cache, without the machine's proxy to the internet."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(url, timeout=READ_S) as answer:
-        if int(answer.headers["Content-Length"] or 0) > limit:
-            raise RefusedError("hash-mismatch", "%s: larger than any archive may be" % url)
+def _download(request: dict[str, Any], file: Any) -> int:
+    path = "/code/%s" % request["sha256"]
+    with ask(request, path, READ_S) as answer:
+        if int(answer.headers["Content-Length"] or 0) > int(request["max_archive_bytes"]):
+            raise RefusedError("hash-mismatch", "%s: larger than any archive may be" % path)
         shutil.copyfileobj(answer, file, CHUNK_BYTES)
     return int(file.tell())

@@ -9,6 +9,7 @@ import sys
 import time
 from typing import Any
 
+from ..cache.location import PackageCache
 from ..errors import RefusedError
 from ..files import code as uploads
 from ..files.removal import unless_removed
@@ -72,7 +73,7 @@ def _stage(folders: Folders, run: Run, request: dict[str, Any]) -> None:
             folders,
             _wanted(folders, request),
             owned=owned,
-            cache=request.get("cache"),
+            cache=_package_cache(folders, request),
             layer=spec.get("system_layer"),
         )
     _say("copying the code")
@@ -98,6 +99,15 @@ def _stage(folders: Folders, run: Run, request: dict[str, Any]) -> None:
     _give_folders(run, owner, own)
     run_contents.make(run, spec, owner)
     run.write("spec.json", spec)
+
+
+def _package_cache(folders: Folders, request: dict[str, Any]) -> PackageCache | None:
+    """The region's cache, if packages come through it."""
+    address, authority = request.get("cache"), request.get("cache_authority")
+    if not address:
+        return None
+    path = load("cache.client:authority_file")(folders, authority) if authority else None
+    return PackageCache(address, path)
 
 
 def _give_folders(run: Run, owner: tuple[int, int] | None, own: list[str]) -> None:

@@ -44,7 +44,7 @@ def cache(tmp_path: Path, index: PackageIndex) -> Iterator[Cache]:
     (tmp_path / "secret").write_bytes(SECRET)
     store = CacheStore(str(tmp_path / "cache"), 1 << 20)
     store.make()
-    with listening(Cache(("127.0.0.1", 0), store, index.url)) as found:
+    with listening(Cache(("127.0.0.1", 0), store, {"index_url": index.url})) as found:
         yield found
 
 
@@ -248,7 +248,7 @@ def test_who_is_slow_to_take_is_let_go(
     sha256 = keep(store, bytes(size))
     monkeypatch.setattr(server, "IDLE_S", 0.1)
     monkeypatch.setattr(server, "SLOWEST_BYTES_PER_S", 1 << 40)
-    with listening(Cache(("127.0.0.1", 0), store, index.url)) as cache:
+    with listening(Cache(("127.0.0.1", 0), store, {"index_url": index.url})) as cache:
         (taking,) = idle(cache, "127.0.0.4", 1)
         with taking:
             taking.sendall(f"GET /code/{sha256} HTTP/1.0\r\n\r\n".encode())
