@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Iterator
 from http.client import HTTPException
@@ -21,6 +22,8 @@ from .location import FOLDER, configuration_of
 from .store import CHUNK_BYTES, KINDS, PARTS, CacheStore
 
 READ_S = 30.0
+LEFT_OUT = (404, "hash-mismatch")
+"""What the other cache has removed since, or holds damaged: it comes anew when a job needs it."""
 MOST_LISTING_BYTES = 256 << 20
 
 
@@ -28,8 +31,8 @@ def fill_cache(request: dict[str, Any]) -> dict[str, Any]:
     """Fetch what another cache of the region holds and this one lacks, for at most `limit_s`.
 
     A repeat goes on after the last whole file.
-    Answers `files`, `bytes`, `left_files` for which there is room, and `reason`, why some could not
-    be had.
+    Answers `files`, `bytes`, `left_files` for which there is room, and `reason`, why they could not
+    be had; what is damaged there is left out.
     Raises: RefusedError `no-cache`.
     """
     folders = Folders(request.get("root", ""))
@@ -54,12 +57,11 @@ def fill_cache(request: dict[str, Any]) -> dict[str, Any]:
                 store.set_used(kind, name, ago_s)
                 answer["files"] += 1
             except (OSError, HTTPException, RefusedError) as error:
-                answer["reason"] = "%s/%s: %s" % (kind, name, error)
-                if isinstance(error, RefusedError) and error.code == "cache-full":
-                    break
-                if not isinstance(error, RefusedError) and getattr(error, "code", 0) != 404:
-                    answer["left_files"] = len(lacking) - at
-                    break
+                words = "%s/%s: %s" % (kind, name, error)
+                if getattr(error, "code", None) in LEFT_OUT:
+                    sys.stderr.write("left out: %s\n" % words)
+                    continue
+                return dict(answer, left_files=len(lacking) - at, reason=words)
     return answer
 
 
