@@ -30,6 +30,7 @@ from activities.site.answers.verbs import (
 )
 from activities.site.collection import bring_log
 from activities.site.node_client import NodeClient
+from activities.site.region_cache import mirrored_registries
 from activities.site.run_names import RunNames
 from activities.temporal.heartbeats import heartbeating
 from workflows.contracts import errors
@@ -150,6 +151,7 @@ async def _cache(node: NodeAddress) -> dict[str, Any]:
         "port": settings().region_cache_port,
         "max_bytes": settings().region_cache_max_bytes,
         "index_url": settings().package_index_url,
+        "registries": mirrored_registries(),
     }
     if found.host is not None:  # Else the agent says why it serves none.
         region_id, identity = node.region_id, (node.region_id, node.node_id, found.host)

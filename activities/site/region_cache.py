@@ -55,6 +55,35 @@ async def cache_access(region_id: str, address: str, *, is_secure: bool) -> dict
     }
 
 
+DOCKER_HUB = "docker.io"
+DOCKER_HUB_URL = "https://registry-1.docker.io"
+
+
+def mirrored_registries() -> dict[str, str]:
+    """The address of each registry whose public images a cache keeps, by its name in a path."""
+    found = {}
+    for registry in settings().image_registries:
+        scheme, _, host = registry.rpartition("://")
+        url = DOCKER_HUB_URL if host == DOCKER_HUB else f"{scheme or 'https'}://{host}"
+        found[host.replace(":", "__")] = url
+    return found
+
+
+async def image_mirror(cache: RegionCache | None) -> dict[str, Any] | None:
+    """What a node must know to pull public images through its region's cache; None: it does not.
+
+    An image that needs a key goes past it, because it gives what it holds to everybody there.
+    """
+    if cache is None or not cache.is_secure or not settings().image_registries:
+        return None
+    authority = await asyncio.to_thread(region_authority, cache.node.region_id)
+    return {
+        "address": cache.address,
+        "authority": authority,
+        "registries": list(settings().image_registries),
+    }
+
+
 @activity.defn
 async def fill_cache(command: FillCache) -> CacheFilled:
     """Bring what another cache of the region holds to that of the node, for some minutes.

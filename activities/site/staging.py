@@ -17,7 +17,7 @@ from activities.site.answers.verbs import CodePresence, Nothing
 from activities.site.collection import bring_log
 from activities.site.contents import bring_contents, together
 from activities.site.node_client import NodeClient
-from activities.site.region_cache import bring_out_of_cache
+from activities.site.region_cache import bring_out_of_cache, image_mirror
 from activities.site.run_names import RunNames
 from activities.site.state_snapshots import bring_state
 from activities.storage.blobs import BlobMissingError, blob_store
@@ -52,6 +52,8 @@ async def stage_worker(command: StageWorker) -> WorkerStaged:
         if (cache := run_spec.cache) is not None and cache.is_secure:
             authority = await asyncio.to_thread(region_authority, cache.node.region_id)
             request |= {"cache_authority": authority}
+        if run_spec.image is not None:
+            request |= {"image_mirror": await image_mirror(run_spec.cache)}
         # Beside each other: the packages are installed while the data arrives.
         staging = asyncio.create_task(_stage(command, run_spec, request))
         bringing = asyncio.create_task(

@@ -4,6 +4,7 @@
     GET /parts/<name>                            a part of a content, from a byte on (Range)
     GET /simple/<project>/                       the index's page of a project
     GET /files/<project>/<sha256>/<file>         a file that such a page names
+    GET /v2/<registry>/<name>/manifests/<tag>    a public image, and its blobs (`images.py`)
     GET /kept                                    what is kept, as JSON: kind, name, bytes, last use
     GET /kept/<kind>/<name>                      one of these, for the cache that takes the place
     GET /stats                                   counters, as JSON
@@ -39,6 +40,7 @@ from typing import Any, BinaryIO
 from ..errors import RefusedError
 from ..folders import Folders, read_json, take_lock, write_json
 from ..host import prctl, processes
+from .images import ImageMirror
 from .location import FOLDER, IDENTITY, LOCK, SERVING, configuration_of
 from .package_index import Counters, PackageMirror, UpstreamError
 from .store import CHUNK_BYTES, CODE, KINDS, PARTS, CacheStore
@@ -52,8 +54,8 @@ FETCH_S = 3600.0
 IDLE_S = 60.0
 SLOWEST_BYTES_PER_S = 256 << 10
 """A machine that takes an answer more slowly asks the index itself."""
-PUBLIC = ("simple", "files")
-"""What comes from a public index anyway: pip has no token, and its builds must not get one."""
+PUBLIC = ("simple", "files", "v2")
+"""What everybody may have anyway. pip and podman get no token, which a build could read."""
 HTML = "text/html; charset=utf-8"
 BYTES = "application/octet-stream"
 FROM_A_BYTE_ON = re.compile(r"bytes=(\d{1,15})-\Z")
@@ -142,6 +144,7 @@ class Cache(ThreadingHTTPServer):
         self.store = store
         self.counters = Counters()
         self.mirror = PackageMirror(store, wanted["index_url"], self.counters)
+        self.images = ImageMirror(store, wanted.get("registries") or {}, self.counters)
         self.connections = Connections()
 
     def server_bind(self) -> None:
@@ -229,12 +232,31 @@ class Handler(BaseHTTPRequestHandler):
             file = cache.store.open(PARTS, segments[1])
             cache.counters.add("part_misses" if file is None else "part_hits")
             self._give_file(file, self._first_byte())
+        elif segments[0] == "v2":
+            self._answer_registry(segments[1:])
         elif segments == ["kept"]:
             self._give(json.dumps(cache.store.listing()).encode(), "application/json")
         elif segments[0] == "kept" and len(segments) == 3 and segments[1] in KINDS:
             self._give_file(cache.store.open(segments[1], segments[2], is_use=False))
         else:
             self._refuse(404, "nothing of that name")
+
+    def _answer_registry(self, segments: list[str]) -> None:
+        """Answer podman, as a registry does; what is not here it asks the image's own registry."""
+        images, name = self.server.images, "/".join(segments[1:-2])
+        if segments == []:
+            self._give(b"{}", "application/json")
+        elif segments[-2:-1] == ["manifests"]:
+            found = images.manifest(segments[0], name, segments[-1])
+            self._give_file(*((found[0], 0, found[1]) if found else (None,)))
+        elif segments[-2:-1] == ["blobs"]:
+            self._give_file(images.blob(segments[0], name, segments[-1]))
+        else:
+            self._refuse(404, "nothing of that name")
+
+    def do_HEAD(self) -> None:
+        """Answer as to GET, without the content."""
+        self.do_GET()
 
     def _first_byte(self) -> int:
         asked = FROM_A_BYTE_ON.match(self.headers.get("Range") or "")
@@ -245,7 +267,7 @@ class Handler(BaseHTTPRequestHandler):
         kept = {"kept_bytes": store.size(), "max_bytes": store.max_bytes}
         return {**self.server.counters.shown(), **kept}
 
-    def _give_file(self, file: BinaryIO | None, first_byte: int = 0) -> None:
+    def _give_file(self, file: BinaryIO | None, first_byte: int = 0, kind: str = BYTES) -> None:
         if file is None:
             self._refuse(404, "not here")
             return
@@ -254,19 +276,25 @@ class Handler(BaseHTTPRequestHandler):
             if first_byte > size:
                 self._refuse(416, "it has %d bytes" % size)
                 return
-            self._send_head(206 if first_byte else 200, BYTES, size - first_byte)
+            self._send_head(206 if first_byte else 200, kind, size - first_byte)
+            if self.command == "HEAD":
+                return
             file.seek(first_byte)
             shutil.copyfileobj(file, self.wfile, CHUNK_BYTES)
         self.server.counters.add("served_bytes", size - first_byte)
 
     def _give(self, content: bytes, kind: str) -> None:
         self._send_head(200, kind, len(content))
-        self.wfile.write(content)
+        self._write(content)
+
+    def _write(self, content: bytes) -> None:
+        if self.command != "HEAD":
+            self.wfile.write(content)
 
     def _refuse(self, status: int, words: str) -> None:
         content = words.encode() + b"\n"
         self._send_head(status, "text/plain; charset=utf-8", len(content))
-        self.wfile.write(content)
+        self._write(content)
 
     def _send_head(self, status: int, kind: str, size: int) -> None:
         self.server.connections.limit(self.connection, IDLE_S + size / SLOWEST_BYTES_PER_S)

@@ -38,7 +38,8 @@ def serve_here(folders: Folders, asked: dict[str, Any]) -> dict[str, Any]:
     """Serve the cache here; return its `address`, or None with a `reason` when this fails.
 
     asked: port (0: any), max_bytes (empty: as the disk allows), index_url (empty: the index in this
-    machine's own settings), identity (certificate and key, in PEM) and token, for TLS.
+    machine's own settings), identity (certificate and key, in PEM) and token, for TLS; registries:
+    see `images.py`.
     A machine that cannot serve the cache is still a storage node.
     """
     try:
@@ -50,6 +51,7 @@ def serve_here(folders: Folders, asked: dict[str, Any]) -> dict[str, Any]:
             "max_bytes": int(asked.get("max_bytes") or UNLIMITED_BYTES),
             "index_url": asked.get("index_url") or index_of_machine(),
             "user": user,
+            "registries": asked.get("registries") or {},
         }
         identity, token = asked.get("identity"), asked.get("token")
         if identity and token:

@@ -21,6 +21,7 @@ from typing import Any
 
 from ..errors import RefusedError
 from ..folders import Folders, read_json, take_lock, write_json
+from ..loading import load
 from .containers import podman
 
 PULL_S = 3600.0
@@ -44,12 +45,20 @@ write to a file, to take another filter of system calls, to stop a unit. Podman 
 those of images to them."""
 
 
-def ready(folders: Folders, image: str, run_step: Any, *, owned: bool) -> str:
+def ready(
+    folders: Folders,
+    image: str,
+    run_step: Any,
+    *,
+    owned: bool,
+    mirror: dict[str, Any] | None = None,
+) -> str:
     """Have an image on this node, and return its id.
 
     owned: whether it is for a run of the machine's owner, for whom an image that is here is taken
     as it is. For any other run its registry is asked, without the owner's credentials, so that the
     run gets what everybody may pull.
+    mirror: of the region, which is asked before the registry, see `image_mirror.py: variables`.
     Raises: RefusedError `image` with podman's own words; `disk-full`.
     """
     for _ in range(TRIES):
@@ -60,7 +69,7 @@ def ready(folders: Folders, image: str, run_step: Any, *, owned: bool) -> str:
             raise RefusedError("image", words) from error
         found = _id_of(image) if owned else None
         if not found:
-            found = _pulled(folders, image, run_step, owned)
+            found = _pulled(folders, image, run_step, owned, mirror)
             if found not in before:
                 _check_layers(image, found)
         with _locked(folders):
@@ -72,7 +81,9 @@ def ready(folders: Folders, image: str, run_step: Any, *, owned: bool) -> str:
     raise RefusedError("image", "image %s: it is removed here as often as it is pulled" % image)
 
 
-def _pulled(folders: Folders, image: str, run_step: Any, owned: bool) -> str:
+def _pulled(
+    folders: Folders, image: str, run_step: Any, owned: bool, mirror: dict[str, Any] | None
+) -> str:
     words = "pulling %s" % image
     if owned:
         arguments, options = ["podman", "pull", "--quiet", image], None
@@ -81,12 +92,26 @@ def _pulled(folders: Folders, image: str, run_step: Any, owned: bool) -> str:
         # Named as of a registry, because other ways would lead to what lies on this machine.
         name = TAG_OF_DIGEST.sub("", image)
         arguments = ["podman", "pull", "--quiet", "docker://" + name]
-    code, output = run_step(words, arguments, PULL_S, options, _filled(folders))
-    lines = output.strip().splitlines()
-    if code == 0 and lines and IMAGE_ID.match(lines[-1]):
-        return str(lines[-1])
+    filled = _filled(folders)
+    own = dict((options or {}).get("env") or os.environ)
+    variables = load("host.image_mirror:variables")(folders, mirror, own) if mirror else None
+    if variables is not None:
+        through = dict(options or {}, env=variables)
+        if found := _pulled_id(run_step(words, arguments, PULL_S, through, filled)):
+            return found
+    done = run_step(words, arguments, PULL_S, options, filled)
+    if found := _pulled_id(done):
+        return found
+    output = done[1]
     whose = "" if owned else " (asked without the credentials of the machine's owner)"
     raise RefusedError("image", "image %s%s: %s" % (image, whose, output[-2000:].strip()))
+
+
+def _pulled_id(done: tuple[int, str]) -> str | None:
+    """The id of the image that podman has pulled; None: it has not."""
+    code, output = done
+    lines = output.strip().splitlines()
+    return lines[-1] if code == 0 and lines and IMAGE_ID.match(lines[-1]) else None
 
 
 def _check_layers(image: str, image_id: str) -> None:

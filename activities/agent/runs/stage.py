@@ -67,7 +67,9 @@ def _stage(folders: Folders, run: Run, request: dict[str, Any]) -> None:
                 raise RefusedError("packages", words % (name, image))
         spec["image"], spec["owned"] = image, owned
         run_step = load("host.steps:run_step")
-        spec["image_id"] = images.ready(folders, image, run_step, owned=owned)
+        spec["image_id"] = images.ready(
+            folders, image, run_step, owned=owned, mirror=request.get("image_mirror")
+        )
     else:
         spec["packages_path"], spec["packages_group"] = environments.environment(
             folders,
