@@ -23,6 +23,7 @@ ANSWERS = {
     "unpack_code": "files.code_archive:unpack_code",
     "keep_code": "cache.code:keep_code",
     "fetch_code": "cache.code:fetch_code",
+    "fetch_input": "cache.code:fetch_input",
     "find_contents": "contents.transfers:find_contents",
     "fetch_content": "contents.transfers:fetch_content",
     "find_cache_address": "cache.service:find_address",

@@ -7,7 +7,8 @@ machine, as it does in a region without a cache.
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterable, Callable
+from collections.abc import AsyncIterable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -32,6 +33,7 @@ from workflows.effects.regions import CacheFilled, FillCache
 FETCH_S = 900.0
 FILL_S = 600.0
 """How long one call fills a cache; the workflow asks for the rest."""
+VERB_S = 300.0
 SLICE_S = 60.0
 """How long a node fills its cache before it says how far it is."""
 KEEP_S = 900.0
@@ -96,7 +98,7 @@ async def fill_cache(command: FillCache) -> CacheFilled:
     async with heartbeating():
         while True:
             request = {**access, "limit_s": SLICE_S}
-            answer = await client.call("fill_cache", request, FilledCache, limit_s=2 * FETCH_S)
+            answer = await client.call("fill_cache", request, FilledCache, limit_s=VERB_S)
             filled = CacheFilled(
                 files=filled.files + answer.files,
                 bytes=filled.bytes + answer.bytes,
@@ -121,17 +123,22 @@ async def note_failure(cache: RegionCache, what: str, failure: ApplicationError)
 
 
 async def bring_out_of_cache(
-    node: NodeAddress, cache: RegionCache | None, sha256: str, chunks: Chunks
+    node: NodeAddress,
+    cache: RegionCache | None,
+    sha256: str,
+    chunks: Chunks,
+    run: Mapping[str, str] | None = None,
 ) -> bool:
     """Whether the node has the code from the cache now; if not, the platform sends the code.
 
+    run: the name and owner of the run whose input it is, which has it in its own folder.
     Raises: ApplicationError, WORK_REFUSED for an archive that cannot be unpacked;
     PROTOCOL_VIOLATION.
     """
     if cache is None:
         return False
     try:
-        return await _brought(node, cache, sha256, chunks)
+        return await _brought(_Wanted(node, cache, sha256, run), chunks)
     except ApplicationError as failure:
         if failure.type in (errors.WORK_REFUSED, errors.PROTOCOL_VIOLATION):
             raise
@@ -139,32 +146,46 @@ async def bring_out_of_cache(
         return False
 
 
-async def _brought(node: NodeAddress, cache: RegionCache, sha256: str, chunks: Chunks) -> bool:
-    found = await _fetch(node, cache, sha256)
+@dataclass(frozen=True)
+class _Wanted:
+    """An archive that a node is to have from the cache."""
+
+    node: NodeAddress
+    cache: RegionCache
+    sha256: str
+    run: Mapping[str, str] | None
+
+
+async def _brought(wanted: _Wanted, chunks: Chunks) -> bool:
+    cache, sha256 = wanted.cache, wanted.sha256
+    found = await _fetch(wanted)
     if found in _ABSENT:
         # The lock lets the platform send the code once, even if many machines ask at once.
         async with _filling.setdefault((cache.node.node_id, sha256), asyncio.Lock()):
-            found = await _fetch(node, cache, sha256)
+            found = await _fetch(wanted)
             if found in _ABSENT:
                 try:
                     await _fill(cache, sha256, chunks)
                 except ApplicationError as failure:
                     await note_failure(cache, sha256, failure)
                     return False  # Whatever the cache's machine says is no fault of the node.
-                found = await _fetch(node, cache, sha256)
+                found = await _fetch(wanted)
     return found in (Fetch.HERE, Fetch.FETCHED)
 
 
-async def _fetch(node: NodeAddress, cache: RegionCache, sha256: str) -> Fetch:
+async def _fetch(wanted: _Wanted) -> Fetch:
+    node, cache, sha256 = wanted.node, wanted.cache, wanted.sha256
     request = {
         **await _access(cache.node.region_id, cache),
         "sha256": sha256,
         "max_archive_bytes": settings().upload_max_bytes,
         "max_bytes": settings().upload_max_unpacked_bytes,
+        **(wanted.run or {}),
     }
-    answer = await NodeClient(node).call("fetch_code", request, FetchedCode, limit_s=FETCH_S)
+    verb = "fetch_code" if wanted.run is None else "fetch_input"
+    answer = await NodeClient(node).call(verb, request, FetchedCode, limit_s=FETCH_S)
     activity.logger.info(
-        "%s: code %s: %s, %d bytes from the cache at %s %s",
+        "%s: archive %s: %s, %d bytes from the cache at %s %s",
         node.node_id,
         sha256,
         answer.found,

@@ -72,7 +72,7 @@ async def _stage(command: StageWorker, run_spec: RunSpec, request: dict[str, Any
     brings = run_spec.input_sha256 is not None or command.restores_state
     is_staged = brings and await _is_staged(node, run_id)
     if run_spec.input_sha256 is not None and not is_staged:
-        await _bring_input(node, run_id, run_spec.input_sha256)
+        await _bring_input(node, run_id, run_spec.input_sha256, run_spec.cache)
     restored = WorkerStaged()
     if command.restores_state:
         restored = await bring_state(node, run_id, is_staged=is_staged)
@@ -183,10 +183,14 @@ async def _bring_code(node: NodeAddress, sha256: str, cache: RegionCache | None)
         await NodeClient(node).call("unpack_code", request, Nothing, limit_s=TRANSFER_S)
 
 
-async def _bring_input(node: NodeAddress, run_id: str, sha256: str) -> None:
+async def _bring_input(
+    node: NodeAddress, run_id: str, sha256: str, cache: RegionCache | None
+) -> None:
+    run = {"run_id": RunNames(node).of(run_id), "owner": platform_key_fingerprint()}
+    if await bring_out_of_cache(node, cache, sha256, _chunks, run):
+        return
     request = {
-        "run_id": RunNames(node).of(run_id),
-        "owner": platform_key_fingerprint(),
+        **run,
         "into": "input",
         "max_bytes": settings().upload_max_unpacked_bytes,
     }

@@ -3,6 +3,7 @@
 import os
 import ssl
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -13,16 +14,22 @@ from activities.agent.cache.client import ask
 from activities.secrets.cache_certificates import cache_token, region_authority
 from activities.site.nodes import prepare_node
 from activities.site.region_cache import fill_cache
+from activities.site.runs import start_worker
+from activities.site.staging import stage_worker
 from activities.storage.names import code_name
-from tests.activities.site.test_contents import dataset, stage_on, store
+from activities.storage.run_specs import RunSpec, seal_run_spec
+from tests.activities.archives import archive, file
+from tests.activities.site.test_contents import Wire, dataset, stage_on, store, wire
 from tests.activities.site.test_region_cache import Region, machines, region
-from tests.activities.sites import REGION
+from tests.activities.sites import REGION, isolated, name_on
+from workflows.contracts.jobs import WorkerAssignment, run_id
 from workflows.contracts.nodes import NodeAddress
 from workflows.contracts.regions import CacheAddress
+from workflows.effects.jobs import StageWorker, StartWorker
 from workflows.effects.nodes import PrepareNode
 from workflows.effects.regions import CacheFilled, FillCache
 
-__all__ = ["machines", "region"]
+__all__ = ["machines", "region", "wire"]
 
 
 class Successor:
@@ -142,3 +149,37 @@ async def test_what_is_spoilt_in_the_old_cache_does_not_come_to_the_new_one(
     filled = await new.fill()
     assert (filled.files, filled.left_files, filled.reason) == (0, 0, "")
     assert new.kept() == {}
+
+
+async def test_an_input_comes_once_to_the_region_and_from_there_to_each_run(
+    region: Region, wire: Wire, tmp_path: Path
+) -> None:
+    path, sha256 = archive(tmp_path, file("words", b"of the input"))
+    region.site.blobs.put_file(code_name(sha256), path)
+    for number in (0, 1):
+        machine, job = region.machines[number], f"job-i{number}"
+        there = {"node_id": f"nod-m{number}", "root": str(machine.root)}
+        node = region.site.node.model_copy(update=there)
+        machine.named = partial(name_on, node)
+        run = run_id(job, 0, 1)
+        order = RunSpec(
+            run_id=run,
+            command='cat "$BASELOAD_INPUT/words"',
+            input_sha256=sha256,
+            disk_size_gb=0,
+            isolation=isolated(node),
+            cache=region.cache,
+        )
+        command = StageWorker(
+            node=node,
+            run_id=run,
+            run_spec=seal_run_spec(job, 1, 0, REGION, order),
+            assignment=WorkerAssignment(worker=0, node=node),
+        )
+        await region.site.do(stage_worker, command)
+        await region.site.do(start_worker, StartWorker(node=node, run_id=run))
+        assert machine.exit_of(run)["exit_code"] == 0
+        assert machine.path(run, "log").read_bytes() == b"of the input"
+        region.kept("code")[0].write_bytes(b"odd")  # It is found, and brought anew.
+    assert "put_input" not in wire.sent
+    assert set(region.brought) == {str(region.site.agent.root)}
