@@ -46,6 +46,7 @@ SOUND: dict[str, dict[str, Any]] = {
     "change_region": {"own_worker": True, "allows_apt_packages": True},
     "create_datastore": DATASTORE,
     "add_node": {"name": "another", "minion_id": f"SHA256:{'A' * 43}"},
+    "replace_node": {"name": "another", "minion_id": f"SHA256:{'B' * 43}"},
     "create_join_token": {},
     "submit_job": JOB,
     "preview_job": JOB,
