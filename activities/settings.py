@@ -121,6 +121,12 @@ class Settings(BaseSettings):
 
     region_cache_port: int = 8710
     """The port at which a cloud region's storage node serves the region cache to the machines."""
+    image_registries: tuple[str, ...] = (
+        *("docker.io", "quay.io", "ghcr.io", "gcr.io", "nvcr.io", "registry.k8s.io"),
+        *("mcr.microsoft.com", "public.ecr.aws"),
+    )
+    """The registries whose public images a region's cache keeps; `http://HOST:PORT` is one of a
+    site that speaks plain HTTP. Empty: none."""
     region_cache_max_bytes: int | None = None
     """The largest size of the region cache; None, and at most: four fifths of the node's disk."""
     node_contents_max_bytes: int | None = Field(default=None, ge=1)

@@ -87,7 +87,7 @@ def node_actions_text(document: Mapping[str, Any]) -> str:
             verbs["post"].get("x-resulting-status"),
         )
         for path, verbs in document["paths"].items()
-        if path.startswith(base) and "post" in verbs
+        if path.startswith(base) and "post" in verbs and "requestBody" not in verbs["post"]
     ]
     lines = [f"NodeAction({', '.join(map(repr, action))})," for action in actions]
     return NODE_ACTIONS_HEAD + "NODE_ACTIONS = (\n" + "\n".join(lines) + "\n)\n"
@@ -102,8 +102,10 @@ def _method(verb: str, path: str, operation: Operation) -> str:
     parts = [f'"{verb}"', _path(path)]
     body = operation.get("requestBody", {}).get("content", {})
     if "application/json" in body:
-        arguments.append(f"body: models.{_reference(body['application/json'])}")
-        parts.append("body=_sent(body)")
+        model = f"models.{_reference(body['application/json'])}"
+        needed = operation["requestBody"].get("required", False)
+        arguments.append(f"body: {model}" if needed else f"body: {model} | None = None")
+        parts.append("body=_sent(body)" if needed else "body=body and _sent(body)")
     elif body:
         arguments.append("file: Path")
         parts.append("file=file")
@@ -140,7 +142,10 @@ def _answer(operation: Operation) -> str | None:
 
 
 def _reference(content: Mapping[str, Any]) -> str | None:
-    reference = content["schema"].get("$ref")
+    """The name of a model; an optional body has it beside null."""
+    schema = content["schema"]
+    references = [each.get("$ref") for each in (schema, *schema.get("anyOf", ()))]
+    reference = next(filter(None, references), None)
     return reference.rsplit("/", 1)[-1] if reference else None
 
 

@@ -64,6 +64,7 @@ def release(request: dict[str, Any]) -> dict[str, Any]:
     """
     folders = Folders(request.get("root", ""))
     service.end_serving(folders)
+    load("host.image_mirror:forget")()
     network_wall.remove(folders)
     load("datastores.kernel:unmount_all")(folders)
     opened = logins.open_again() if os.geteuid() == 0 else []

@@ -20,6 +20,8 @@ class LeasedNode:
     type: NodeType
     services: tuple[str, ...]
     machine: MachineClaim
+    fills_from: str | None = None
+    """The storage node whose place it takes."""
 
 
 def add_leased_node(
@@ -38,6 +40,7 @@ def add_leased_node(
         type=wanted.type,
         services=sorted(wanted.services),
         machine=wanted.machine.model_dump(mode="json"),
+        fills_from=wanted.fills_from,
         hardware=None,
         requirements=[],
         preparation=None,

@@ -8,7 +8,9 @@ from activities.db.tables import Node, Region
 from activities.nodes.addresses import address_of
 from activities.storage.run_specs import RegionCache
 from workflows.contracts.nodes import Preparation
+from workflows.contracts.regions import CacheAddress
 from workflows.contracts.statuses import NodeStatus
+from workflows.rules.nodes.requirements import STORAGE
 
 CENTRAL = "central"
 
@@ -40,15 +42,46 @@ def caches_of(session: Session, node_ids: Collection[str]) -> dict[str, RegionCa
 
 
 def _cache_of(session: Session, region_id: str) -> RegionCache | None:
-    """The region cache on the newest storage node, which may just be replacing an older one."""
+    """The region cache on the region's storage node; None: no storage node serves one now."""
+    node = serving_node(session, region_id)
+    if node is None:
+        return None
+    region, prepared = session.get_one(Region, region_id), _prepared(node)
+    return RegionCache(
+        node=address_of(node, region),
+        address=prepared.cache or "",
+        is_secure=prepared.cache_is_secure,
+    )
+
+
+def serving_node(session: Session, region_id: str) -> Node | None:
+    """The storage node that serves the region's cache now.
+
+    One that takes another's place serves as soon as it is filled and that one is being removed, or
+    when that one is away.
+    """
     query = (
         select(Node)
         .where(col(Node.region_id) == region_id, col(Node.status) == NodeStatus.ACTIVE)
         .order_by(col(Node.id).desc())
     )
-    for node in session.exec(query).all():
-        prepared = Preparation.model_validate(node.preparation or {})
-        if "storage" in node.services and prepared.cache and node.host:
-            region = session.get_one(Region, region_id)
-            return RegionCache(node=address_of(node, region), address=prepared.cache)
-    return None
+    rows = session.exec(query).all()
+    serving = {row.id: row for row in rows if serves(row)}
+    return next((row for row in serving.values() if row.fills_from not in serving), None)
+
+
+def serves(node: Node) -> bool:
+    """Whether an active node serves a region cache."""
+    return STORAGE in node.services and bool(_prepared(node).cache and node.host)
+
+
+def cache_address_of(node: Node) -> CacheAddress:
+    """Where machines of the region reach the cache of a node that serves one."""
+    prepared = _prepared(node)
+    return CacheAddress(
+        node_id=node.id, address=prepared.cache or "", is_secure=prepared.cache_is_secure
+    )
+
+
+def _prepared(node: Node) -> Preparation:
+    return Preparation.model_validate(node.preparation or {})

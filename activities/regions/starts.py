@@ -4,6 +4,7 @@ from sqlmodel import Session
 
 from activities.db.tables import Region
 from activities.outbox.workflow_starts import WorkflowStart, removal_of, workflow_start
+from activities.regions.cache import CENTRAL
 from workflows.contracts.regions import RegionRequest
 from workflows.contracts.statuses import ProviderKind, RegionStatus
 
@@ -18,6 +19,7 @@ def start_region(_: Session, row: Region) -> WorkflowStart[RegionRequest]:
         name=row.name,
         cloud_region=row.cloud_region or "",
         own_worker=row.own_worker,
+        central_storage=row.storage_mode == CENTRAL and not row.cloud_region,
         sequence=row.sequence,
     )
     found_by = {"RegionId": row.id, "ProviderKind": row.provider_kind}

@@ -1,4 +1,4 @@
-"""Storage nodes of cloud regions: finding, claiming and adding them, requesting their removal."""
+"""Storage nodes of regions: found, replaced and removed; in clouds also claimed and added."""
 
 import asyncio
 
@@ -8,12 +8,14 @@ from temporalio.exceptions import ApplicationError
 
 from activities.db.session import database
 from activities.db.tables import Node, Region
+from activities.nodes.addresses import address_of
 from activities.nodes.creation import LeasedNode, add_leased_node
 from activities.outbox.dispatcher import relay_soon
 from activities.outbox.requests import enqueue
 from activities.providers.base import RequestRefused
 from activities.providers.prices import priced_catalogue
 from activities.providers.registry import kind_of
+from activities.regions.cache import cache_address_of, serves
 from workflows.contracts.base import Done
 from workflows.contracts.errors import REFUSED
 from workflows.contracts.machines import MachineClaim
@@ -23,11 +25,16 @@ from workflows.effects.regions import (
     AddStorageNode,
     FindStorage,
     FindStorageClaim,
+    FindStorageFill,
     RequestNodeRemoval,
+    StorageFill,
     StorageFound,
     StorageNode,
 )
 from workflows.rules.catalogue.permanent_machines import lasting_spec, storage_offers
+from workflows.rules.nodes.requirements import STORAGE
+
+_GONE = (NodeStatus.REMOVING, NodeStatus.ARCHIVED)
 
 
 def storage_nodes_of(session: Session, region_id: str) -> list[Node]:
@@ -104,11 +111,19 @@ def add_storage_node(command: AddStorageNode) -> StorageNode:
             type=NodeType.PERMANENT,
             services=("storage",),
             machine=command.machine,
+            fills_from=_replaced(session, command),
         )
         node, request_id = add_leased_node(session, region, wanted, command.at)
         added = _storage(node)
     relay_soon([request_id])
     return added
+
+
+def _replaced(session: Session, command: AddStorageNode) -> str | None:
+    """The storage node that the new one is filled from: the one in use, else the newest."""
+    rows = [row for row in storage_nodes_of(session, command.region_id) if not _stays(row, command)]
+    in_use = [row for row in rows if row.status == NodeStatus.ACTIVE] or rows
+    return in_use[-1].id if in_use else None
 
 
 def _stays(row: Node, command: AddStorageNode) -> bool:
@@ -118,6 +133,31 @@ def _stays(row: Node, command: AddStorageNode) -> bool:
 def _storage(row: Node) -> StorageNode:
     status = NodeStatus(row.status)
     return StorageNode(node_id=row.id, name=row.name, status=status, reason=row.status_reason)
+
+
+@activity.defn
+def find_storage_fill(command: FindStorageFill) -> StorageFill:
+    """The replacement of the region's storage node that is under way, read from the rows."""
+    query = (
+        select(Node)
+        .where(col(Node.region_id) == command.region_id, col(Node.status).not_in(_GONE))
+        .order_by(col(Node.id))
+    )
+    with database().read() as session:
+        nodes = {row.id: row for row in session.exec(query) if STORAGE in row.services}
+        new = next((row for row in reversed(nodes.values()) if row.fills_from in nodes), None)
+        if new is None:
+            return StorageFill()
+        region, older = session.get_one(Region, command.region_id), nodes[new.fills_from or ""]
+        is_source = older.status == NodeStatus.ACTIVE and serves(older)
+        return StorageFill(
+            node_id=new.id,
+            name=new.name,
+            status=NodeStatus(new.status),
+            older=tuple(each for each in nodes if each != new.id),
+            node=address_of(new, region) if serves(new) else None,
+            source=cache_address_of(older) if is_source else None,
+        )
 
 
 @activity.defn

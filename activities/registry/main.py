@@ -31,6 +31,7 @@ from activities.regions.storage_nodes import (
     add_storage_node,
     find_storage,
     find_storage_claim,
+    find_storage_fill,
     request_node_removal,
 )
 from activities.registry import Activity
@@ -74,6 +75,7 @@ MAIN: tuple[Activity, ...] = (
     withdraw_allocations,
     find_storage,
     find_storage_claim,
+    find_storage_fill,
     add_storage_node,
     request_node_removal,
     find_progress,

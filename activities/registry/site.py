@@ -6,6 +6,7 @@ from activities.site import (
     datastore_sources,
     datastores,
     nodes,
+    region_cache,
     runs,
     staging,
     state_snapshots,
@@ -16,5 +17,5 @@ from activities.site.sessions import trunks
 
 SITE: tuple[Activity, ...] = activities_in(
     *(nodes, datastores, datastore_sources, watch, staging, runs, collection, state_snapshots),
-    *(volumes, trunks),
+    *(volumes, region_cache, trunks),
 )

@@ -35,6 +35,7 @@ from activities.site.answers.verbs import (
 )
 from activities.site.data_progress import ProgressNotes, noting
 from activities.site.node_client import NodeClient
+from activities.site.region_cache import cache_access, note_failure
 from activities.site.run_names import RunNames
 from activities.storage.blobs import BlobMissingError, blob_store
 from activities.storage.contents import ContentBrokenError, Manifest, Part, manifest_of, part_bytes
@@ -389,7 +390,9 @@ class _CacheSource:
         request = {
             "sha256": self.content.content.sha256,
             "manifest": self.manifest.encoded().decode(),
-            "cache": self.cache.address,
+            **await cache_access(
+                self.cache.node.region_id, self.cache.address, is_secure=self.cache.is_secure
+            ),
             "key": self.key,
             "wait": waits,
         }
@@ -444,7 +447,7 @@ class _CacheSource:
                 await self._keep([parts[at] for at in sorted(missing) if at < len(parts)])
         except ApplicationError as failure:
             sha256 = self.content.content.sha256
-            activity.logger.warning("%s is not cached: %s", sha256, failure)
+            await note_failure(self.cache, sha256, failure)
             return False
         return True
 

@@ -11,11 +11,13 @@ from typing import Any
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from activities.secrets.cache_certificates import cache_token, server_identity
 from activities.secrets.platform_key import platform_key_fingerprint
 from activities.secrets.region_keys import region_key_fingerprint, region_key_line
 from activities.secrets.sealing import MasterKeyError
 from activities.settings import settings
 from activities.site.answers.verbs import (
+    CacheHost,
     Cleaned,
     EndedRun,
     Inspection,
@@ -28,6 +30,7 @@ from activities.site.answers.verbs import (
 )
 from activities.site.collection import bring_log
 from activities.site.node_client import NodeClient
+from activities.site.region_cache import mirrored_registries
 from activities.site.run_names import RunNames
 from activities.temporal.heartbeats import heartbeating
 from workflows.contracts import errors
@@ -110,7 +113,7 @@ async def prepare_node(command: PrepareNode) -> NodePrepared:
         "exclusive": command.exclusive,
         "authorized_key": await asyncio.to_thread(region_key_line, command.node.region_id),
         "peers": [[peer.host, peer.port] for peer in command.peers],
-        "cache": _cache() if command.serves_cache else None,
+        "cache": await _cache(command.node) if command.serves_cache else None,
         "network_wall": await _network_wall(),
     }
     async with heartbeating():
@@ -126,6 +129,7 @@ async def prepare_node(command: PrepareNode) -> NodePrepared:
             closed_logins=answer.closed_logins,
             unreachable_peers=tuple(peer for peer in answer.unreachable_peers if peer in asked),
             cache=answer.cache.address if answer.cache else None,
+            cache_is_secure=bool(answer.cache and answer.cache.is_secure),
             no_cache_reason=answer.cache.reason if answer.cache else None,
             trusted_only_reason=alone or open_network or answer.open_gpus_reason,
             no_run_root_reason=answer.no_run_root_reason,
@@ -140,12 +144,23 @@ def _joined(node: NodeAddress) -> dict[str, str]:
     return {} if node.leased else {"region_id": node.region_id}
 
 
-def _cache() -> dict[str, Any]:
-    return {
+async def _cache(node: NodeAddress) -> dict[str, Any]:
+    """How the node serves its region's cache: with a certificate for its own address there."""
+    found = await NodeClient(node).call("find_cache_address", {}, CacheHost, limit_s=12)
+    asked: dict[str, Any] = {
         "port": settings().region_cache_port,
         "max_bytes": settings().region_cache_max_bytes,
         "index_url": settings().package_index_url,
+        "registries": mirrored_registries(),
     }
+    if found.host is not None:  # Else the agent says why it serves none.
+        region_id, identity = node.region_id, (node.region_id, node.node_id, found.host)
+        with contextlib.suppress(ValueError):
+            asked |= {
+                "identity": await asyncio.to_thread(server_identity, *identity),
+                "token": await asyncio.to_thread(cache_token, region_id),
+            }
+    return asked
 
 
 async def _network_wall() -> dict[str, Any] | None:
@@ -217,7 +232,9 @@ async def end_orphaned_runs(command: EndOrphanedRuns) -> OrphanedRunsEnded:
             with _tolerated():
                 await NodeClient(command.node).call("clean", {"run_ids": old}, Cleaned, limit_s=60)
     return OrphanedRunsEnded(
-        runs=(*runs, *_runs(names, alive)), earlier_runs=_earlier_runs(names, alive)
+        runs=(*runs, *_runs(names, alive)),
+        earlier_runs=_earlier_runs(names, alive),
+        cache_full=answer.cache_full,
     )
 
 

@@ -8,6 +8,7 @@ from weakref import WeakValueDictionary
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from activities.secrets.cache_certificates import region_authority
 from activities.secrets.platform_key import platform_key_fingerprint
 from activities.secrets.sealing import MasterKeyError, SealBrokenError
 from activities.settings import settings
@@ -17,7 +18,7 @@ from activities.site.collection import bring_log
 from activities.site.contents import bring_contents, together
 from activities.site.datastore_networks import networks_for_agent
 from activities.site.node_client import NodeClient
-from activities.site.region_cache import bring_out_of_cache
+from activities.site.region_cache import bring_out_of_cache, image_mirror
 from activities.site.run_names import RunNames
 from activities.site.state_snapshots import bring_state
 from activities.site.volumes import open_volumes
@@ -60,6 +61,11 @@ async def stage_worker(command: StageWorker) -> WorkerStaged:
         networks = await asyncio.to_thread(networks_for_agent) if run_spec.datastores else {}
         places = {name: one.for_agent(networks) for name, one in run_spec.datastores.items()}
         request = {"datastores": places, **_request(command, run_spec, isolation, runtime)}
+        if (cache := run_spec.cache) is not None and cache.is_secure:
+            authority = await asyncio.to_thread(region_authority, cache.node.region_id)
+            request |= {"cache_authority": authority}
+        if run_spec.image is not None:
+            request |= {"image_mirror": await image_mirror(run_spec.cache)}
         # Beside each other: the packages are installed while the data arrives.
         staging = asyncio.create_task(_stage(command, run_spec, request))
         bringing = asyncio.create_task(
@@ -79,7 +85,7 @@ async def _stage(command: StageWorker, run_spec: RunSpec, request: dict[str, Any
     brings = run_spec.input_sha256 is not None or command.restores_state
     is_staged = brings and await _is_staged(node, run_id)
     if run_spec.input_sha256 is not None and not is_staged:
-        await _bring_input(node, run_id, run_spec.input_sha256)
+        await _bring_input(node, run_id, run_spec.input_sha256, run_spec.cache)
     restored = WorkerStaged()
     if command.restores_state:
         restored = await bring_state(node, run_id, is_staged=is_staged)
@@ -196,10 +202,14 @@ async def _bring_code(node: NodeAddress, sha256: str, cache: RegionCache | None)
         await NodeClient(node).call("unpack_code", request, Nothing, limit_s=TRANSFER_S)
 
 
-async def _bring_input(node: NodeAddress, run_id: str, sha256: str) -> None:
+async def _bring_input(
+    node: NodeAddress, run_id: str, sha256: str, cache: RegionCache | None
+) -> None:
+    run = {"run_id": RunNames(node).of(run_id), "owner": platform_key_fingerprint()}
+    if await bring_out_of_cache(node, cache, sha256, _chunks, run):
+        return
     request = {
-        "run_id": RunNames(node).of(run_id),
-        "owner": platform_key_fingerprint(),
+        **run,
         "into": "input",
         "max_bytes": settings().upload_max_unpacked_bytes,
     }

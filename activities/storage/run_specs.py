@@ -33,6 +33,8 @@ class RegionCache(Contract):
     """The address by which the platform brings code to the region cache."""
     address: str
     """host:port, by which machines of the region read from the region cache."""
+    is_secure: bool = False
+    """Whether it speaks TLS; the cache of a node that an earlier release prepared does not."""
     has_packages: bool = True
     """Whether packages come through it; on an own machine they come from the index of its owner."""
 

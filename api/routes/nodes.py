@@ -10,7 +10,7 @@ from activities.db.session import database
 from api.authorization import Caller, Needs
 from api.changes import Change, changing
 from api.pagination import Paging, page
-from api.schemas.nodes import Node, NodeCreation, NodePage
+from api.schemas.nodes import Node, NodeCreation, NodePage, NodeReplacement
 from api.services import nodes
 from api.services.ownership import own
 from workflows.contracts.nodes import NODE_ACTIONS, NodeAction
@@ -80,9 +80,12 @@ for _action in NODE_ACTIONS:
 
 
 @router.post("/{node_id}/replace", status_code=202, operation_id="replace_node")
-async def replace_node(node_id: str, change: Writer) -> Node:
-    """Replace a storage node of a cloud region by a node on another machine."""
-    return await change.apply(Node, lambda context: nodes.replace_node(context, node_id))
+async def replace_node(node_id: str, change: Writer, asked: NodeReplacement | None = None) -> Node:
+    """Replace a region's storage node by one on another machine, which is filled from it first.
+
+    In a cloud the region creates the machine; elsewhere the body names one of yours.
+    """
+    return await change.apply(Node, lambda context: nodes.replace_node(context, node_id, asked))
 
 
 @router.delete("/{node_id}", status_code=202, operation_id="remove_node")

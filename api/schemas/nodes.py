@@ -90,6 +90,18 @@ class NodeCreation(RequestBody):
     user: UserName = "root"
 
 
+class NodeReplacement(RequestBody):
+    """A machine that you own, and that takes the place of a storage node."""
+
+    name: Name
+    minion_id: MinionId
+    upnp: bool = True
+    address: Address | None = None
+    """The address of the machine; None: the address that the machine announces."""
+    port: Port = 22
+    user: UserName = "root"
+
+
 class NodeRequirement(ResponseBody):
     name: str
     required: str
@@ -118,6 +130,8 @@ class NodeHardware(ResponseBody):
     cpu_model: str
     memory_bytes: int
     free_disk_bytes: int
+    disk_bytes: int
+    """The size of the file system of the agent's folder; 0: not inspected yet."""
     disks: list[NodeDisk]
     network_mbps: int | None
     tpm: bool
@@ -161,6 +175,12 @@ class NodePreparation(ResponseBody):
     closed_logins: bool
     unreachable_peers: list[str]
     trusted_only_reason: str | None
+    cache: str | None
+    """host:port inside of the region at which a storage node serves the region's cache."""
+    cache_is_secure: bool
+    """Whether it speaks TLS, with a certificate of the region."""
+    no_cache_reason: str | None
+    """Why a storage node serves no cache."""
     nfs_way: str | None
     """How the node reaches NFS shares: `kernel`, `user-space` or `none`, and why."""
     smb_way: str | None
@@ -175,6 +195,8 @@ class Node(Lifecycle):
     """Whether the node's machine is leased, see `/v1/leases`."""
     type: str
     services: list[str]
+    fills_from: str | None
+    """The storage node whose place this one takes, and from which it is filled; null: none."""
     upnp: bool
     mining: bool
     address: str | None

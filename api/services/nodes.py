@@ -18,20 +18,27 @@ from api.problems import Problem, field_error, invalid
 from api.schemas import nodes as schemas
 from api.services.announcements import node_of
 from api.services.cloud_machines import leased_node, must_be_own
-from api.services.lifecycles import GONE, must_be_free, remove, wrong_state
+from api.services.lifecycles import must_be_free, remove, wrong_state
 from api.services.ownership import lifecycle, own_locked
+from api.services.storage_nodes import (
+    check_services,
+    machine_of,
+    must_be_created_by_region,
+    must_be_replaceable,
+    must_not_be_needed,
+)
 from workflows.contracts.jobs import run_id
 from workflows.contracts.nodes import Hardware, NodeAction, Preparation, Requirement
 from workflows.contracts.regions import Replacement
-from workflows.contracts.statuses import AllocationState, NodeStatus, RegionStatus
+from workflows.contracts.statuses import AllocationState, RegionStatus
 from workflows.rules.catalogue.providers import traits_of
 
 _SAME = (
-    "region_id", "minion_id", "type", "services", "upnp", "mining", "port", "user", "gpu_type",
-    "gpu_count", "cpu_count", "memory_bytes", "reserved_cpu_count", "reserved_memory_bytes",
+    "region_id", "minion_id", "type", "services", "fills_from", "upnp", "mining", "port", "user",
+    "gpu_type", "gpu_count", "cpu_count", "memory_bytes", "reserved_cpu_count",
+    "reserved_memory_bytes",
 )  # fmt: skip
 _SHOWN = ("id", "job_id", "worker", "attempt", "gpu_indices", "cpu_count", "memory_bytes")
-_IN_USE = (NodeStatus.MAINTENANCE, NodeStatus.ACTIVE, NodeStatus.OFFLINE)
 
 
 def node_responses(session: Session, rows: Sequence[tables.Node]) -> list[schemas.Node]:
@@ -98,7 +105,24 @@ def add_node(context: ChangeContext, asked: schemas.NodeCreation) -> schemas.Nod
         context.requests.append(request_id)
         return node_response(context.session, node)
     minion_id = must_be_own(asked)
-    _check_node(context, asked, region, minion_id)
+    check_services(context.session, asked.services, region)
+    return node_response(context.session, _own_machine(context, region, asked, minion_id))
+
+
+def _own_machine(
+    context: ChangeContext,
+    region: tables.Region,
+    asked: schemas.NodeCreation,
+    minion_id: str,
+    *,
+    fills_from: str | None = None,
+) -> tables.Node:
+    """Write the row of an own machine, and the start of its workflow.
+
+    fills_from: the storage node whose place it takes.
+    Raises: Problem `conflict`, when a node of the account has this minion id.
+    """
+    _check_minion(context, minion_id, region)
     known = announced(context.session, region.id, minion_id)
     is_announced = asked.address is None and known is not None
     row = tables.Node(
@@ -114,6 +138,7 @@ def add_node(context: ChangeContext, asked: schemas.NodeCreation) -> schemas.Nod
         host=known.host if is_announced and known else asked.address,
         port=known.port if is_announced and known else asked.port,
         user=known.user if is_announced and known else asked.user,
+        fills_from=fills_from,
         hardware=None,
         requirements=[],
         preparation=None,
@@ -121,38 +146,14 @@ def add_node(context: ChangeContext, asked: schemas.NodeCreation) -> schemas.Nod
         updated_at=context.now,
     )
     context.create(row)
-    return node_response(context.session, row)
+    return row
 
 
-def _check_node(
-    context: ChangeContext, asked: schemas.NodeCreation, region: tables.Region, minion_id: str
-) -> None:
+def _check_minion(context: ChangeContext, minion_id: str, region: tables.Region) -> None:
     advisory_lock(context.session, f"minion/{minion_id}")
     taken = node_of(context.session, minion_id, region.account_id)
     if taken is not None:
         detail = f"minion id {minion_id}: is that of node {taken.name} ({taken.id})"
-        raise Problem("conflict", detail)
-    if "storage" in asked.services and region.storage_mode != "central":
-        rule = "storage nodes are for regions with central storage"
-        raise invalid(field_error("services", rule, "storage"))
-    if region.storage_mode == "central":
-        _check_storage(context.session, asked, region)
-
-
-def _check_storage(session: Session, asked: schemas.NodeCreation, region: tables.Region) -> None:
-    """Refuse a second storage node in a region, and a compute node before the storage node."""
-    live = session.exec(
-        select(tables.Node).where(
-            tables.Node.region_id == region.id, tables.Node.status != NodeStatus.ARCHIVED
-        )
-    )
-    storage = next((node for node in live if "storage" in node.services), None)
-    if "storage" in asked.services and storage is not None:
-        detail = f"region {region.name}: has its one storage node, {storage.name} ({storage.id})"
-        raise Problem("conflict", detail)
-    if "storage" not in asked.services and (storage is None or storage.status not in _IN_USE):
-        found = "none" if storage is None else f"{storage.name}, which is {storage.status}"
-        detail = f"region {region.name}: needs its storage node first, found {found}"
         raise Problem("conflict", detail)
 
 
@@ -181,19 +182,23 @@ def act(
     return shown
 
 
-def replace_node(context: ChangeContext, node_id: str) -> schemas.Node:
-    """Replace the storage node of a cloud region: the region creates one, then removes the old.
+def replace_node(
+    context: ChangeContext, node_id: str, asked: schemas.NodeReplacement | None
+) -> schemas.Node:
+    """Replace the storage node of a region; in a cloud the region creates the new one itself.
 
-    Raises: Problem `conflict`, when the node is no leased storage node, or the region is not
-    healthy or offline.
+    Returns the new node, in a cloud the one that is replaced.
+    Raises: Problem `conflict`, when the node is no storage node, has a replacement already, or the
+    region is not healthy or offline; `invalid-request`, when the machine is not named as it should.
     """
     row = own_locked(context.session, tables.Node, node_id, context.caller)
-    if row.machine is None or "storage" not in row.services:
-        found = "a machine of yours" if row.machine is None else "no storage node"
-        raise Problem("conflict", f"node {row.name}: is {found}: remove it, then add another")
     region = own_locked(context.session, tables.Region, row.region_id, context.caller)
-    if row.status in GONE or region.status not in (RegionStatus.HEALTHY, RegionStatus.OFFLINE):
-        raise wrong_state("region", region, "healthy or offline to have its storage replaced")
+    must_be_replaceable(context.session, row, region)
+    if row.machine is not None:
+        must_be_created_by_region(asked)
+    else:
+        wanted = machine_of(asked, row)
+        row = _own_machine(context, region, wanted, must_be_own(wanted), fills_from=row.id)
     context.tell(region.id, "replace", Replacement(requested_by=context.caller.user_id))
     return node_response(context.session, row)
 
@@ -202,14 +207,12 @@ def remove_node(context: ChangeContext, node_id: str, *, force: bool) -> schemas
     """Remove a node; a node with jobs needs `force`.
 
     So does one with leaving allocations, unless its machine is leased and ends with it.
-    Raises: Problem `conflict`, when the node is the storage node of a cloud region, or has jobs
-    or leaving allocations and is not forced.
+    Raises: Problem `conflict`, when the node is the storage node of a cloud region or of nodes that
+    are there, or has jobs or leaving allocations and is not forced.
     """
     row = own_locked(context.session, tables.Node, node_id, context.caller)
     shown = node_response(context.session, row)
-    if row.machine is not None and "storage" in row.services and row.status not in GONE:
-        detail = f"node {row.name}: is its region's storage: replace it, or remove the region"
-        raise Problem("conflict", detail)
+    must_not_be_needed(context.session, row)
     left = [] if row.machine is not None else shown.leaving_allocations
     runs = [run_id(each.job_id, each.worker, each.attempt) for each in left]
     kind = "runs that could not be ended:" if runs and not shown.job_ids else "jobs"

@@ -51,6 +51,7 @@ BODIES: dict[str, Any] = {
     **{f"complete_{noun.name}": {"part_count": 1} for noun in ARTIFACT_NOUNS},
     "change_provider": {"credentials": "store://providers/gcp/x"},
     "change_region": {"own_worker": True},
+    "replace_node": {"name": "another", "minion_id": f"SHA256:{'C' * 43}"},
     "store_project_secret": {"name": "token", "value": "hidden"},
     "set_third_party_key": {"type": "ngc", "value": "nvapi-hidden"},
 }

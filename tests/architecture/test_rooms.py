@@ -61,6 +61,7 @@ SERVICES_WITHOUT_ROUTE = {
     "job_submissions": "are made under jobs",
     "people": "are named in reasons and events",
     "log_parts": "are read under job_logs",
+    "storage_nodes": "are nodes, and asked for under nodes",
 }
 
 

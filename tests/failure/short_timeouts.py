@@ -23,7 +23,7 @@ from workflows.nodes import connection, leased_machine, outage, running_jobs
 from workflows.placement import loop
 from workflows.providers import machine_reconciliation, notifications, provider_lifecycle
 from workflows.reconciliation import reconcilers
-from workflows.regions import cloud_resources, region_lifecycle
+from workflows.regions import cloud_resources, region_lifecycle, storage_replacement
 
 LOST_WORKER_S = 5.0
 SILENCE_S = 1.5
@@ -48,6 +48,8 @@ SHORTENED: tuple[tuple[ModuleType, str, float], ...] = (
     (notifications, "FEED_ERROR_INTERVAL", 0.3),
     (cloud_resources, "POLL_INTERVAL_MIN", 0.3),
     (region_lifecycle, "OFFLINE_INTERVAL", 0.3),
+    (storage_replacement, "SOON", 0.05),
+    (storage_replacement, "AGAIN", 0.2),
     (region_lifecycle, "REMOVAL_INTERVAL", 0.2),
     (provider_lifecycle, "REMOVAL_INTERVAL", 0.2),
     (datastore_lifecycle, "OFFLINE_INTERVAL", 0.3),

@@ -33,8 +33,9 @@ from workflows.contracts.placement import PlacementRequest
 from workflows.contracts.regions import Replacement
 from workflows.contracts.removals import Removal
 from workflows.contracts.schedules import ReconciliationRequest
-from workflows.contracts.statuses import JobStatus, JobType
+from workflows.contracts.statuses import JobStatus, JobType, NodeStatus
 from workflows.datastores.datastore_lifecycle import DatastoreLifecycle
+from workflows.effects.regions import StorageNode
 from workflows.jobs.job_lifecycle import JobLifecycle
 from workflows.nodes.node_lifecycle import NodeLifecycle
 from workflows.placement.loop import PlacementLoop
@@ -200,6 +201,33 @@ async def dataset_retried_and_removed(stage: Stage) -> WorkflowHandle[Any, Any]:
     return handle
 
 
+async def central_storage_replaced(stage: Stage) -> WorkflowHandle[Any, Any]:
+    """Its new storage node is there when it is asked for, and becomes active later."""
+    request = HOME.model_copy(update={"central_storage": True})
+    region_id = request.region_id
+    old = StorageNode(node_id="nod-old", name="old", status=NodeStatus.ACTIVE)
+    new = StorageNode(node_id="nod-new", name="new", status=NodeStatus.CONNECTING)
+    stage.world.storage[region_id] = [old]
+    stage.world.cached["nod-old"] |= {"code/a", "parts/b"}
+    handle = await stage.client.start_workflow(
+        RegionLifecycle.run, request, id="region/recorded-central", task_queue=queues.MAIN
+    )
+    await reaches(stage, region_id, "healthy")
+    stage.world.fills_from["nod-new"] = "nod-old"
+    stage.world.storage[region_id] = [old, new]
+    await handle.signal(RegionLifecycle.replace, Replacement())
+    active = new.model_copy(update={"status": NodeStatus.ACTIVE})
+    stage.world.storage[region_id] = [old, active]
+    await handle.signal(RegionLifecycle.refresh)
+    await eventually(
+        lambda: "region.storage-replaced" in stage.world.events[region_id],
+        "its storage is replaced",
+    )
+    await handle.signal(RegionLifecycle.remove, Removal())
+    await handle.result()
+    return handle
+
+
 STORIES: tuple[Story, ...] = (
     job_finished,
     job_canceled,
@@ -210,6 +238,7 @@ STORIES: tuple[Story, ...] = (
     cloud_provider_removed,
     region_removed,
     cloud_region_removed,
+    central_storage_replaced,
     datastore_removed,
     leased_node_removed,
     lease_released,

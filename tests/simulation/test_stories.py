@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from tests.simulation.behaviour import Behaviour
-from tests.simulation.plan import Act, At, JobPlan
+from tests.simulation.plan import Act, At, JobPlan, On
 from tests.simulation.simulation import play
 from tests.simulation.test_coverage import PLAN
 from workflows.contracts.statuses import JobType
@@ -42,3 +42,17 @@ def test_a_job_begins_elsewhere_only_when_its_machine_has_ended_that_google_pree
     assert taken.ending_at < first.ended_at < second.began_at
     assert second.began_at - taken.ending_at < timedelta(seconds=120)
     assert {job.status for job in life.rows.jobs()} == {"finished"}
+
+
+def test_the_storage_of_a_cloud_is_filled_before_the_old_one_goes_while_a_job_runs() -> None:
+    """The worker is killed in the midst of it, and the job notices nothing."""
+    jobs = (JobPlan(at_s=10, type=JobType.TRAINING, behaviour=Behaviour(seconds=3000)),)
+    acts = (
+        Act(At(1200), "ask", "replace", "storage/0"),
+        Act(On("fill_cache", 1), "process", "kill", "main", 20),
+    )
+    life = play(replace(PLAN, jobs=jobs, acts=acts, hours=1.5, has_cloud=True))
+    assert life.violations == []
+    old, new = [one for one in life.rows.nodes() if one.lease_id and not one.ephemeral]
+    assert (old.status, new.status) == ("archived", "active")
+    assert [job.status for job in life.rows.jobs()] == ["finished"]

@@ -16,6 +16,7 @@ BEGIN = datetime(2026, 11, 22, 9, 59, 58, tzinfo=UTC)
 HARDWARE = NodeHardware(
     hostname="home", os_name="Debian 12", kernel="6.1", python_version="3.13", cpu_count=16,
     core_count=8, cpu_model="EPYC", memory_bytes=64 * 2**30, free_disk_bytes=31_250_000_000,
+    disk_bytes=50 * 10**9,
     disks=[
         NodeDisk(name="nvme0n1", size_bytes=2 * 10**12, rotational=False, transport="nvme"),
         NodeDisk(name="vda", size_bytes=50 * 10**9, rotational=None, transport=None),

@@ -64,6 +64,8 @@ class Hardware(Contract):
     cpu_model: str = ""
     memory_bytes: int
     free_disk_bytes: int = 0
+    disk_bytes: int = 0
+    """The size of the file system of the agent's folder; 0: an earlier inspection did not tell."""
     disks: tuple[Disk, ...] = ()
     gpus: tuple[Gpu, ...] = ()
     network_mbps: int | None = None
@@ -98,6 +100,8 @@ class Preparation(Contract):
     unreachable_peers: tuple[str, ...] = ()
     cache: str | None = None
     """host:port inside the region at which the node serves the region cache; None: it does not."""
+    cache_is_secure: bool = False
+    """Whether the region cache is served over TLS, with a certificate of the region."""
     no_cache_reason: str | None = None
     """Why a node that should serve the region cache does not."""
     trusted_only_reason: str | None = None

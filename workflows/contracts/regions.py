@@ -17,6 +17,8 @@ class RegionRequest(Contract):
     """The cloud region that it is in; empty for a region of own machines."""
     own_worker: bool = False
     """Whether a worker process in the region's own network serves it, and no shared one."""
+    central_storage: bool = False
+    """Whether the region's own machines share a storage node, which may be replaced."""
     sequence: int = 0
     resumed_status: RegionStatus | None = None
     resumed_reason: str | None = None
@@ -27,6 +29,16 @@ class RegionRequest(Contract):
     def is_in_cloud(self) -> bool:
         """A region in a cloud creates its network and its storage node itself."""
         return self.cloud_region != ""
+
+
+class CacheAddress(Contract):
+    """Where machines of a region reach a storage node's cache."""
+
+    node_id: str
+    address: str
+    """host:port inside of the region."""
+    is_secure: bool = False
+    """Whether it speaks TLS; an earlier release has prepared the node otherwise."""
 
 
 class RegionReport(Contract):
@@ -42,7 +54,10 @@ class SiteChange(Contract):
 
 
 class Replacement(Contract):
-    """Signal `replace`: add another storage node to the region, then remove the old ones."""
+    """Signal `replace`: give the region another storage node, then remove the old ones.
+
+    A region in a cloud adds the new one itself; in another its row is there already.
+    """
 
     requested_by: str = ""
     node_id: str = ""

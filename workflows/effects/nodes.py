@@ -139,6 +139,8 @@ class OrphanedRunsEnded(Contract):
     runs: tuple[RunSeen, ...] = ()
     earlier_runs: tuple[EarlierRun, ...] = ()
     """Those of earlier nodes of the machine that are still alive."""
+    cache_full: str | None = None
+    """Why the region's cache on the node could not keep what it was sent last; None: it could."""
 
 
 class BillOrphanedRuns(Contract):

@@ -5,8 +5,10 @@ from datetime import datetime
 from workflows.contracts import queues
 from workflows.contracts.base import Contract, Done
 from workflows.contracts.machines import MachineClaim
+from workflows.contracts.nodes import NodeAddress
+from workflows.contracts.regions import CacheAddress
 from workflows.contracts.statuses import NodeStatus
-from workflows.effects.effect import HEARTBEAT_S, CloudCommand, Effect
+from workflows.effects.effect import HEARTBEAT_S, CloudCommand, Effect, SiteCommand
 from workflows.effects.providers import CloudResourceReport
 
 
@@ -64,6 +66,42 @@ class StorageFound(Contract):
     nodes: tuple[StorageNode, ...] = ()
 
 
+class FindStorageFill(Contract):
+    """Ask whether a storage node of the region takes the place of another one."""
+
+    region_id: str
+
+
+class StorageFill(Contract):
+    """A replacement of a region's storage node, as far as it is."""
+
+    node_id: str = ""
+    """The storage node that takes the place; empty: no replacement is under way."""
+    name: str = ""
+    status: NodeStatus = NodeStatus.NEW
+    older: tuple[str, ...] = ()
+    """The storage nodes that go when the new one is filled."""
+    node: NodeAddress | None = None
+    """The new one, as soon as it has an address."""
+    source: CacheAddress | None = None
+    """The cache that serves the region meanwhile; None: it is away, so nothing can be had there."""
+
+
+class FillCache(SiteCommand):
+    """Bring what another cache of the region holds to that of this node, for some minutes."""
+
+    source: CacheAddress
+
+
+class CacheFilled(Contract):
+    files: int = 0
+    bytes: int = 0
+    left_files: int = 0
+    """How many files are left, for which there is room."""
+    reason: str = ""
+    """Why some could not be had; empty: all could."""
+
+
 class RequestNodeRemoval(Contract):
     """Signal `remove` to a node, by force, whatever jobs it has."""
 
@@ -107,5 +145,18 @@ find_storage_claim = Effect("find_storage_claim", FindStorageClaim, MachineClaim
 add_storage_node = Effect("add_storage_node", AddStorageNode, StorageNode)
 
 find_storage = Effect("find_storage", FindStorage, StorageFound)
+
+find_storage_fill = Effect("find_storage_fill", FindStorageFill, StorageFill)
+
+fill_cache = Effect(
+    "fill_cache",
+    FillCache,
+    CacheFilled,
+    queue=None,
+    start_to_close_s=900,
+    schedule_to_close_s=2800,
+    heartbeat_s=HEARTBEAT_S,
+    attempts=3,
+)
 
 request_node_removal = Effect("request_node_removal", RequestNodeRemoval, Done)

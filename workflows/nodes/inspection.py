@@ -8,11 +8,11 @@ from temporalio import workflow
 
 from workflows.contracts.events import Event, NodeEvent
 from workflows.contracts.lifecycles import NodeChanges
-from workflows.contracts.nodes import Hardware, NodeRequest
+from workflows.contracts.nodes import Hardware, NodeRequest, Requirement
 from workflows.effects.nodes import InspectNode, inspect_again, inspect_node
 from workflows.nodes.location import NodeLocation
 from workflows.rules.nodes.onboarding import missed_of, summary_of
-from workflows.rules.nodes.requirements import evaluate
+from workflows.rules.nodes.requirements import STORAGE, evaluate, evaluate_storage
 
 DRIVERS_LIMIT = timedelta(minutes=30)
 DRIVERS_POLL_MIN = timedelta(seconds=10)
@@ -67,16 +67,34 @@ class Inspection:
         return await self._evaluate((await inspect_again(command)).hardware)
 
     async def _evaluate(self, hardware: Hardware) -> str:
-        requirements = evaluate(
-            hardware,
-            public=self._request.public,
-            central_storage=self._request.central_storage,
-            relaxed=self._request.relaxed,
-            owned_at=self._location.host if self._request.machine is None else None,
-        )
+        requirements = self._requirements(hardware)
         before, self._last = self._last, hardware
         self._location.inspected_boot_id = self._location.boot_id
         is_new = before is None or summary_of(before) != summary_of(hardware)
         events = (Event(type=NodeEvent.INSPECTED, message=summary_of(hardware)),) if is_new else ()
         await self._record(NodeChanges(hardware=hardware, requirements=requirements), events)
         return missed_of(requirements)
+
+    def _requirements(self, hardware: Hardware) -> tuple[Requirement, ...]:
+        """Those of the node's services; a node that serves both must meet both."""
+        request, relaxed = self._request, self._request.relaxed
+        owned_at = self._location.host if request.machine is None else None
+        found: dict[str, Requirement] = {}
+        if request.services != (STORAGE,):
+            compute = evaluate(
+                hardware,
+                public=request.public,
+                central_storage=request.central_storage,
+                relaxed=relaxed,
+                owned_at=owned_at,
+            )
+            found |= {one.name: one for one in compute}
+        if STORAGE in request.services:
+            storage = evaluate_storage(
+                hardware,
+                central_storage=request.central_storage,
+                relaxed=relaxed,
+                owned_at=owned_at,
+            )
+            found |= {one.name: one for one in storage}
+        return tuple(found.values())

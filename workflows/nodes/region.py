@@ -8,6 +8,9 @@ from workflows.contracts.nodes import NodeRequest
 from workflows.contracts.regions import Replacement
 from workflows.contracts.statuses import NodeStatus
 
+FOLLOWS_OWN = "a-region-follows-its-own-storage-node"
+"""The patch since which a region is refreshed by a storage node that is nobody's lease."""
+
 
 class NodeRegion:
     """The region of one node: told what concerns it. A signal that fails is logged, no more."""
@@ -32,11 +35,14 @@ class NodeRegion:
         await self._signal("replace", replacement)
 
     async def show(self, status: NodeStatus) -> None:
-        """Refresh a cloud region when the status of its storage node changes."""
-        is_its_storage = self._request.machine is not None and "storage" in self._request.services
-        if is_its_storage and status is not self._shown:
+        """Refresh the region when the status of its storage node changes."""
+        if "storage" in self._request.services and status is not self._shown and self._is_told():
             self._shown = status
             await self.refresh()
+
+    def _is_told(self) -> bool:
+        """Whether the region follows this storage node; since the patch, that of any region."""
+        return self._request.machine is not None or workflow.patched(FOLLOWS_OWN)
 
     async def _signal(self, signal: str, *arguments: Contract) -> None:
         region = workflow.get_external_workflow_handle(f"region/{self.id}")

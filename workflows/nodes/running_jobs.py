@@ -60,6 +60,8 @@ class RunningJobs:
         """The orphaned runs that could not be ended, each with the number of tries."""
         self.unheld_runs = request.resumed_from.unheld_runs if request.resumed_from else ()
         """Those of them whose GPUs no allocation holds."""
+        self._cache_full: str | None = None
+        """Why the region's cache on the node is full, as the last event says."""
 
     async def held(self) -> NodeRunsFound:
         """The runs and ids of the live jobs on the node, and the leaving runs.
@@ -122,6 +124,9 @@ class RunningJobs:
             leaving=tuple(run.run_id for run in held.leaving),
         )
         answer = await end_orphaned_runs(command)
+        if answer.cache_full and answer.cache_full != self._cache_full:
+            await self._record_event(Event(type=NodeEvent.CACHE_FULL, message=answer.cache_full))
+        self._cache_full = answer.cache_full
         seen = answer.runs
         if seen:
             billed = BillOrphanedRuns(node_id=self._request.node_id, runs=seen)

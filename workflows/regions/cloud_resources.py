@@ -16,7 +16,6 @@ from workflows.effects.regions import (
     FindStorage,
     FindStorageClaim,
     RegionResource,
-    RequestNodeRemoval,
     StorageNode,
     add_storage_node,
     ensure_region_resource,
@@ -29,6 +28,7 @@ from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import EventWriter
 from workflows.primitives.waiting import wait_until
+from workflows.regions.storage_replacement import StorageFilling, removal_of, replaced_by
 from workflows.rules.catalogue.providers import traits_of
 from workflows.rules.ids import timed_id
 
@@ -37,6 +37,10 @@ STORAGE_LIMIT = timedelta(hours=8)
 POLL_INTERVAL_MIN = timedelta(seconds=30)
 POLL_INTERVAL_MAX = timedelta(minutes=5)
 """Between two reads of a storage node's status, at first and later; a refresh comes before."""
+FILL_LIMIT = timedelta(hours=6)
+"""The longest fill of a new storage node; what is left then comes as jobs need it."""
+FILLS = "a-new-storage-node-is-filled"
+"""The patch since which a new storage node is filled before the older one goes."""
 _REMOVED = (NodeStatus.REMOVING, NodeStatus.ARCHIVED)
 _BROKEN = (NodeStatus.FAILED, *_REMOVED)
 
@@ -50,6 +54,7 @@ class CloudResources:
     def __init__(self, request: RegionRequest, record_event: EventWriter) -> None:
         self._request = request
         self._record_event = record_event
+        self._filling = StorageFilling(request, record_event)
         self._is_unsettled = request.resumed_status is not None
         """Whether a replacement of the storage node may have been broken off."""
 
@@ -121,6 +126,8 @@ class CloudResources:
             return set()  # The newer one is still being created.
         self._is_unsettled = False
         surplus = [node.node_id for node in (there[:-1] if is_active else there[1:])]
+        if is_active and surplus:
+            await self._fill()
         for node_id in surplus:
             await self._request_removal(node_id)
         return set(surplus)
@@ -160,13 +167,12 @@ class CloudResources:
             self._is_unsettled = False
             await self._keep_storage(failure)
             return
+        await self._fill()
         for replaced in older:
             await self._request_removal(replaced)
         answer_requests(inbox, "", *older)
         self._is_unsettled = False
-        await self._record_event(
-            Event(type=RegionEvent.STORAGE_REPLACED, message=f"{new.node_id} is its storage node")
-        )
+        await self._record_event(replaced_by(new.node_id))
 
     async def _keep_storage(self, failure: BaseException) -> None:
         """Record why there is no other storage node. Raises: `failure`, if it is a cancellation."""
@@ -192,10 +198,17 @@ class CloudResources:
         return await add_storage_node(command)
 
     async def _request_removal(self, node_id: str) -> None:
-        by = f"region {self._request.name}: another storage node is there"
-        await request_node_removal(
-            RequestNodeRemoval(node_id=node_id, requested_by=by, at=workflow.now())
-        )
+        await request_node_removal(removal_of(node_id, self._request.name))
+
+    async def _fill(self) -> None:
+        """Fill the newest storage node from the one that it replaces, while both are there."""
+        if not workflow.patched(FILLS):
+            return
+        deadline = workflow.now() + FILL_LIMIT
+        _, more_in = await self._filling.step()
+        while more_in is not None and workflow.now() < deadline:
+            await workflow.sleep(more_in, summary="the new storage node is filled")
+            _, more_in = await self._filling.step()
 
     async def _wait_until_active(self, node_id: str, inbox: Inbox) -> None:
         """Raises: ApplicationError with the node's reason, when it cannot be active."""

@@ -19,6 +19,7 @@ from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import Journal
 from workflows.primitives.waiting import Interrupted, interruptible, wait_until
 from workflows.regions.cloud_resources import CloudResources, answer_requests
+from workflows.regions.storage_replacement import OwnStorage
 
 SITE_INTERVAL = timedelta(hours=1)
 OFFLINE_INTERVAL = timedelta(minutes=1)
@@ -47,6 +48,7 @@ class RegionLifecycle:
         self._removal = request.removal
         self._status = request.resumed_status or RegionStatus.NEW
         self._cloud = CloudResources(request, self._record_event)
+        self._own_storage = OwnStorage(request, self._record_event)
         self._inbox = Inbox()
         self._removed = False
 
@@ -122,6 +124,9 @@ class RegionLifecycle:
             return
         key = site.platform_key_fingerprint
         await self._set_status(RegionStatus.HEALTHY, f"its site answers, with key {key}")
+        if self._request.central_storage:
+            with suppress(Interrupted):
+                await interruptible(self._own_storage.follow(), when=self._has_removal)
 
     async def _set_status(
         self, status: RegionStatus, message: str, *, reason: str | None = None
@@ -178,6 +183,10 @@ class RegionLifecycle:
         return await self._cloud.remove()
 
     async def _replace(self, replacement: Replacement) -> None:
+        if not self._request.is_in_cloud:
+            self._request = self._request.model_copy(update={"central_storage": True})
+            await self._poll()
+            return
         replaced = self._cloud.replace(replacement.node_id, self._inbox)
         with suppress(Interrupted):
             await interruptible(replaced, when=self._has_removal)
@@ -186,7 +195,9 @@ class RegionLifecycle:
     def _poll_interval(self) -> timedelta:
         if self._status is RegionStatus.FAILED:
             return IDLE_INTERVAL
-        return SITE_INTERVAL if self._status is RegionStatus.HEALTHY else OFFLINE_INTERVAL
+        if self._status is not RegionStatus.HEALTHY:
+            return OFFLINE_INTERVAL
+        return self._own_storage.more_in or SITE_INTERVAL
 
     def _has_removal(self) -> bool:
         return self._inbox.holds(Removal)

@@ -8,14 +8,16 @@ import pwd
 import shutil
 import tempfile
 import urllib.error
-import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from http.client import HTTPException
 from typing import Any
 
 from ..errors import RefusedError
-from ..files.code_archive import unpack_code
+from ..files.code_archive import check_hash, unpack_code
+from ..files.transfer import place_input
 from ..folders import Folders
+from .client import ask
 from .location import FOLDER, configuration_of
 from .store import CHUNK_BYTES, CODE, CacheStore, chunks_of
 
@@ -79,11 +81,44 @@ def fetch_code(request: dict[str, Any]) -> dict[str, Any]:
         return _told("here")
     descriptor, part = tempfile.mkstemp(prefix=PART, dir=folders.code)
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            url = "http://%s/code/%s" % (request["cache"], sha256)
-            size = _download(url, file, int(request["max_archive_bytes"]))
-        unpack_code(dict(request, archive=part))
-        return _told("fetched", fetched_bytes=size)
+        return _outcome(partial(_bring_code, request, descriptor, part))
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(part)
+
+
+def fetch_input(request: dict[str, Any]) -> dict[str, Any]:
+    """Fetch a run's input from the region's cache, and unpack it as `put_input` does.
+
+    Asks and answers as `fetch_code`, but `here`.
+    Raises: RefusedError as `put_input`.
+    """
+    return _outcome(partial(_bring_input, request))
+
+
+def _bring_code(request: dict[str, Any], descriptor: int, part: str) -> int:
+    with os.fdopen(descriptor, "wb") as file:
+        size = _download(request, file)
+    unpack_code(dict(request, archive=part))
+    return size
+
+
+def _bring_input(request: dict[str, Any]) -> int:
+    sizes = []
+
+    def receive(file: Any) -> None:
+        sizes.append(_download(request, file))
+        file.flush()
+        check_hash(file.name, request["sha256"])
+
+    place_input(request, receive)
+    return sizes[0]
+
+
+def _outcome(bring: Callable[[], int]) -> dict[str, Any]:
+    """What came of an attempt to bring something from the cache, whose failure is no refusal."""
+    try:
+        return _told("fetched", fetched_bytes=bring())
     except urllib.error.HTTPError as error:
         return _told("missing" if error.code == 404 else "unreached", str(error))
     except (OSError, HTTPException) as error:
@@ -92,20 +127,16 @@ def fetch_code(request: dict[str, Any]) -> dict[str, Any]:
         if refusal.code != "hash-mismatch":
             raise
         return _told("damaged", refusal.message)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(part)
 
 
 def _told(found: str, words: str = "", fetched_bytes: int = 0) -> dict[str, Any]:
     return {"found": found, "words": words, "fetched_bytes": fetched_bytes}
 
 
-def _download(url: str, file: Any, limit: int) -> int:
-    """Download directly from the cache, without the machine's proxy to the internet."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(url, timeout=READ_S) as answer:
-        if int(answer.headers["Content-Length"] or 0) > limit:
-            raise RefusedError("hash-mismatch", "%s: larger than any archive may be" % url)
+def _download(request: dict[str, Any], file: Any) -> int:
+    path = "/code/%s" % request["sha256"]
+    with ask(request, path, READ_S) as answer:
+        if int(answer.headers["Content-Length"] or 0) > int(request["max_archive_bytes"]):
+            raise RefusedError("hash-mismatch", "%s: larger than any archive may be" % path)
         shutil.copyfileobj(answer, file, CHUNK_BYTES)
     return int(file.tell())

@@ -4,7 +4,13 @@
     GET /parts/<name>                            a part of a content, from a byte on (Range)
     GET /simple/<project>/                       the index's page of a project
     GET /files/<project>/<sha256>/<file>         a file that such a page names
+    GET /v2/<registry>/<name>/manifests/<tag>    a public image, and its blobs (`images.py`)
+    GET /kept                                    what is kept, as JSON: kind, name, bytes, last use
+    GET /kept/<kind>/<name>                      one of these, for the cache that takes the place
     GET /stats                                   counters, as JSON
+
+It speaks TLS, with a certificate of the region; what is not public is for who has the token of the
+region's nodes. A cache that an earlier release has prepared does neither.
 
 The server runs as an account that owns only the cache, and runs no code of any job.
 """
@@ -14,6 +20,8 @@ from __future__ import annotations
 import contextlib
 import encodings.idna  # noqa: F401 - else the first name lookup imports it, which is too late
 import grp
+import hashlib
+import hmac
 import ipaddress
 import json
 import os
@@ -21,6 +29,7 @@ import pwd
 import re
 import shutil
 import socket
+import ssl
 import sys
 import threading
 import time
@@ -31,9 +40,10 @@ from typing import Any, BinaryIO
 from ..errors import RefusedError
 from ..folders import Folders, read_json, take_lock, write_json
 from ..host import prctl, processes
-from .location import FOLDER, LOCK, SERVING, configuration_of
+from .images import ImageMirror
+from .location import FOLDER, IDENTITY, LOCK, SERVING, configuration_of
 from .package_index import Counters, PackageMirror, UpstreamError
-from .store import CHUNK_BYTES, CODE, PARTS, CacheStore
+from .store import CHUNK_BYTES, CODE, KINDS, PARTS, CacheStore
 
 AT_ONCE = 128
 AT_ONCE_OF_PEER = 32
@@ -44,6 +54,8 @@ FETCH_S = 3600.0
 IDLE_S = 60.0
 SLOWEST_BYTES_PER_S = 256 << 10
 """A machine that takes an answer more slowly asks the index itself."""
+PUBLIC = ("simple", "files", "v2")
+"""What everybody may have anyway. pip and podman get no token, which a build could read."""
 HTML = "text/html; charset=utf-8"
 BYTES = "application/octet-stream"
 FROM_A_BYTE_ON = re.compile(r"bytes=(\d{1,15})-\Z")
@@ -113,7 +125,7 @@ class Connections:
 def _cut(connection: socket.socket) -> None:
     """End a connection; the thread that reads it or writes to it then ends as well."""
     with contextlib.suppress(OSError):
-        connection.shutdown(socket.SHUT_RDWR)
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)  # Not TLS's, whose thread is at work.
 
 
 class Cache(ThreadingHTTPServer):
@@ -123,11 +135,16 @@ class Cache(ThreadingHTTPServer):
     request_queue_size = AT_ONCE
     allow_reuse_address = True
 
-    def __init__(self, address: tuple[str, int], store: CacheStore, index_url: str) -> None:
+    def __init__(
+        self, address: tuple[str, int], store: CacheStore, wanted: dict[str, Any], tls: Any = None
+    ) -> None:
         super().__init__(address, Handler)
+        self.tls: ssl.SSLContext | None = tls
+        self.token_sha256 = str(wanted.get("token_sha256") or "")
         self.store = store
         self.counters = Counters()
-        self.mirror = PackageMirror(store, index_url, self.counters)
+        self.mirror = PackageMirror(store, wanted["index_url"], self.counters)
+        self.images = ImageMirror(store, wanted.get("registries") or {}, self.counters)
         self.connections = Connections()
 
     def server_bind(self) -> None:
@@ -136,6 +153,26 @@ class Cache(ThreadingHTTPServer):
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = "cache", int(self.server_address[1])
+
+    def get_request(self) -> tuple[Any, Any]:
+        """Accept a connection; its handshake is its own thread's, so that nobody waits for it."""
+        connection, peer = super().get_request()
+        if self.tls is not None:
+            try:
+                connection = self.tls.wrap_socket(
+                    connection, server_side=True, do_handshake_on_connect=False
+                )
+            except OSError:  # It has gone already.
+                connection.close()
+                raise
+        return connection, peer
+
+    def is_node(self, authorization: str) -> bool:
+        """Whether a request comes from a node of the region; without TLS there is no token."""
+        if not self.token_sha256:
+            return True
+        found = hashlib.sha256(authorization.encode(errors="replace")).hexdigest()
+        return hmac.compare_digest(found, self.token_sha256)
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
         """Accept private addresses only; a client from outside the network keeps a public one."""
@@ -177,7 +214,10 @@ class Handler(BaseHTTPRequestHandler):
 
     def _answer(self, segments: list[str]) -> None:
         cache = self.server
-        if segments == ["stats"]:
+        is_public = segments[0] in PUBLIC
+        if not is_public and not cache.is_node(self.headers.get("Authorization") or ""):
+            self._refuse(401, "it is for nodes of the region")
+        elif segments == ["stats"]:
             self._give(json.dumps(self._stats()).encode(), "application/json")
         elif segments[0] == "simple" and len(segments) == 2:
             page = cache.mirror.page(segments[1])
@@ -192,8 +232,31 @@ class Handler(BaseHTTPRequestHandler):
             file = cache.store.open(PARTS, segments[1])
             cache.counters.add("part_misses" if file is None else "part_hits")
             self._give_file(file, self._first_byte())
+        elif segments[0] == "v2":
+            self._answer_registry(segments[1:])
+        elif segments == ["kept"]:
+            self._give(json.dumps(cache.store.listing()).encode(), "application/json")
+        elif segments[0] == "kept" and len(segments) == 3 and segments[1] in KINDS:
+            self._give_file(cache.store.open(segments[1], segments[2], is_use=False))
         else:
             self._refuse(404, "nothing of that name")
+
+    def _answer_registry(self, segments: list[str]) -> None:
+        """Answer podman, as a registry does; what is not here it asks the image's own registry."""
+        images, name = self.server.images, "/".join(segments[1:-2])
+        if segments == []:
+            self._give(b"{}", "application/json")
+        elif segments[-2:-1] == ["manifests"]:
+            found = images.manifest(segments[0], name, segments[-1])
+            self._give_file(*((found[0], 0, found[1]) if found else (None,)))
+        elif segments[-2:-1] == ["blobs"]:
+            self._give_file(images.blob(segments[0], name, segments[-1]))
+        else:
+            self._refuse(404, "nothing of that name")
+
+    def do_HEAD(self) -> None:
+        """Answer as to GET, without the content."""
+        self.do_GET()
 
     def _first_byte(self) -> int:
         asked = FROM_A_BYTE_ON.match(self.headers.get("Range") or "")
@@ -204,7 +267,7 @@ class Handler(BaseHTTPRequestHandler):
         kept = {"kept_bytes": store.size(), "max_bytes": store.max_bytes}
         return {**self.server.counters.shown(), **kept}
 
-    def _give_file(self, file: BinaryIO | None, first_byte: int = 0) -> None:
+    def _give_file(self, file: BinaryIO | None, first_byte: int = 0, kind: str = BYTES) -> None:
         if file is None:
             self._refuse(404, "not here")
             return
@@ -213,19 +276,25 @@ class Handler(BaseHTTPRequestHandler):
             if first_byte > size:
                 self._refuse(416, "it has %d bytes" % size)
                 return
-            self._send_head(206 if first_byte else 200, BYTES, size - first_byte)
+            self._send_head(206 if first_byte else 200, kind, size - first_byte)
+            if self.command == "HEAD":
+                return
             file.seek(first_byte)
             shutil.copyfileobj(file, self.wfile, CHUNK_BYTES)
         self.server.counters.add("served_bytes", size - first_byte)
 
     def _give(self, content: bytes, kind: str) -> None:
         self._send_head(200, kind, len(content))
-        self.wfile.write(content)
+        self._write(content)
+
+    def _write(self, content: bytes) -> None:
+        if self.command != "HEAD":
+            self.wfile.write(content)
 
     def _refuse(self, status: int, words: str) -> None:
         content = words.encode() + b"\n"
         self._send_head(status, "text/plain; charset=utf-8", len(content))
-        self.wfile.write(content)
+        self._write(content)
 
     def _send_head(self, status: int, kind: str, size: int) -> None:
         self.server.connections.limit(self.connection, IDLE_S + size / SLOWEST_BYTES_PER_S)
@@ -266,10 +335,19 @@ def serve(root: str) -> None:
 def _bound(folders: Folders, wanted: dict[str, Any], store: CacheStore) -> Cache:
     """The server on its port; without a fixed one, on the last port, which machines know."""
     before = read_json(os.path.join(folders.root, SERVING)) or {}
+    tls = _tls(folders) if wanted.get("token_sha256") else None
     if not wanted["port"] and before.get("host") == wanted["host"]:
         with contextlib.suppress(OSError):  # Another process uses the port now.
-            return Cache((wanted["host"], before["port"]), store, wanted["index_url"])
-    return Cache((wanted["host"], int(wanted["port"])), store, wanted["index_url"])
+            return Cache((wanted["host"], before["port"]), store, wanted, tls)
+    return Cache((wanted["host"], int(wanted["port"])), store, wanted, tls)
+
+
+def _tls(folders: Folders) -> ssl.SSLContext:
+    """The server's side of TLS, with the certificate that the platform has sent."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(os.path.join(folders.root, IDENTITY))
+    return context
 
 
 def _become(user: str) -> None:

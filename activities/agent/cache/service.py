@@ -22,7 +22,7 @@ from ..host import job_accounts, processes
 from ..host.inspection import runtimes
 from ..host.interpreter import interpreter_for_jobs
 from ..host.launch import archive
-from .location import CONFIGURATION, FOLDER, LOCK, SERVING, answers, configuration_of
+from .location import CONFIGURATION, FOLDER, IDENTITY, LOCK, SERVING, answers, configuration_of
 
 USER = "baseload-cache"
 INDEX_URL = "https://pypi.org/simple"
@@ -38,7 +38,8 @@ def serve_here(folders: Folders, asked: dict[str, Any]) -> dict[str, Any]:
     """Serve the cache here; return its `address`, or None with a `reason` when this fails.
 
     asked: port (0: any), max_bytes (empty: as the disk allows), index_url (empty: the index in this
-    machine's own settings).
+    machine's own settings), identity (certificate and key, in PEM) and token, for TLS; registries:
+    see `images.py`.
     A machine that cannot serve the cache is still a storage node.
     """
     try:
@@ -50,16 +51,43 @@ def serve_here(folders: Folders, asked: dict[str, Any]) -> dict[str, Any]:
             "max_bytes": int(asked.get("max_bytes") or UNLIMITED_BYTES),
             "index_url": asked.get("index_url") or index_of_machine(),
             "user": user,
+            "registries": asked.get("registries") or {},
         }
+        identity, token = asked.get("identity"), asked.get("token")
+        if identity and token:
+            bearer = "Bearer " + token
+            wanted["token_sha256"] = hashlib.sha256(bearer.encode()).hexdigest()
+            wanted["identity_sha256"] = hashlib.sha256(identity.encode()).hexdigest()
         if configuration_of(folders) != wanted:
             end_serving(folders)
             _make_folder(folders, user)
+            _keep_identity(folders, identity)
             write_json(os.path.join(folders.root, CONFIGURATION), wanted)
-        return {"address": _started(folders), "reason": None}
+        is_secure = "token_sha256" in wanted
+        return {"address": _started(folders), "is_secure": is_secure, "reason": None}
     except RefusedError as refusal:
         return {"address": None, "reason": refusal.message}
     except OSError as error:
         return {"address": None, "reason": str(error)}
+
+
+def find_address(request: dict[str, Any]) -> dict[str, Any]:
+    """The `host` at which this machine would serve a cache; None, where it cannot."""
+    del request
+    try:
+        return {"host": _inner_address()}
+    except RefusedError:
+        return {"host": None}
+
+
+def _keep_identity(folders: Folders, identity: str | None) -> None:
+    path = os.path.join(folders.root, IDENTITY)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    if identity:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(identity)
 
 
 def _inner_address() -> str:

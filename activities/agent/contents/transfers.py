@@ -8,10 +8,10 @@ import select
 import sys
 import time
 import urllib.error
-import urllib.request
 from http.client import HTTPException
 from typing import Any
 
+from ..cache.client import ask
 from ..errors import RefusedError
 from ..files.removal import unless_removed
 from ..folders import Folders
@@ -147,9 +147,8 @@ def _fetch_all(request: dict[str, Any], arrival: Arrival, intake: Intake) -> Non
     parts, said_at = arrival.manifest.parts, time.monotonic()
     while not arrival.is_whole:
         name = part_names.name_of(request["key"], parts[arrival.number][0])
-        url = "http://%s/parts/%s" % (request["cache"], name)
         number = arrival.number
-        with _open(url, arrival.begun, bool(request.get("wait"))) as answer:
+        with _open(request, "/parts/" + name, arrival.begun) as answer:
             for chunk in iter(lambda: answer.read(READ_BYTES), b""):
                 intake.write(memoryview(chunk)[: parts[number][1] - arrival.begun])
                 if time.monotonic() - said_at > SAY_S:
@@ -162,14 +161,12 @@ def _fetch_all(request: dict[str, Any], arrival: Arrival, intake: Intake) -> Non
             raise HTTPException("the cache has not sent the whole part")
 
 
-def _open(url: str, offset: int, waits: bool) -> Any:
-    """The part from a byte on, directly, without the machine's proxy to the internet."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    request = urllib.request.Request(url, headers={"Range": "bytes=%d-" % offset})
-    deadline = time.monotonic() + (WAIT_S if waits else 0.0)
+def _open(request: dict[str, Any], path: str, offset: int) -> Any:
+    """The part from a byte on; one that may come in a moment is asked for again."""
+    deadline = time.monotonic() + (WAIT_S if request.get("wait") else 0.0)
     while True:
         try:
-            answer = opener.open(request, timeout=READ_S)
+            answer = ask(request, path, READ_S, offset)
         except urllib.error.HTTPError as error:
             if error.code != 404 or time.monotonic() > deadline:
                 raise

@@ -45,7 +45,7 @@ def unpack_code(request: dict[str, Any]) -> dict[str, Any]:
         if os.path.isdir(target):
             os.utime(target)
         else:
-            _check_hash(archive, request["sha256"])
+            check_hash(archive, request["sha256"])
             limits = (
                 request.get("max_bytes") or MAX_UNPACKED_BYTES,
                 request.get("max_files") or MAX_FILES,
@@ -58,7 +58,8 @@ def unpack_code(request: dict[str, Any]) -> dict[str, Any]:
     return {"path": target}
 
 
-def _check_hash(archive: str, sha256: str) -> None:
+def check_hash(archive: str, sha256: str) -> None:
+    """Check the hash of an archive. Raises: RefusedError `no-archive`, `hash-mismatch`."""
     digest = hashlib.sha256()
     try:
         with open(archive, "rb") as file:

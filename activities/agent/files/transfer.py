@@ -7,8 +7,8 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO
 
 from ..errors import RefusedError
 from ..folders import Folders, Run
@@ -52,10 +52,15 @@ def put_input(request: dict[str, Any]) -> None:
     is closed to all; afterwards the folder keeps its owner.
     Raises: RefusedError `removed`, and those of `unpack`.
     """
+    place_input(request, _receive)
+
+
+def place_input(request: dict[str, Any], receive: Callable[[BinaryIO], None]) -> None:
+    """Unpack the tar that `receive` writes into the run's folder `input`, as `put_input` says."""
     run = Folders(request.get("root", "")).run(request["run_id"])
     with unless_removed(run):
         run.make(request.get("owner"))
-        with unpacked(run, request) as folder:
+        with unpacked(run, request, receive) as folder:
             if run.has("input"):
                 before = os.stat(run.at("input"))
                 os.chown(folder, before.st_uid, before.st_gid)
@@ -64,9 +69,18 @@ def put_input(request: dict[str, Any]) -> None:
             os.rename(folder, run.at("input"))
 
 
+def _receive(file: BinaryIO) -> None:
+    """Write what comes on stdin."""
+    with open(0, "rb", buffering=0, closefd=False) as sent:
+        shutil.copyfileobj(sent, file, CHUNK_BYTES)
+
+
 @contextlib.contextmanager
-def unpacked(run: Run, request: dict[str, Any]) -> Iterator[str]:
-    """A folder with the unpacked tar from stdin, which the caller moves; else it is removed."""
+def unpacked(
+    run: Run, request: dict[str, Any], receive: Callable[[BinaryIO], None] = _receive
+) -> Iterator[str]:
+    """A folder with the unpacked tar that `receive` writes, from stdin unless told otherwise; the
+    caller moves the folder, else it is removed."""
     limits = (
         request.get("max_bytes") or code_archive.MAX_UNPACKED_BYTES,
         request.get("max_files") or code_archive.MAX_FILES,
@@ -74,8 +88,8 @@ def unpacked(run: Run, request: dict[str, Any]) -> Iterator[str]:
     part = tempfile.mkdtemp(prefix=".part-", dir=run.path)
     try:
         archive = os.path.join(part, "archive")
-        with open(archive, "wb") as file, open(0, "rb", buffering=0, closefd=False) as sent:
-            shutil.copyfileobj(sent, file, CHUNK_BYTES)
+        with open(archive, "wb") as file:
+            receive(file)
         folder = os.path.join(part, "unpacked")
         os.mkdir(folder, 0o700)
         code_archive.unpack(archive, folder, limits)

@@ -42,6 +42,12 @@ def free_bytes(path: str) -> int:
     return found.f_bavail * found.f_frsize
 
 
+def size_bytes(path: str) -> int:
+    """The size of the file system of `path`."""
+    found = os.statvfs(path)
+    return found.f_blocks * found.f_frsize
+
+
 def nearly_full(run: Run) -> str | None:
     """What is wrong when the node's disk is nearly full, else None."""
     free = free_bytes(run.path)

@@ -25,6 +25,7 @@ from typing import Any
 
 from ..errors import RefusedError
 from ..folders import AUTH, Folders, Run, read_json, take_lock, write_json
+from ..loading import load
 from . import private_images
 from .containers import podman
 
@@ -58,10 +59,13 @@ class For:
     run gets what everybody may pull.
     auth_file: a file with the login of the run's project, by which the registry is asked in any
     case; None: there is none.
+    mirror: of the region, which is asked before the registry for what everybody may pull, see
+    `image_mirror.py: variables`.
     """
 
     owned: bool
     auth_file: str | None = None
+    mirror: dict[str, Any] | None = None
 
     @property
     def uses_what_is_here(self) -> bool:
@@ -125,14 +129,38 @@ def _pulled(folders: Folders, image: str, run_step: Any, whose: For) -> str:
             arguments[2:2] = ["--authfile", whose.auth_file]
     if whose.auth_file is not None:
         private_images.mark(folders, image)
-    code, output = run_step(words, arguments, PULL_S, options, _filled(folders))
-    lines = output.strip().splitlines()
-    if code == 0 and lines and IMAGE_ID.match(lines[-1]):
-        return str(lines[-1])
+    filled = _filled(folders)
+    through = _through_mirror(folders, whose, options)
+    done = (1, "")
+    for each in [options] if through is None else [through, options]:
+        done = run_step(words, arguments, PULL_S, each, filled)
+        if found := _pulled_id(done):
+            return found
     by = "" if whose.owned else " (asked without the credentials of the machine's owner)"
     if whose.auth_file is not None:
         by = " (asked by the login of the project's third-party key)"
-    raise RefusedError("image", "image %s%s: %s" % (image, by, output[-2000:].strip()))
+    raise RefusedError("image", "image %s%s: %s" % (image, by, done[1][-2000:].strip()))
+
+
+def _through_mirror(
+    folders: Folders, whose: For, options: dict[str, Any] | None
+) -> dict[str, Any] | None:
+    """The options of a pull through the region's mirror; None: there is none for this image.
+
+    The mirror serves everybody in the region, so what a login is needed for never passes it.
+    """
+    if not whose.mirror or whose.auth_file is not None:
+        return None
+    own = dict((options or {}).get("env") or os.environ)
+    variables = load("host.image_mirror:variables")(folders, whose.mirror, own)
+    return None if variables is None else dict(options or {}, env=variables)
+
+
+def _pulled_id(done: tuple[int, str]) -> str | None:
+    """The id of the image that podman has pulled; None: it has not."""
+    code, output = done
+    lines = output.strip().splitlines()
+    return lines[-1] if code == 0 and lines and IMAGE_ID.match(lines[-1]) else None
 
 
 def _check_layers(image: str, image_id: str) -> None:

@@ -34,6 +34,7 @@ SIOCGIFADDR = 0x8915
 
 def inspect_machine(request: dict[str, Any]) -> dict[str, Any]:
     """Hardware and system of this machine. Raises: RefusedError `gpu-driver`."""
+    root = _existing(Folders(request.get("root", "")).root)
     return {
         "hardware": {
             "cpu_count": os.cpu_count() or 1,
@@ -52,7 +53,8 @@ def inspect_machine(request: dict[str, Any]) -> dict[str, Any]:
             "runtimes": runtimes(),
             "reboot_required": os.path.exists("/run/reboot-required"),
             "boot_id": processes.boot_id(),
-            "free_disk_bytes": _free_disk_bytes(Folders(request.get("root", "")).root),
+            "free_disk_bytes": disk.free_bytes(root),
+            "disk_bytes": disk.size_bytes(root),
             "addresses": addresses(),
         }
     }
@@ -235,10 +237,11 @@ def _systemd_runs() -> bool:
     return done.stdout.decode().strip() in ("running", "degraded", "starting")
 
 
-def _free_disk_bytes(path: str) -> int:
+def _existing(path: str) -> str:
+    """The folder, or the nearest one above that exists."""
     while not os.path.isdir(path):
         path = os.path.dirname(path)
-    return disk.free_bytes(path)
+    return path
 
 
 def addresses() -> list[str]:

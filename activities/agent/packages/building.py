@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from ..cache.location import answers
+from ..cache.location import PackageCache, answers
 from ..errors import RefusedError
 from ..folders import Folders
 from ..host import file_tree
@@ -40,7 +40,7 @@ def build(
     *,
     owned: bool,
     group: int | None,
-    cache: str | None,
+    cache: PackageCache | None,
     layer: str | None,
 ) -> None:
     """Build the environment at `path`, unless another run has just built it.
@@ -68,7 +68,9 @@ def build(
         os.close(lock)
 
 
-def _uv_for(folders: Folders, wanted: Wanted, *, owned: bool, cache: str | None) -> str | None:
+def _uv_for(
+    folders: Folders, wanted: Wanted, *, owned: bool, cache: PackageCache | None
+) -> str | None:
     """The program that reads a uv.lock, in an environment of its own; None: nothing needs it."""
     if wanted.requirements is None or wanted.requirements.kind != UV:
         return None
@@ -80,7 +82,12 @@ class _Build:
     """The steps that fill one environment, by the account of `options`."""
 
     def __init__(
-        self, python: str, path: str, wanted: Wanted, cache: str | None, options: dict[str, Any]
+        self,
+        python: str,
+        path: str,
+        wanted: Wanted,
+        cache: PackageCache | None,
+        options: dict[str, Any],
     ) -> None:
         self.python = python
         self.path = path
@@ -175,22 +182,28 @@ def _installer(python: str, path: str, options: dict[str, Any]) -> list[str]:
 
 
 def _install_through(
-    cache: str, words: str, command: list[str], options: dict[str, Any], fills: Sequence[str]
+    cache: PackageCache,
+    words: str,
+    command: list[str],
+    options: dict[str, Any],
+    fills: Sequence[str],
 ) -> bool:
     """Whether the packages were installed through the cache, whose failure never fails a job."""
-    if not answers(cache):
+    if not answers(cache.address):
         sys.stderr.write("the region's cache does not answer: asking the index itself\n")
         return False
-    host = cache.rpartition(":")[0]
+    host = cache.address.rpartition(":")[0]
     variables = dict(options.get("env") or os.environ)
     variables.update(
-        PIP_INDEX_URL="http://%s/simple/" % cache,
-        PIP_TRUSTED_HOST=host,
         PIP_TIMEOUT=PIP_READ_S,
         PIP_RETRIES=PIP_RETRIES,
         NO_PROXY=",".join(filter(None, (variables.get("NO_PROXY"), host))),
         no_proxy=",".join(filter(None, (variables.get("no_proxy"), host))),
     )
+    variables.pop("PIP_TRUSTED_HOST", None)
+    trust = {"PIP_CERT": cache.authorities} if cache.authorities else {"PIP_TRUSTED_HOST": host}
+    scheme = "https" if cache.authorities else "http"
+    variables.update(trust, PIP_INDEX_URL="%s://%s/simple/" % (scheme, cache.address))
     through = dict(options, env=variables)
     code, output = run_step(words + " out of the region's cache", command, PIP_S, through, fills)
     if code != 0:

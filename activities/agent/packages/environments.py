@@ -24,6 +24,7 @@ from ..host.interpreter import interpreter_for_jobs
 from ..loading import load
 
 if TYPE_CHECKING:
+    from ..cache.location import PackageCache
     from .requirements import Requirements
 
 MARKER = "baseload-complete"
@@ -55,14 +56,14 @@ def environment(
     wanted: Wanted,
     *,
     owned: bool,
-    cache: str | None = None,
+    cache: PackageCache | None = None,
     layer: str | None = None,
 ) -> tuple[str, int | None]:
     """The virtual environment with these packages, built if it does not exist.
 
     Returns its path, and the group that a run needs to read it; None: every run can read it.
     owned: whether it is for a run of the machine's owner, whose settings of pip it is built with.
-    cache: host:port of the region's cache, through which pip uses the package index; pip uses the
+    cache: the region's cache, through which pip uses the package index; pip uses the
     index itself when the cache does not answer, or the installation from the cache fails. The cache
     may read its index with the owner's credentials, so only the owner's packages come through it.
     layer: the run's system layer, without which neither the set-up code of its packages nor what

@@ -69,7 +69,8 @@ def orphans(request: dict[str, Any]) -> dict[str, Any]:
     An ended run is reported again until it is cleaned, so that a lost answer loses no seconds;
     `told_before_s` is how long ago the run was first reported, 0 for the first time. A run with a
     process that is still alive, such as one in uninterruptible sleep, is in `alive` instead, with
-    the seconds that it has run so far and, as `why`, what is left of it.
+    the seconds that it has run so far and, as `why`, what is left of it. `cache_full`: why the
+    region's cache here could not keep what it was sent last.
     """
     folders = Folders(request.get("root", ""))
     live = set(request["live"])
@@ -87,7 +88,9 @@ def orphans(request: dict[str, Any]) -> dict[str, Any]:
             alive[run.run_id] = dict(state, why=why)
         else:
             ended[run.run_id] = dict(state, told_before_s=_reported_before_s(run))
-    return {"ended": ended, "alive": alive}
+    cache = os.path.join(folders.root, "cache")
+    full = load("cache.store:full_reason")(cache) if os.path.isdir(cache) else None
+    return {"ended": ended, "alive": alive, "cache_full": full}
 
 
 def _is_ours(run: Run, owner: str | None, is_leaving: bool) -> bool:

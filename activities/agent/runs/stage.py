@@ -9,6 +9,7 @@ import sys
 import time
 from typing import Any
 
+from ..cache.location import PackageCache
 from ..errors import RefusedError
 from ..files import code as uploads
 from ..files.removal import unless_removed
@@ -76,13 +77,14 @@ def _stage(folders: Folders, run: Run, request: dict[str, Any]) -> None:
         spec["image"], spec["owned"] = image, owned
         run_step = load("host.steps:run_step")
         with images.auth_file(run, image, request.get("registry_login")) as path:
-            spec["image_id"] = images.ready(folders, image, run_step, images.For(owned, path))
+            whose = images.For(owned, path, request.get("image_mirror"))
+            spec["image_id"] = images.ready(folders, image, run_step, whose)
     else:
         spec["packages_path"], spec["packages_group"] = environments.environment(
             folders,
             _wanted(folders, request),
             owned=owned,
-            cache=request.get("cache"),
+            cache=_package_cache(folders, request),
             layer=spec.get("system_layer"),
         )
     _say("copying the code")
@@ -112,6 +114,15 @@ def _stage(folders: Folders, run: Run, request: dict[str, Any]) -> None:
     run_contents.make(run, spec, owner)
     run_datastores.make(run, spec)
     run.write("spec.json", spec)
+
+
+def _package_cache(folders: Folders, request: dict[str, Any]) -> PackageCache | None:
+    """The region's cache, if packages come through it."""
+    address, authority = request.get("cache"), request.get("cache_authority")
+    if not address:
+        return None
+    path = load("cache.client:authority_file")(folders, authority) if authority else None
+    return PackageCache(address, path)
 
 
 def _give_folders(run: Run, owner: tuple[int, int] | None, own: list[str]) -> None:

@@ -36,6 +36,9 @@ class Node(RemovableRow, table=True):
     gpu_count: int = 0
     cpu_count: int = 0
     memory_bytes: int = Field(default=0, sa_type=BigInteger)
+    fills_from: str | None = None
+    """The storage node whose place this one takes: while that one is active it is the region's
+    storage node, and this one is filled from it; None: it takes nobody's place."""
     wanted_status: str | None = None
     """The status that a person wants, `active` or `maintenance`; None: nobody has asked."""
     wanted_revision: int = 0

@@ -105,6 +105,8 @@ class Orphans(Said):
 
     ended: Annotated[dict[RunName, EndedRun], Field(max_length=MOST_RUNS)]
     alive: Annotated[dict[RunName, LivingRun], Field(max_length=MOST_RUNS)]
+    cache_full: Text | None = None
+    """Why the region's cache there could not keep what it was sent last."""
 
 
 class Cleaned(Said):
@@ -216,6 +218,21 @@ class MissingParts(Said):
     ]
 
 
+class CacheHost(Said):
+    """The answer of `find_cache_address`."""
+
+    host: Address | None = None
+
+
+class FilledCache(Said):
+    """The answer of `fill_cache`."""
+
+    files: Count
+    bytes: ByteCount
+    left_files: Count
+    reason: Text
+
+
 # ── datastores ──────────────────────────────────────────────────────────────────────────────────
 
 
@@ -288,6 +305,7 @@ class _Hardware(Hardware, Said):
     cpu_model: Name = ""
     memory_bytes: ByteCount
     free_disk_bytes: ByteCount = 0
+    disk_bytes: ByteCount = 0
     disks: Annotated[tuple[_Disk, ...], Field(max_length=1024)] = ()
     gpus: Annotated[tuple[_Gpu, ...], Field(max_length=64)] = ()
     network_mbps: Annotated[int, Field(ge=0, le=1 << 30)] | None = None
@@ -313,6 +331,8 @@ class ServedCache(Said):
     """The region's cache on a storage node: where it is served, or why it is not."""
 
     address: Endpoint | None = None
+    is_secure: bool = False
+    """Whether it speaks TLS."""
     reason: Text | None = None
 
 

@@ -675,6 +675,7 @@ class NodeHardware(BaseModel):
     cpu_model: Annotated[str, Field(title="Cpu Model")]
     memory_bytes: Annotated[int, Field(title="Memory Bytes")]
     free_disk_bytes: Annotated[int, Field(title="Free Disk Bytes")]
+    disk_bytes: Annotated[int, Field(title="Disk Bytes")]
     disks: Annotated[list[NodeDisk], Field(title="Disks")]
     network_mbps: Annotated[int | None, Field(title="Network Mbps")]
     tpm: Annotated[bool, Field(title="Tpm")]
@@ -692,8 +693,27 @@ class NodePreparation(BaseModel):
     closed_logins: Annotated[bool, Field(title="Closed Logins")]
     unreachable_peers: Annotated[list[str], Field(title="Unreachable Peers")]
     trusted_only_reason: Annotated[str | None, Field(title="Trusted Only Reason")]
+    cache: Annotated[str | None, Field(title="Cache")]
+    cache_is_secure: Annotated[bool, Field(title="Cache Is Secure")]
+    no_cache_reason: Annotated[str | None, Field(title="No Cache Reason")]
     nfs_way: Annotated[str | None, Field(title="Nfs Way")]
     smb_way: Annotated[str | None, Field(title="Smb Way")]
+
+
+class NodeReplacement(BaseModel):
+    """
+    A machine that you own, and that takes the place of a storage node.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    name: Annotated[str, Field(max_length=100, min_length=1, title="Name")]
+    minion_id: Annotated[str, Field(max_length=50, title="Minion Id")]
+    upnp: Annotated[bool, Field(title="Upnp")] = True
+    address: Annotated[Address | None, Field(title="Address")] = None
+    port: Annotated[int, Field(ge=1, le=65535, title="Port")] = 22
+    user: Annotated[str, Field(max_length=33, title="User")] = "root"
 
 
 class NodeRequirement(BaseModel):
@@ -2031,6 +2051,7 @@ class Node(BaseModel):
     leased: Annotated[bool, Field(title="Leased")]
     type: Annotated[str, Field(title="Type")]
     services: Annotated[list[str], Field(title="Services")]
+    fills_from: Annotated[str | None, Field(title="Fills From")]
     upnp: Annotated[bool, Field(title="Upnp")]
     mining: Annotated[bool, Field(title="Mining")]
     address: Annotated[str | None, Field(title="Address")]

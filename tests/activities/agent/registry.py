@@ -33,6 +33,9 @@ class Registry(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Answer)
         self.layout = layout
         self.is_private = is_private
+        self.is_away = self.spoils = False
+        """Whether it answers nobody, and whether the blobs that it gives are others."""
+        self.asked: list[str] = []
 
     @property
     def address(self) -> str:
@@ -63,13 +66,18 @@ class _Answer(BaseHTTPRequestHandler):
             self._give(401, b"", "text/plain", {"WWW-Authenticate": 'Basic realm="test"'})
             return
         parts = self.path.strip("/").split("/")
+        if self.server.is_away:
+            self._give(503, b"", "text/plain")
+            return
+        self.server.asked.append(self.path)
         if parts == ["v2"]:
             self._give(200, b"{}", "application/json")
         elif parts[-2] == "manifests":
             index = json.loads((self.server.layout / "index.json").read_text())
             self._give(200, self._blob(index["manifests"][0]["digest"]), MANIFEST)
         else:
-            self._give(200, self._blob(parts[-1]), "application/octet-stream")
+            content = b"spoilt" if self.server.spoils else self._blob(parts[-1])
+            self._give(200, content, "application/octet-stream")
 
     def _blob(self, digest: str) -> bytes:
         return (self.server.layout / "blobs" / digest.replace(":", "/")).read_bytes()

@@ -1,6 +1,7 @@
 """The cache server itself: what it keeps, gives, refuses and lets go."""
 
 import contextlib
+import errno
 import hashlib
 import http.client
 import os
@@ -17,8 +18,17 @@ import pytest
 from activities.agent.cache import server
 from activities.agent.cache.index_pages import links_of, page_of
 from activities.agent.cache.server import Cache
-from activities.agent.cache.store import CODE, FILES, PART, PARTS, CacheStore
+from activities.agent.cache.store import (
+    CODE,
+    FILES,
+    PART,
+    PARTS,
+    PINNED_S,
+    CacheStore,
+    full_reason,
+)
 from activities.agent.errors import RefusedError
+from activities.agent.host import disk
 from tests.activities.agent.agent_process import LocalAgent, spec
 from tests.activities.archives import archive, file
 from tests.activities.package_index import PackageIndex, serving
@@ -44,7 +54,7 @@ def cache(tmp_path: Path, index: PackageIndex) -> Iterator[Cache]:
     (tmp_path / "secret").write_bytes(SECRET)
     store = CacheStore(str(tmp_path / "cache"), 1 << 20)
     store.make()
-    with listening(Cache(("127.0.0.1", 0), store, index.url)) as found:
+    with listening(Cache(("127.0.0.1", 0), store, {"index_url": index.url})) as found:
         yield found
 
 
@@ -248,7 +258,7 @@ def test_who_is_slow_to_take_is_let_go(
     sha256 = keep(store, bytes(size))
     monkeypatch.setattr(server, "IDLE_S", 0.1)
     monkeypatch.setattr(server, "SLOWEST_BYTES_PER_S", 1 << 40)
-    with listening(Cache(("127.0.0.1", 0), store, index.url)) as cache:
+    with listening(Cache(("127.0.0.1", 0), store, {"index_url": index.url})) as cache:
         (taking,) = idle(cache, "127.0.0.4", 1)
         with taking:
             taking.sendall(f"GET /code/{sha256} HTTP/1.0\r\n\r\n".encode())
@@ -273,6 +283,47 @@ def test_what_was_asked_for_longest_ago_goes_first(tmp_path: Path) -> None:
         assert opened.read() == b"2" * 400
     assert {path.name for path in Path(store.folder, CODE).iterdir()} == {second, third}
     assert store.size() <= ROOM
+
+
+def test_what_jobs_need_now_stays_and_what_finds_no_room_is_refused_and_noted(
+    tmp_path: Path,
+) -> None:
+    store = CacheStore(str(tmp_path / "cache"), ROOM)
+    store.make()
+    needed = keep(store, b"n" * 600)
+    with pytest.raises(RefusedError, match="room for 400 bytes beside what jobs need") as refused:
+        keep(store, b"m" * 500)
+    assert refused.value.code == "cache-full"
+    assert store.size() == 600
+    assert "asked to keep 500 bytes" in str(full_reason(store.folder))
+    small = keep(store, b"s" * 300)
+    assert full_reason(store.folder) is None
+    store.set_used(CODE, needed, PINNED_S + 1)
+    keep(store, b"m" * 500)
+    assert not store.holds(CODE, needed)
+    assert store.holds(CODE, small)
+
+
+def test_a_disk_that_is_full_refuses_politely_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = CacheStore(str(tmp_path / "cache"), ROOM)
+    store.make()
+
+    def chunks() -> Iterator[bytes]:
+        yield b"x"
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(RefusedError, match="No space left") as refused:
+        store.keep(CODE, "0" * 64, chunks())
+    assert refused.value.code == "cache-full"
+    assert "No space left" in str(full_reason(store.folder))
+    assert store.size() == 0
+    keep(store, b"old" * 100)
+    store.set_used(CODE, hashlib.sha256(b"old" * 100).hexdigest(), PINNED_S + 1)
+    monkeypatch.setattr(disk, "free_bytes", lambda _: 0)  # Something else has filled it.
+    store.evict()
+    assert store.size() == 0
 
 
 def test_what_is_not_what_it_is_said_to_be_is_not_kept(tmp_path: Path) -> None:

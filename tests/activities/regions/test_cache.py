@@ -90,3 +90,16 @@ def test_beside_one_that_is_replaced_the_newer_is_told_of(place: Place) -> None:
     with place.database.write() as session:
         newer = place.add(session, "s2", services=["storage"], preparation=other).id
     assert place.caches() == {place.leased: (newer, "10.128.0.9:8710")}
+
+
+def test_a_replacement_serves_when_the_old_storage_node_is_away_or_goes(place: Place) -> None:
+    with place.database.write() as session:
+        new = place.add(
+            session, "s2", services=["storage"], preparation=PREPARED, fills_from=place.storage
+        ).id
+    assert place.caches()[place.leased][0] == place.storage
+    for status in ("offline", "removing", "archived"):
+        place.change(status=status)
+        assert place.caches()[place.leased][0] == new
+    place.change(status="active", preparation=None)
+    assert place.caches()[place.leased][0] == new

@@ -20,6 +20,7 @@ from activities.regions.storage_nodes import (
     add_storage_node,
     find_storage,
     find_storage_claim,
+    find_storage_fill,
     request_node_removal,
 )
 from activities.temporal.client import set_client
@@ -30,6 +31,8 @@ from tests.activities.placement.rows import add_gpu_node, add_waiting_job
 from tests.activities.rows import NOW, add_node, add_payer, add_region, allocate
 from workflows.contracts import errors
 from workflows.contracts.machines import MachineClaim, MachineOffer, MachineSpec
+from workflows.contracts.nodes import Preparation
+from workflows.contracts.regions import CacheAddress
 from workflows.contracts.removals import Removal
 from workflows.contracts.statuses import ProviderKind
 from workflows.effects.leases import AcquireLease
@@ -38,7 +41,9 @@ from workflows.effects.regions import (
     AddStorageNode,
     FindStorage,
     FindStorageClaim,
+    FindStorageFill,
     RequestNodeRemoval,
+    StorageFill,
 )
 from workflows.rules.catalogue.providers import traits_of
 
@@ -251,3 +256,47 @@ async def test_a_removal_that_its_row_has_left_behind_reaches_nobody(
         )
         await ActivityEnvironment().run(remove_dependents, command)
         assert await signals_of(temporal_server, f"node/{node_id}") == signals
+
+
+def test_a_replacement_is_read_from_the_rows_until_the_old_one_goes(migrated: Database) -> None:
+    prepared = Preparation(cache="10.0.0.2:8710", cache_is_secure=True).model_dump(mode="json")
+    with migrated.write() as session:
+        region = add_region(session, add_payer(session))
+
+    def add(name: str, **changes: Any) -> str:
+        with migrated.write() as session:
+            row = add_node(session, region, name).sqlmodel_update(
+                {"services": ["storage"], "preparation": prepared, **changes}
+            )
+            session.add(row)
+            return row.id
+
+    def turn(node_id: str, **changes: Any) -> None:
+        with migrated.write() as session:
+            session.add(session.get_one(tables.Node, node_id).sqlmodel_update(changes))
+
+    def fill() -> StorageFill:
+        return find_storage_fill(FindStorageFill(region_id=region.id))
+
+    old = add("s1")
+    assert fill() == StorageFill()
+    new = add("s2", fills_from=old, status="connecting", preparation=None)
+    assert (fill().node_id, fill().node, fill().older) == (new, None, (old,))
+    turn(new, status="active", preparation=prepared)
+    found = fill()
+    assert found.source == CacheAddress(node_id=old, address="10.0.0.2:8710", is_secure=True)
+    assert found.node is not None
+    assert found.node.node_id == new
+    turn(old, status="offline")
+    assert (fill().source, fill().older) == (None, (old,))
+    turn(old, status="removing")
+    assert fill() == StorageFill()
+
+
+def test_a_new_storage_node_of_a_cloud_is_filled_from_the_one_in_use(place: Place) -> None:
+    place.add("nod-1")
+    place.set(tables.Node, "nod-1", status="active")
+    assert place.add("nod-2", replaces=("nod-1",)) == "nod-2"
+    with place.database.read() as session:
+        assert session.get_one(tables.Node, "nod-1").fills_from is None
+        assert session.get_one(tables.Node, "nod-2").fills_from == "nod-1"

@@ -320,7 +320,7 @@ async def test_what_came_from_the_cache_stays_where_it_is_lost_meanwhile(
         path.unlink()
     before = json.dumps(wire.sent)
     away = region.site.node.model_copy(update={"port": 1})
-    region.cache = RegionCache(node=away, address=region.cache.address)
+    region.cache = region.cache.model_copy(update={"node": away})
     assert data_on(await stage_on(region, 1, "job-m2", content), content) == BYTES
     assert json.loads(before) == {"keep_parts": content.content.size_bytes}
     assert wire.sent["receive_content"] < content.content.size_bytes

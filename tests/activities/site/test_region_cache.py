@@ -7,7 +7,6 @@ import shutil
 import signal
 import tempfile
 import time
-import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from activities.agent.cache.client import ask
+from activities.secrets.cache_certificates import cache_token, region_authority
 from activities.settings import settings
 from activities.site.nodes import prepare_node
 from activities.site.runs import start_worker
@@ -84,17 +85,21 @@ class Region:
         return sorted((self.site.agent.root / "cache" / kind).iterdir())
 
     def stats(self) -> dict[str, int]:
-        return dict(get_json(f"http://{self.cache.address}/stats"))
+        return dict(json.load(self.ask("/stats")))
+
+    def ask(self, path: str, token: str | None = None) -> Any:
+        """What the cache answers a node of its region; token: instead of the region's."""
+        access = {
+            "cache": self.cache.address,
+            "cache_authority": region_authority(REGION),
+            "cache_token": cache_token(REGION) if token is None else token,
+        }
+        return ask(access, path, 10)
 
     def upload(self, folder: Path) -> str:
         path, sha256 = archive(folder, file("big", os.urandom(CODE_BYTES)))
         self.site.blobs.put_file(code_name(sha256), path)
         return sha256
-
-
-def get_json(url: str) -> Any:
-    with urllib.request.urlopen(url, timeout=10) as answer:
-        return json.load(answer)
 
 
 @pytest.fixture
@@ -123,7 +128,9 @@ async def region(
         command = PrepareNode(node=site.node, exclusive=False, serves_cache=True)
         prepared = (await site.do(prepare_node, command)).preparation
         assert prepared.cache is not None, prepared.no_cache_reason
-        cache = RegionCache(node=site.node, address=prepared.cache)
+        cache = RegionCache(
+            node=site.node, address=prepared.cache, is_secure=prepared.cache_is_secure
+        )
         found = Region(site, index, machines, cache)
         count_what_is_brought(found, monkeypatch)
         yield found

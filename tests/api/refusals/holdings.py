@@ -49,6 +49,7 @@ SOUND: dict[str, dict[str, Any]] = {
     "create_datastore": DATASTORE,
     "create_reservation": {"name": "another", "hostname": "another", "port": 8888},
     "add_node": {"name": "another", "minion_id": f"SHA256:{'A' * 43}"},
+    "replace_node": {"name": "another", "minion_id": f"SHA256:{'B' * 43}"},
     "create_join_token": {},
     "submit_job": JOB,
     "preview_job": JOB,

@@ -31,6 +31,8 @@ FILTERS = {
 """What leaves nothing of a list, because a list has what is the caller's alone."""
 ACCEPTED = {"add_node body minion_id", "end_provider_machine path name"}
 """What anybody may say of what is their own: the key of a host, the name of a machine."""
+CONFLICTS = {"replace_node body minion_id"}
+"""What is refused whatever is said there: the holder's node is no storage node."""
 INVALID = {
     "create_api_key body user_id",
     *(f"create_{noun.name} body source.secret" for noun in ARTIFACT_NOUNS),
@@ -69,6 +71,8 @@ class Case(NamedTuple):
             return 202
         if self.name in FILTERS:
             return 200
+        if self.name in CONFLICTS:
+            return 409
         return 422 if self.name in INVALID else 404
 
 
@@ -113,7 +117,7 @@ def test_every_place_and_every_exception_is_known() -> None:
         for place in places(route):
             kind_of(route, place)
     names = {case.name for case in _cases()}
-    assert names >= FILTERS | ACCEPTED | INVALID | NOT_LOOKED_UP
+    assert names >= FILTERS | ACCEPTED | CONFLICTS | INVALID | NOT_LOOKED_UP
 
 
 def _named(holder: Holdings, case: Case) -> dict[Place, str]:

@@ -25,6 +25,7 @@ from tests.failure.stories.loops import (
 )
 from tests.failure.stories.node import LossStory, NodeStory, StuckRunStory
 from tests.failure.stories.notebook import NOTEBOOK_STORIES
+from tests.failure.stories.own_storage import OwnStorageStory
 from tests.failure.stories.regions import (
     CloudProviderStory,
     ProviderStory,
@@ -51,6 +52,7 @@ STORIES: tuple[type[Story], ...] = (
     ReconciledProviderStory,
     RegionStory,
     CloudRegionStory,
+    OwnStorageStory,
     ArtifactStory,
     RegionalArtifactStory,
     DatastoreStory,

@@ -9,6 +9,8 @@ from tests.workflows.fake_world import REGION
 from workflows.contracts.regions import Replacement
 from workflows.contracts.statuses import ProviderKind, RegionStatus
 
+HELD = {"code/a", "parts/b"}
+"""What the cache of the storage node holds."""
 REPLACED = ("region.storage-replaced", "region.storage-not-replaced")
 
 
@@ -22,9 +24,14 @@ class CloudRegionStory(RegionStory):
             "find_storage_claim",
             "add_storage_node",
             "find_storage",
+            "find_storage_fill",
+            "fill_cache",
             "request_node_removal",
         }
     )
+    silent: ClassVar[dict[str, str]] = {
+        "fill_cache": "it is tried again, and what is not filled comes as jobs need it"
+    }
     place: ClassVar[dict[str, Any]] = {
         "provider_kind": ProviderKind.GCP,
         "name": "burst",
@@ -35,6 +42,8 @@ class CloudRegionStory(RegionStory):
         if status == RegionStatus.FAILED:
             await self.cancel()
         elif status == RegionStatus.HEALTHY and not self._is_replaced():
+            for node in self.world.storage[REGION]:
+                self.world.cached[node.node_id] |= HELD
             await self.signal(self.workflow_id, "replace", Replacement())
         elif status == RegionStatus.HEALTHY:
             await self.cancel()
@@ -54,5 +63,7 @@ class CloudRegionStory(RegionStory):
             self.expect("failed" not in seen, f"it was {seen}")
             replaced = world.events[REGION].count("region.storage-replaced")
             self.expect(replaced >= 1, "its storage was not replaced")
+            filled = [node_id for node_id in world.fills_from if world.cached[node_id] >= HELD]
+            self.expect(bool(filled), "its new storage node was not filled")
         if self.mode is not Mode.CANCELED:
             self.look_at_the_cause()

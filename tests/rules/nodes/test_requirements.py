@@ -317,3 +317,30 @@ def test_what_grows_with_the_gpus_is_rounded_up_and_counted_to_the_last(count: i
     }
     for name, changes in short.items():
         assert failed(machine(**(enough | changes))) == [name], name
+
+
+@pytest.mark.parametrize(
+    ("changes", "central", "relaxed", "missed"),
+    [
+        ({}, True, (), []),
+        ({"disk_bytes": int(0.89 * rules.TB)}, True, (), ["storage-disk"]),
+        ({"disk_bytes": 0}, True, ("storage-disk",), []),
+        ({"network_mbps": 1000}, True, (), ["network-10gb"]),
+        ({"network_mbps": 1000}, False, (), []),
+    ],
+)
+def test_a_storage_node_needs_disk_and_network_and_nothing_of_gpus_drives_or_tpm(
+    changes: dict[str, Any], central: bool, relaxed: tuple[str, ...], missed: list[str]
+) -> None:
+    bare = {"gpus": (), "disks": (), "tpm": False, "disk_bytes": rules.TB, "network_mbps": 10_000}
+    found = rules.evaluate_storage(
+        machine(**{**bare, **changes}), central_storage=central, relaxed=relaxed
+    )
+    assert [each.name for each in found if not each.passed] == missed
+
+
+def test_a_storage_node_of_ones_own_has_a_private_address() -> None:
+    found = rules.evaluate_storage(
+        machine(disk_bytes=rules.TB), central_storage=True, owned_at="203.0.113.7"
+    )
+    assert [each.name for each in found if not each.passed] == ["peers"]

@@ -20,7 +20,7 @@ from workflows.contracts.nodes import EarlierRun, Preparation, RunSeen
 from workflows.contracts.statuses import RunState
 from workflows.effects import nodes
 from workflows.effects.datastores import CheckDatastore, DatastoreChecked
-from workflows.effects.regions import CheckSite, SiteChecked
+from workflows.effects.regions import CacheFilled, CheckSite, FillCache, SiteChecked
 
 ORPHAN_GRACE_S = 2.0
 ORPHAN_KEPT = timedelta(hours=1)
@@ -49,6 +49,14 @@ class NodeEffects:
         if command.region_id in self.sites_away:
             return self._no_answer()
         return SiteChecked(platform_key_fingerprint=f"SHA256:{command.region_id}")
+
+    def fill_cache(self, _: Attempt, command: FillCache) -> Contract:
+        """As region_cache.py:fill_cache: a source that is away is no failure of the node."""
+        reach(self._machines, command.node)
+        host = command.source.address.rpartition(":")[0]
+        if not self._answers(host):
+            return CacheFilled(left_files=1, reason=f"{host}: no answer")
+        return CacheFilled(files=1, bytes=1)
 
     def check_datastore(self, _: Attempt, command: CheckDatastore) -> Contract:
         reach(self._machines, command.node)

@@ -69,6 +69,7 @@ class World:
         self.effects: Mapping[str, Handler] = {
             **self.clouds.effects,
             "check_site": nodes.check_site,
+            "fill_cache": nodes.fill_cache,
             "check_datastore": nodes.check_datastore,
             "reach_node": nodes.reach_node,
             "inspect_node": nodes.inspect_node,

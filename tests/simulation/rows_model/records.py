@@ -109,6 +109,7 @@ class Node(RemovableRow):
     host: str | None = None
     port: int = 22
     user: str = "root"
+    fills_from: str | None = None
     hardware: Hardware | None = None
     requirements: tuple[Requirement, ...] = ()
     preparation: Preparation | None = None

@@ -3,10 +3,14 @@
 As activities/lifecycles/dependents.py and activities/regions/storage_nodes.py.
 """
 
+from typing import Any, cast
+
 from temporalio.exceptions import ApplicationError
 
+from activities.nodes.addresses import address_of
 from activities.providers.prices import catalogue_of
 from activities.providers.registry import kind_of
+from activities.regions.cache import cache_address_of, serves
 from tests.simulation.contracts import Attempt, Handler
 from tests.simulation.rows_model.bursts import leased_node
 from tests.simulation.rows_model.connection import Connection
@@ -33,7 +37,9 @@ from workflows.effects.regions import (
     AddStorageNode,
     FindStorage,
     FindStorageClaim,
+    FindStorageFill,
     RequestNodeRemoval,
+    StorageFill,
     StorageFound,
     StorageNode,
 )
@@ -52,6 +58,7 @@ class Regions:
             "remove_dependents": self._remove_dependents,
             "find_storage": self._find_storage,
             "find_storage_claim": self._find_storage_claim,
+            "find_storage_fill": self._find_storage_fill,
             "add_storage_node": self._add_storage_node,
             "request_node_removal": self._request_node_removal,
         }
@@ -175,11 +182,38 @@ class Regions:
             type_=NodeType.PERMANENT,
             services=("storage",),
         )
+        older = [row for row in self._storage_nodes(region.id) if row not in staying]
+        in_use = [row for row in older if row.status == NodeStatus.ACTIVE] or older
+        node.fills_from = in_use[-1].id if in_use else None
         with self._tables.write():
             request_id = self._outbox.create(node)
         self._connection.between()
         self._outbox.relay_soon([request_id])
         return _storage(node)
+
+    def _find_storage_fill(self, attempt: Attempt, command: FindStorageFill) -> StorageFill:
+        """As storage_nodes.py:find_storage_fill."""
+        rows = self._tables.live_nodes(command.region_id)
+        nodes = {
+            row.id: row
+            for row in sorted(rows, key=lambda row: row.id)
+            if "storage" in row.services and row.status != NodeStatus.REMOVING
+        }
+        new = next((row for row in reversed(nodes.values()) if row.fills_from in nodes), None)
+        if new is None:
+            return StorageFill()
+        older, region = nodes[new.fills_from or ""], self._tables.regions[command.region_id]
+        is_source = older.status == NodeStatus.ACTIVE and serves(cast("Any", older))
+        return StorageFill(
+            node_id=new.id,
+            name=new.name,
+            status=NodeStatus(new.status),
+            older=tuple(each for each in nodes if each != new.id),
+            node=address_of(cast("Any", new), cast("Any", region))
+            if serves(cast("Any", new))
+            else None,
+            source=cache_address_of(cast("Any", older)) if is_source else None,
+        )
 
     def _request_node_removal(self, attempt: Attempt, command: RequestNodeRemoval) -> Done:
         """As storage_nodes.py:request_node_removal."""

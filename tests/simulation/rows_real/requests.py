@@ -234,7 +234,7 @@ class Requests:
             ("job", Verb.DISCARD): lambda context: jobs.cancel_job(context, id_, discards=True),
             ("job", Verb.STOP): lambda context: jobs.stop_job(context, id_),
             ("job", Verb.START): lambda context: jobs.start_job(context, id_),
-            ("node", Verb.REPLACE): lambda context: nodes.replace_node(context, id_),
+            ("node", Verb.REPLACE): lambda context: nodes.replace_node(context, id_, None),
             ("provider", Verb.RECHECK): lambda context: providers.recheck_provider(context, id_),
             ("dataset", Verb.RETRY): lambda context: artifacts.retry_artifact(
                 context, DATASET, id_

@@ -22,6 +22,10 @@ MEMORY_PER_VRAM = "memory-per-vram"
 PCIE_LANES = "pcie-lanes"
 CORES_PER_GPU = "cores-per-gpu"
 PEERS = "peers"
+STORAGE_DISK = "storage-disk"
+
+STORAGE = "storage"
+"""The service of a storage node."""
 
 ALL = "all"
 """The name that relaxes every requirement."""
@@ -36,6 +40,7 @@ NAMES: tuple[str, ...] = (
     PCIE_LANES,
     CORES_PER_GPU,
     PEERS,
+    STORAGE_DISK,
 )
 """Every name that a region may relax, beside `all`."""
 
@@ -72,6 +77,25 @@ def evaluate(
     findings.append(_network(hardware) if central_storage else _sata_drives(hardware))
     if public and hardware.gpus:
         findings += [_memory(hardware), _pcie_lanes(hardware), _cores(hardware)]
+    if owned_at is not None:
+        findings.append(_private_address(hardware, owned_at))
+    return tuple(_relaxed(finding, relaxed) for finding in findings)
+
+
+def evaluate_storage(
+    hardware: Hardware,
+    *,
+    central_storage: bool,
+    relaxed: Collection[str] = (),
+    owned_at: str | None = None,
+) -> tuple[Requirement, ...]:
+    """The requirements of a storage node: disk, network and its peers; nothing of GPUs or drives.
+
+    The arguments are those of `evaluate`.
+    """
+    findings = [_storage_disk(hardware)]
+    if central_storage:
+        findings.append(_network(hardware))
     if owned_at is not None:
         findings.append(_private_address(hardware, owned_at))
     return tuple(_relaxed(finding, relaxed) for finding in findings)
@@ -129,6 +153,13 @@ def _sata_drives(hardware: Hardware) -> _Finding:
     large = [disk for disk in drives if disk.size_bytes >= 2 * TB]
     required = "3 SATA drives or more of 2 TB or more each"
     return _Finding(SATA_DRIVES, required, _drives(drives, "SATA"), len(large) >= 3)
+
+
+def _storage_disk(hardware: Hardware) -> _Finding:
+    """The whole file system below the agent's folder, because the cache fills it in time."""
+    found = f"{hardware.disk_bytes / TB:.2f} TB" if hardware.disk_bytes else "unknown"
+    required = "a file system of 0.9 TB or more for the node's folder, as a disk of 1 TB has"
+    return _Finding(STORAGE_DISK, required, found, hardware.disk_bytes >= 0.9 * TB)
 
 
 def _network(hardware: Hardware) -> _Finding:

@@ -309,9 +309,15 @@ class AsyncOperations:
             Call("POST", f"/v1/nodes/{segment(node_id)}/reboot", query={"force": force}),
         )
 
-    async def replace_node(self, node_id: str) -> models.Node:
-        """Replace a storage node of a cloud region by a node on another machine."""
-        return await self._ask(models.Node, Call("POST", f"/v1/nodes/{segment(node_id)}/replace"))
+    async def replace_node(
+        self, node_id: str, body: models.NodeReplacement | None = None
+    ) -> models.Node:
+        """Replace a region's storage node by one on another machine, which is filled from it
+        first."""
+        return await self._ask(
+            models.Node,
+            Call("POST", f"/v1/nodes/{segment(node_id)}/replace", body=body and _sent(body)),
+        )
 
     async def create_join_token(self, body: models.JoinTokenCreation) -> models.NewJoinToken:
         """Create a join token, with which one machine joins the region; only this answer has

@@ -34,10 +34,4 @@ NODE_ACTIONS = (
         True,
         None,
     ),
-    NodeAction(
-        "replace",
-        "Replace a storage node of a cloud region by a node on another machine.",
-        False,
-        None,
-    ),
 )

@@ -150,6 +150,8 @@ def show(session: Session, node: Reference) -> None:
             ("other logins", _other_logins(preparation)),
             ("nfs shares by", preparation.get("nfs_way")),
             ("smb shares by", preparation.get("smb_way")),
+            ("takes the place of", found.get("fills_from")),
+            ("region's cache", _cache(preparation)),
             ("jobs", found.get("job_ids") or None),
             ("created", moment_text(found.get("created_at"))),
         ]
@@ -189,6 +191,27 @@ def _add_action(action: NodeAction) -> None:
 
 for _action in NODE_ACTIONS:
     _add_action(_action)
+
+
+@command(app)
+def replace(
+    session: Session,
+    node: Reference,
+    name: Annotated[str | None, typer.Option(help="what to call the new one")] = None,
+    minion_id: Annotated[
+        str | None, typer.Option(help="of the machine that takes its place; in a cloud none")
+    ] = None,
+    address: Annotated[str | None, typer.Option(help="default: what it announces")] = None,
+    port: Annotated[int | None, typer.Option(help="of its SSH server")] = None,
+    user: Annotated[str | None, typer.Option(help="to log in as")] = None,
+) -> None:
+    """Replace a region's storage node: another one is filled from it, then it is removed."""
+    given = {"minion_id": minion_id, "address": address, "port": port, "user": user, "name": name}
+    body = {field: value for field, value in given.items() if value is not None}
+    found = find(session, "nodes", node)
+    if body and name is None:
+        body["name"] = f"{found['name']}-2"
+    _show_result(session, session.post(f"/v1/nodes/{found['id']}/replace", body or None))
 
 
 @command(app, takes_yes=True)
@@ -253,6 +276,14 @@ def _other_logins(preparation: Document) -> str | None:
     if not preparation:
         return None
     return "closed" if preparation.get("closed_logins") else "left open"
+
+
+def _cache(preparation: Document) -> str | None:
+    """Where a storage node serves its region's cache, or why it does not."""
+    if not preparation.get("cache"):
+        return preparation.get("no_cache_reason")
+    how = "over TLS" if preparation.get("cache_is_secure") else "over plain HTTP"
+    return f"{preparation['cache']}, {how}"
 
 
 def _reserved(taken: int | None, count: int | None) -> str | None:
