@@ -165,8 +165,8 @@ class ContentWriter:
 
     def _store_waiting(self) -> None:
         """Store what was written as one part, after the part before it is stored."""
-        self._reserve(self.position)
         self._settle()
+        self._reserve(self.position)
         chunks, self._waiting = [*self._waiting, bytes(self._last)], []
         self._last.clear()
         self._stored_bytes, self._waiting_bytes = self.position, 0
