@@ -3,6 +3,7 @@
 import hashlib
 import time
 from collections.abc import Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
 from typing import IO, Protocol, cast
@@ -90,17 +91,9 @@ def store_source(source: OpenedSource, destination: Destination) -> Content:
     Raises: ApplicationError `Refused`, when the tar breaks a rule; what the source raises.
     """
     artifact_id = destination.artifact_id
-    writer = ContentWriter(
-        destination.store,
-        artifact_id,
-        source.identity,
-        lambda size: destination.attempt.reserve(max(size, source.parts_bytes)),
-    )
-    _keep(destination, source, writer.hashes)
-    stream = _Stream(source, destination, writer)
     try:
-        stream.tell()
-        return _finished(writer, _checked(stream, destination), destination)
+        with ThreadPoolExecutor(1, "parts") as aside:
+            return _stored(source, destination, aside)
     except ArchiveRefusedError as error:
         _drop(destination, source)
         raise refused(f"{artifact_id}: its content {error}") from error
@@ -113,6 +106,20 @@ def store_source(source: OpenedSource, destination: Destination) -> Content:
         if not source.is_lasting:
             _drop(destination, source)
         raise
+
+
+def _stored(source: OpenedSource, destination: Destination, aside: Executor) -> Content:
+    writer = ContentWriter(
+        destination.store,
+        destination.artifact_id,
+        source.identity,
+        lambda size: destination.attempt.reserve(max(size, source.parts_bytes)),
+        aside,
+    )
+    _keep(destination, source, writer.hashes)
+    stream = _Stream(source, destination, writer)
+    stream.tell()
+    return _finished(writer, _checked(stream, destination), destination)
 
 
 def _checked(stream: "_Stream", destination: Destination) -> ArchiveTally:

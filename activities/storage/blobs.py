@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
+from uuid import uuid4
 
 import fsspec  # type: ignore[import-untyped]
 from fsspec.implementations.local import LocalFileSystem  # type: ignore[import-untyped]
@@ -62,6 +63,29 @@ class BlobStore:
         """Store a file's bytes under a name."""
         with path.open("rb") as source, self.writer(name) as file:
             shutil.copyfileobj(source, file, CHUNK_BYTES)
+
+    def take_file(self, name: str, path: Path) -> None:
+        """Store a file, which nobody changes any more, under a name; replaces an earlier object.
+
+        On the disk of a local store its bytes are not copied: the file has a second name then.
+        """
+        if self.folder is None:
+            self.put_file(name, path)
+            return
+        target = Path(self._path(name))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part = target.with_name(f".part-{uuid4().hex}")
+        try:
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+            part.hardlink_to(path)
+        except OSError:  # It lies on another disk.
+            self.put_file(name, path)
+            return
+        try:
+            self._publish(part, str(target), replaces=True)
+        finally:
+            part.unlink(missing_ok=True)
 
     @contextlib.contextmanager
     def writer(self, name: str, *, replaces: bool = True) -> Iterator[IO[bytes]]:

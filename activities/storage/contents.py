@@ -14,6 +14,7 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future
 from typing import IO
 
 from pydantic import Field, ValidationError
@@ -81,6 +82,8 @@ class ContentWriter:
     that was interrupted with the same source has stored parts, and this one goes on after them:
     `position` says at which byte of the tar stream.
     reserve: called with the size of the tar stream so far, before a part is stored.
+    aside: stores each part while the next one is written, which its caller ends before it cleans
+    up; None: a part is stored when `write` or `finish` returns.
     """
 
     def __init__(
@@ -89,19 +92,23 @@ class ContentWriter:
         artifact_id: str,
         source: str,
         reserve: Callable[[int], object] = int,
+        aside: Executor | None = None,
     ) -> None:
-        self._reserve = reserve
+        self._reserve, self._aside = reserve, aside
+        self._storing: Future[None] | None = None
         self._store = store
         self._artifact_id = artifact_id
         self._source = source
         self._parts = list(self._earlier_parts())
         self._stored_bytes = sum(part.size_bytes for part in self._parts)
-        self._waiting = bytearray()
+        self._waiting: list[bytes] = []
+        self._last = bytearray()
+        self._waiting_bytes = 0
 
     @property
     def position(self) -> int:
         """How many bytes of the tar stream the writer has."""
-        return self._stored_bytes + len(self._waiting)
+        return self._stored_bytes + self._waiting_bytes
 
     @property
     def hashes(self) -> set[str]:
@@ -119,11 +126,22 @@ class ContentWriter:
 
     def write(self, chunk: bytes) -> int:
         """Append bytes to the tar stream."""
-        self._waiting += chunk
-        while len(self._waiting) >= PART_BYTES:
-            self._store_part(bytes(self._waiting[:PART_BYTES]))
-            del self._waiting[:PART_BYTES]
+        left = memoryview(chunk)
+        while self._waiting_bytes + len(left) >= PART_BYTES:
+            size = PART_BYTES - self._waiting_bytes
+            self._append(left[:size])
+            self._store_waiting()
+            left = left[size:]
+        self._append(left)
         return len(chunk)
+
+    def _append(self, chunk: memoryview) -> None:
+        # A server may send single bytes, of which each would take fifty in a list.
+        self._last += chunk
+        self._waiting_bytes += len(chunk)
+        if len(self._last) >= READ_BYTES:
+            self._waiting.append(bytes(self._last))
+            self._last.clear()
 
     def finish(self, file_count: int, unpacked_bytes: int, *, replaces: bool = True) -> Content:
         """Store the last part and the manifest; the content is complete then.
@@ -131,9 +149,9 @@ class ContentWriter:
         replaces: a complete content that is there; otherwise that one is the content.
         Raises: ContentBrokenError, when a part is not there any more.
         """
-        if self._waiting:
-            self._store_part(bytes(self._waiting))
-            self._waiting.clear()
+        if self._waiting_bytes:
+            self._store_waiting()
+        self._settle()
         manifest = Manifest(
             parts=tuple(self._parts), file_count=file_count, unpacked_bytes=unpacked_bytes
         )
@@ -147,11 +165,26 @@ class ContentWriter:
         forget_progress(self._store, self._artifact_id)
         return content
 
-    def _store_part(self, content: bytes) -> None:
-        self._reserve(self._stored_bytes + len(content))
-        part = store_part(self._store, self._artifact_id, content)
-        self._parts.append(part)
-        self._stored_bytes += part.size_bytes
+    def _store_waiting(self) -> None:
+        """Store what was written as one part, after the part before it is stored."""
+        self._settle()
+        self._reserve(self.position)
+        chunks, self._waiting = [*self._waiting, bytes(self._last)], []
+        self._last.clear()
+        self._stored_bytes, self._waiting_bytes = self.position, 0
+        if self._aside is None:
+            self._store_part(chunks)
+        else:
+            self._storing = self._aside.submit(self._store_part, chunks)
+
+    def _settle(self) -> None:
+        """Wait until the part before is stored. Raises: what has prevented it."""
+        if (storing := self._storing) is not None:
+            self._storing = None
+            storing.result()
+
+    def _store_part(self, chunks: list[bytes]) -> None:
+        self._parts.append(_store_chunks(self._store, self._artifact_id, chunks))
         progress = _Progress(source=self._source, parts=tuple(self._parts))
         encoded = progress.model_dump_json().encode()
         self._store.put(artifact_progress_name(self._artifact_id), encoded)
@@ -167,10 +200,18 @@ class ContentWriter:
 
 def store_part(store: BlobStore, artifact_id: str, content: bytes) -> Part:
     """Store one part under its hash; equal bytes of the artifact are stored once. Blocking."""
-    part = Part(sha256=hashlib.sha256(content).hexdigest(), size_bytes=len(content))
+    return _store_chunks(store, artifact_id, [content])
+
+
+def _store_chunks(store: BlobStore, artifact_id: str, chunks: list[bytes]) -> Part:
+    digest = hashlib.sha256()
+    for chunk in chunks:
+        digest.update(chunk)
+    part = Part(sha256=digest.hexdigest(), size_bytes=sum(map(len, chunks)))
     name = artifact_part_name(artifact_id, part.sha256)
     if store.size(name) != part.size_bytes:
-        store.put(name, content)
+        with store.writer(name) as file:
+            file.writelines(chunks)
     return part
 
 

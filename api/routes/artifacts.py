@@ -193,7 +193,10 @@ def _add_uploads(routes: APIRouter, noun: LifecycleNoun) -> None:
         with request.app.state.receiving.counted(caller.account_id):
             check = partial(artifacts.check_part, caller, noun, part.artifact_id)
             await run_in_threadpool(check, 1)
-            received = await uploads.receive(request.stream(), part.content_length, PART_BYTES)
+            folder = await run_in_threadpool(artifacts.folder_of, part.artifact_id)
+            received = await uploads.receive(
+                request.stream(), part.content_length, PART_BYTES, folder
+            )
             try:
                 part.must_be(received)
                 await run_in_threadpool(check, received.size_bytes)

@@ -1,6 +1,7 @@
 """Datasets, models, checkpoints and volumes: reads, creation, uploads in parts, removal."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from sqlmodel import Session, col, select
 
@@ -14,7 +15,7 @@ from activities.placement.volume_holds import volume_holders
 from activities.settings import settings
 from activities.storage.blobs import blob_store
 from activities.storage.contents import PART_BYTES, READ_BYTES, ContentReader, manifest_of
-from activities.storage.names import artifact_part_name
+from activities.storage.names import artifact_of, artifact_part_name
 from api.authorization import USE_OF_SECRETS, Caller
 from api.changes import ChangeContext
 from api.problems import Problem, field_error, invalid, missing
@@ -197,12 +198,26 @@ def _must_have_room(session: Session, row: Row, size_bytes: int) -> None:
         raise Problem("storage-exhausted", refusal)
 
 
+def folder_of(artifact_id: str) -> Path | None:
+    """The folder in which parts are received; None: that of temporary files.
+
+    In a local store it is the artifact's own: nothing is copied, and what a killed process leaves
+    goes with the artifact. Blocking.
+    """
+    root = blob_store(settings().storage).folder
+    if root is None:
+        return None
+    folder = root / artifact_of(artifact_id)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
 def store_part(artifact_id: str, received: Received) -> None:
     """Store the bytes of a part. Blocking."""
     name = artifact_part_name(artifact_id, received.sha256)
     store = blob_store(settings().storage)
     if store.size(name) != received.size_bytes:
-        store.put_file(name, received.path)
+        store.take_file(name, received.path)
 
 
 def discard_part(artifact_id: str, received: Received) -> None:

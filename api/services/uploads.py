@@ -27,6 +27,7 @@ from api.schemas.jobs import Upload
 from api.services.account_limits import check_limit
 
 FLUSH_BYTES = 1024 * 1024
+"""How much is received before a thread hashes it and writes it."""
 RETRY_S = 10.0
 
 
@@ -68,18 +69,23 @@ class Received:
 
 
 async def receive(
-    body: AsyncIterator[bytes], announced_bytes: int | None, limit: int | None = None
+    body: AsyncIterator[bytes],
+    announced_bytes: int | None,
+    limit: int | None = None,
+    folder: Path | None = None,
 ) -> Received:
     """Write a body to a temporary file, which the caller removes.
 
-    limit: in bytes; None: that of an archive.
+    limit: in bytes; None: that of an archive. folder: of the file; None: that of temporary files.
     Raises: Problem `too-large`, at the first byte over the limit; the file is removed then.
     """
     limit = settings().upload_max_bytes if limit is None else limit
     if announced_bytes is not None and announced_bytes > limit:
         raise _too_large(limit)
-    number, name = await run_in_threadpool(tempfile.mkstemp, prefix="upload-", suffix=".tar.gz")
-    with os.fdopen(number, "wb", buffering=FLUSH_BYTES) as file:
+    number, name = await run_in_threadpool(
+        tempfile.mkstemp, prefix=".part-upload-", suffix=".tar.gz", dir=folder
+    )
+    with os.fdopen(number, "wb") as file:
         try:
             digest, size = await _write(body, file, limit)
         except BaseException:  # A client that disconnects cancels this: remove the partial file.
@@ -89,13 +95,21 @@ async def receive(
 
 
 async def _write(body: AsyncIterator[bytes], file: IO[bytes], limit: int) -> tuple[str, int]:
-    digest, size = hashlib.sha256(), 0
+    digest, size, waiting = hashlib.sha256(), 0, bytearray()
+
+    def write() -> None:
+        digest.update(waiting)
+        file.write(waiting)
+        waiting.clear()
+
     async for chunk in body:
         size += len(chunk)
         if size > limit:
             raise _too_large(limit)
-        digest.update(chunk)
-        await run_in_threadpool(file.write, chunk)
+        waiting += chunk
+        if len(waiting) >= FLUSH_BYTES:
+            await run_in_threadpool(write)
+    await run_in_threadpool(write)
     return digest.hexdigest(), size
 
 

@@ -31,6 +31,7 @@ STEPS = {
     "regions": "1,000 regions served by one process: memory and long polls",
     "contents": "1 GB and 10,000 files of a dataset to a node, beside scp and tar over ssh",
     "datastores": "first byte of a file on NFS and SMB, and a copy, beside this disk",
+    "transfers": "1 GB into the object store from the web and through the API, beside the disk",
     "burst": "20 jobs until each has a machine in a cloud, and the calls that it takes",
     "engine": "starts and signals, beside the shortest calls to Temporal",
 }

@@ -65,7 +65,7 @@ def test_a_transfer_whose_worker_is_killed_goes_on_where_it_was(
     server.bytes_per_s = 40 << 20
     asked = {"name": "fetched", "source": {"type": "web", "url": server.url("/large.bin")}}
     path = f"/v1/datasets/{platform.post('/v1/datasets', asked)['id']}"
-    platform.until(path, lambda one: one["bytes_transferred"] >= 64 << 20, "a part is stored")
+    platform.until(path, lambda one: one["bytes_transferred"] >= 128 << 20, "a part is stored")
     stack.kill("worker")
     found = platform.until(path, lambda one: one["status"] == "ready", "it is ready", 240)
     assert (found["file_count"], found["unpacked_bytes"]) == (1, LARGE_BYTES)

@@ -29,7 +29,8 @@ class ArtifactRow(RemovableRow):
     unpacked_bytes: int | None = Field(default=None, sa_type=BigInteger)
     file_count: int | None = None
     bytes_transferred: int = Field(default=0, sa_type=BigInteger)
-    """What is stored of the content so far."""
+    """What is stored of the content so far, counted before it is stored; of an upload also what
+    others have replaced."""
     total_bytes: int | None = Field(default=None, sa_type=BigInteger)
     """What the source has in all, for the progress; None: it has not said."""
 

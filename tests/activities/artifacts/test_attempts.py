@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import Any
 
 import pytest
 from temporalio.exceptions import ApplicationError
@@ -174,6 +175,25 @@ def test_an_attempt_that_was_followed_at_its_end_does_not_replace_the_content(
         with pytest.raises(ApplicationError, match="a later attempt"):
             late.check()
     assert stored_files(dataset, content) == FILES
+
+
+def test_an_attempt_that_was_followed_before_its_manifest_leaves_that_of_the_new_one(
+    dataset: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[Content] = []
+    finish = contents.ContentWriter.finish
+
+    def finish_late(writer: contents.ContentWriter, *said: Any, **more: Any) -> Content:
+        monkeypatch.setattr(contents.ContentWriter, "finish", finish)
+        with attempt_of(dataset) as new:
+            done.append(stored(dataset, source_of(tar_of(FILES)), new))
+        return finish(writer, *said, **more)
+
+    monkeypatch.setattr(contents.ContentWriter, "finish", finish_late)
+    with attempt_of(dataset) as late, pytest.raises(ApplicationError, match="a later attempt"):
+        stored(dataset, source_of(tar_of({"late": b"late"}), identity="late"), late)
+    assert stored_files(dataset, done[0]) == FILES
+    assert contents.whole_content(store(), dataset) == done[0]
 
 
 def test_what_no_later_attempt_can_use_is_neither_stored_nor_counted(

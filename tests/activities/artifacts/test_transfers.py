@@ -302,6 +302,7 @@ def test_sent_parts_become_the_content_where_they_are(migrated: Database, accoun
     refused = refusal(dataset, {"type": "upload", "part_count": count + 1})
     assert f"asked for {count + 1} parts, found {count}" in refused.message
     before = set(store().names(f"artifacts/{dataset}/parts"))
+    contents.store_part(store(), dataset, b"a part that another one has replaced")
     content = transfer(dataset, {"type": "upload", "part_count": count})
     assert stored_files(dataset, content) == FILES
     assert set(store().names(f"artifacts/{dataset}/parts")) == before

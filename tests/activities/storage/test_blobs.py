@@ -88,3 +88,29 @@ def test_of_several_that_store_a_new_object_one_is_first(store: BlobStore) -> No
     store.put("artifacts/b/c", b"12")
     assert store.sizes("artifacts") == {"artifacts/a": 5, "artifacts/b/c": 2}
     assert store.sizes("none") == {}
+
+
+def test_a_file_that_is_taken_is_stored_whole_and_stays_where_it_was(
+    store: BlobStore, tmp_path: Path
+) -> None:
+    (tmp_path / "received").write_bytes(b"part")
+    (tmp_path / "s").mkdir()
+    for _ in range(2):  # As a second attempt.
+        store.take_file("artifacts/a/parts/x", tmp_path / "received")
+    (tmp_path / "received").unlink()
+    assert store.get("artifacts/a/parts/x") == b"part"
+    assert store.names("artifacts") == ["artifacts/a/parts/x"]
+    if store.folder is not None:
+        assert [path.name for path in store.folder.rglob(".*")] == []
+
+
+def test_a_file_of_another_disk_is_copied(
+    store: BlobStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(18, "Invalid cross-device link")
+
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    (tmp_path / "received").write_bytes(b"part")
+    store.take_file("artifacts/a", tmp_path / "received")
+    assert store.get("artifacts/a") == b"part"

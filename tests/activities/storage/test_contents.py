@@ -2,6 +2,7 @@
 
 import io
 import tarfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, cast
 
@@ -134,3 +135,29 @@ def test_room_is_asked_for_before_each_part_is_stored(store: BlobStore) -> None:
         writer.write(bytes(1000) + bytes(range(200)) * 5 + b"z" * 1000)
     assert [size for size, _ in stored] == [1000, 2000, 3000]
     assert ContentWriter(store, DATASET, "one").position == 2000
+
+
+def test_parts_that_are_stored_aside_make_the_same_content(store: BlobStore) -> None:
+    tar, beside = _tar(), ContentWriter(store, OTHER, "one")
+    with ThreadPoolExecutor(1) as aside:
+        writer = ContentWriter(store, DATASET, "one", aside=aside)
+        for start in range(0, len(tar), 7):
+            writer.write(tar[start : start + 7])
+        assert writer.position == len(tar)
+        content = writer.finish(4, 2800)
+    beside.write(tar)
+    assert content == beside.finish(4, 2800)
+
+
+def test_a_part_that_could_not_be_stored_aside_is_told_at_the_next(
+    store: BlobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(store, "writer", fail)
+    with ThreadPoolExecutor(1) as aside:
+        writer = ContentWriter(store, DATASET, "one", aside=aside)
+        writer.write(bytes(1000))
+        with pytest.raises(OSError, match="No space left"):
+            writer.write(bytes(1000))
