@@ -50,13 +50,13 @@ def set_key(context: ChangeContext, project_id: str, asked: ThirdPartyKeySetting
     return key_response(seal_key(context.session, row, fields, context.now))
 
 
-def remove_key(context: ChangeContext, project_id: str, kind: KeyType) -> ThirdPartyKey:
+def remove_key(context: ChangeContext, project_id: str, key_type: str) -> ThirdPartyKey:
     """Remove a key; what has not begun yet and needs it then fails. Raises: Problem `not-found`."""
     project = own_locked(context.session, tables.Project, project_id, context.caller)
-    row = key_row(context.session, project.id, kind)
+    row = context.session.get(tables.ThirdPartyKey, (project.id, key_type))
     if row is None:
-        raise missing(f"third-party key of {project.id}", kind.value)
-    context.resource_id = _audited(project.id, kind)
+        raise missing(f"third-party key of {project.id}", key_type)
+    context.resource_id = _audited(project.id, KeyType(row.type))
     context.session.delete(row)
     return key_response(row)
 

@@ -22,6 +22,7 @@ NAMED = {
     "path upload_id": "upload",
     "path job_id": "job",
     "path datastore_id": "datastore",
+    "path key_type": "key type",
     "query provider_id": "provider",
     "query region_id": "region",
     "query project_id": "project",
@@ -70,6 +71,8 @@ PLAIN = frozenset(
         *("body source.sha256", "body source.revision", "body source.bucket"),
         *("body source.prefix", "body source.region", "body source.repo"),
         *("body root_path", "body password", "body data.input.path", "body data.output.path"),
+        *("body environment.credentials[]", "body environment.image_credentials"),
+        *("body source.account", "body source.container", "body source.dataset"),
         *("body environment.setup[]", "body data.input.type", "body data.output.type"),
     }
 )
