@@ -95,6 +95,14 @@ class Settings(BaseSettings):
     s3_endpoint: str | None = None
     """The base URL of the S3 API for the buckets of sources, such as a store of one's own; None:
     those of Amazon and Wasabi."""
+    gcs_endpoint: str | None = None
+    """The base URL of a store that stands for Google's; keys get their tokens below it too, at
+    `/token`. None: Google's own."""
+    azure_endpoint: str | None = None
+    """The base URL of a store that stands for Azure's, below which each account has its name; None:
+    `https://ACCOUNT.blob.core.windows.net`."""
+    kaggle_endpoint: str = "https://www.kaggle.com"
+    """The base URL of Kaggle's API."""
     huggingface_endpoint: str = "https://huggingface.co"
     """The base URL of the hub from which models and datasets are fetched."""
     artifact_max_bytes: int = Field(default=1024**4, ge=1)

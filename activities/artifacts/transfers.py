@@ -13,6 +13,7 @@ from activities.accounts.stored_bytes import room_of_artifact
 from activities.artifacts.attempts import attempt_of
 from activities.artifacts.scratch import scratch_folder
 from activities.artifacts.sources.git import open_git
+from activities.artifacts.sources.kaggle import open_kaggle
 from activities.artifacts.sources.stored import open_copy, open_empty, open_output, open_upload
 from activities.artifacts.sources.tar_streams import OpenedSource, refused
 from activities.artifacts.sources.web import open_web
@@ -39,20 +40,26 @@ from activities.storage.contents import (
     whole_content,
 )
 from activities.temporal.heartbeats import beating_aside
+from activities.third_party_keys.stored import key_row, open_key
 from workflows.contracts.artifacts import (
     ArtifactSource,
     ArtifactStatus,
+    AzureSource,
     Content,
     EmptySource,
     GitSource,
+    GoogleStorageSource,
     HuggingFaceSource,
     JobSource,
+    KaggleSource,
+    KeyedSource,
     ObjectStoreSource,
     RegionalSource,
     UploadSource,
     WebSource,
 )
 from workflows.contracts.errors import NOT_FOUND, STALE
+from workflows.contracts.third_party_keys import KeyType
 from workflows.effects.artifacts import TransferArtifact
 
 
@@ -102,18 +109,12 @@ def _opened(command: TransferArtifact, place: _Place) -> OpenedSource:
     match source:
         case WebSource():
             opened = open_web(source, place.scratch, place.most_bytes)
-        case GitSource():
-            opened = open_git(source, place.scratch, place.most_bytes)
+        case KeyedSource():
+            opened = _opened_by_key(artifact_id, source, place)
         case JobSource():
             opened = _output(place.store, artifact_id, source)
         case ArtifactSource():
             opened = _copy(place.store, source.artifact_id)
-        case ObjectStoreSource():
-            buckets = _extra("object_stores", "s3")
-            opened = buckets.open_bucket(source, _secret(artifact_id, source.secret))
-        case HuggingFaceSource():
-            hub = _extra("huggingface", "huggingface")
-            opened = hub.open_repository(source, _secret(artifact_id, source.secret))
         case UploadSource():
             opened = open_upload(place.store, artifact_id, _parts(command, source))
         case EmptySource():
@@ -121,6 +122,59 @@ def _opened(command: TransferArtifact, place: _Place) -> OpenedSource:
         case RegionalSource():
             raise refused(f"{artifact_id}: a node of the region reads {source.datastore_id}")
     return opened
+
+
+def _opened_by_key(artifact_id: str, source: KeyedSource, place: _Place) -> OpenedSource:
+    """A source that the project's key of its type may open."""
+    key = _key(artifact_id, source)
+    opened: OpenedSource
+    match source:
+        case GitSource():
+            opened = open_git(source, place.scratch, place.most_bytes, key)
+        case KaggleSource():
+            opened = open_kaggle(source, key, place.scratch, place.most_bytes)
+        case ObjectStoreSource():
+            buckets = _extra("object_stores", "s3")
+            secret = _secret(artifact_id, source.secret)
+            if key is not None:
+                secret = f"{key['access_key_id']}:{key['secret_access_key']}"
+            token = None if key is None else key.get("session_token")
+            opened = buckets.open_bucket(source, secret, token)
+        case HuggingFaceSource():
+            hub = _extra("huggingface", "huggingface")
+            token = _secret(artifact_id, source.secret) if key is None else key["token"]
+            opened = hub.open_repository(source, token)
+        case GoogleStorageSource():
+            # Google's library costs a second, so it is loaded on first use.
+            from activities.artifacts.sources.google_storage import (  # noqa: PLC0415
+                open_google_bucket,
+            )
+
+            opened = open_google_bucket(source, key)
+        case AzureSource():
+            opened = _extra("azure", "azure").open_container(source, key)
+        case _:
+            raise refused(f"{artifact_id}: is of an unknown source")
+    return opened
+
+
+def _key(artifact_id: str, source: KeyedSource) -> dict[str, str] | None:
+    """The fields of the project's key for a source; None: it is read without one.
+
+    Raises: ApplicationError `Refused`, when the project has the key no longer.
+    """
+    if not source.with_key:
+        return None
+    kind = KeyType(getattr(source, "type", ""))
+    with database().read() as session:
+        project_id = _row(session, artifact_id).project_id
+        row = key_row(session, project_id, kind)
+    if row is None:
+        raise refused(
+            f"{artifact_id}: the project has no third-party key {kind} any more; set it, then try "
+            "again"
+        )
+    return open_key(row)
 
 
 def _output(store: BlobStore, artifact_id: str, source: JobSource) -> OpenedSource:

@@ -17,7 +17,6 @@ from api.schemas.third_party_keys import (
 )
 from api.services import third_party_keys
 from api.services.ownership import own
-from workflows.contracts.third_party_keys import KeyType
 
 router = APIRouter(prefix="/v1/projects", tags=["projects"])
 Reader = Annotated[Caller, Depends(Needs("credentials:read"))]
@@ -51,7 +50,7 @@ async def set_third_party_key(
 @router.delete("/{project_id}/credentials/{key_type}", operation_id="remove_third_party_key")
 async def remove_third_party_key(
     project_id: str,
-    key_type: KeyType,
+    key_type: str,
     change: Writer,
 ) -> ThirdPartyKey:
     """Remove a key; sources and jobs that need it and have not begun then fail."""

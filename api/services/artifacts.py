@@ -38,6 +38,7 @@ from api.services.ownership import (
     visible_artifact,
     visible_job,
 )
+from api.services.third_party_keys import with_source_key
 from api.services.uploads import Received
 from workflows.contracts.artifacts import (
     ArtifactSource,
@@ -112,7 +113,7 @@ def create_artifact(
         name=asked.name,
         creator_user_id=context.caller.user_id,
         creator_account_id=context.caller.account_id,
-        source=asked.source.model_dump(mode="json"),
+        source=with_source_key(context, asked.source, project).model_dump(mode="json"),
         created_at=context.now,
         updated_at=context.now,
     )

@@ -13,6 +13,7 @@ from api.problems import field_error, invalid, missing
 from api.schemas.base import FieldError
 from api.schemas.third_party_keys import ThirdPartyKey, ThirdPartyKeySetting
 from api.services.ownership import own_locked, projects_of
+from workflows.contracts.artifacts import GitSource, KeyedSource, Source
 from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.third_party_keys import REGISTRY_TYPES, KeyType
 from workflows.rules.jobs.formats import full_image
@@ -47,13 +48,13 @@ def set_key(context: ChangeContext, project_id: str, asked: ThirdPartyKeySetting
     return key_response(seal_key(context.session, row, fields, context.now))
 
 
-def remove_key(context: ChangeContext, project_id: str, kind: KeyType) -> ThirdPartyKey:
+def remove_key(context: ChangeContext, project_id: str, key_type: str) -> ThirdPartyKey:
     """Remove a key; what has not begun yet and needs it then fails. Raises: Problem `not-found`."""
     project = own_locked(context.session, tables.Project, project_id, context.caller)
-    row = key_row(context.session, project.id, kind)
+    row = context.session.get(tables.ThirdPartyKey, (project.id, key_type))
     if row is None:
-        raise missing(f"third-party key of {project.id}", kind.value)
-    context.resource_id = _audited(project.id, kind)
+        raise missing(f"third-party key of {project.id}", key_type)
+    context.resource_id = _audited(project.id, KeyType(row.type))
     context.session.delete(row)
     return key_response(row)
 
@@ -101,6 +102,30 @@ def wrong_keys(
     kinds = {field: KeyType(each) for field, each in asked.items() if each in tuple(KeyType)}
     wrong = (refusal_of_use(context, project, field, kind) for field, kind in kinds.items())
     return [each for each in wrong if each is not None]
+
+
+def with_source_key(context: ChangeContext, source: Source, project: tables.Project) -> Source:
+    """A source that says whether it is read with the project's key of its type.
+
+    Raises: Problem `invalid-request`, when the key that it asks for is not there, or may not be
+    used by the caller.
+    """
+    if not isinstance(source, KeyedSource):
+        return source
+    kind, secret = KeyType(source.type), getattr(source, "secret", None)
+    over_ssh = isinstance(source, GitSource) and source.url.startswith("ssh://")
+    if secret is not None and source.with_key:
+        raise invalid(field_error("source.with_key", "is not beside source.secret", True))
+    if over_ssh or source.with_key:
+        wrong = refusal_of_use(context, project, "source.with_key", kind)
+        if wrong is not None:
+            raise invalid(wrong)
+        return source.model_copy(update={"with_key": True})
+    if source.with_key is None and secret is None:
+        row = key_row(context.session, project.id, kind)
+        uses = row is not None and may_use(context.session, context.caller, project)
+        return source.model_copy(update={"with_key": uses})
+    return source.model_copy(update={"with_key": False})
 
 
 def with_image_key(

@@ -159,3 +159,35 @@ async def test_a_member_of_a_project_uses_its_keys_as_far_as_the_membership_says
         member = session.get_one(tables.ProjectMember, (ada.project_id, bob.user_id))
         member.permissions = {"job": "all", "credential": "read"}
     assert (await bob.post("/v1/jobs", asked)).status_code == 202
+
+
+async def test_a_source_is_read_with_the_key_of_its_type_by_right_alone(ada: Person) -> None:
+    source = {"type": "gcp", "bucket": "pets"}
+
+    async def made(person: Person, **more: Any) -> Any:
+        made.count += 1  # type: ignore[attr-defined]
+        name = f"pets-{made.count}"  # type: ignore[attr-defined]
+        return await person.post("/v1/datasets", {"name": name, "source": source | more})
+
+    made.count = 0  # type: ignore[attr-defined]
+    assert (await made(ada)).json()["source"]["with_key"] is False
+    lacks = await made(ada, with_key=True)
+    assert "baseload project key set gcp" in lacks.json()["errors"][0]["rule"]
+    await _set(ada, "gcp")
+    assert (await made(ada)).json()["source"]["with_key"] is True
+    assert (await made(ada, with_key=False)).json()["source"]["with_key"] is False
+    weak = ada.with_key(["datasets:write"])
+    assert (await made(weak)).json()["source"]["with_key"] is False
+    refused = await made(weak, with_key=True)
+    assert refused.json()["errors"][0]["field"] == "source.with_key"
+    able = ada.with_key(["datasets:write", "credentials:use"])
+    assert (await made(able)).json()["source"]["with_key"] is True
+
+
+async def test_a_repository_over_ssh_needs_the_projects_key(ada: Person) -> None:
+    source = {"type": "git", "url": "ssh://git@github.com/vision/cats"}
+    body = {"name": "cats", "source": source}
+    assert (await ada.post("/v1/datasets", body)).status_code == 422
+    await _set(ada, "git")
+    made = await ada.made("/v1/datasets", body)
+    assert made["source"]["with_key"] is True

@@ -12,6 +12,7 @@ from activities.db import tables
 from activities.settings import settings
 from activities.storage.blobs import blob_store
 from tests.activities.artifacts.artifact_rows import files_of
+from tests.activities.third_party_keys.keys import HOST_LINE, ssh_key
 from tests.api.test_artifacts import complete
 from tests.api.test_leases import BEGAN
 from tests.client.conftest import Desk
@@ -85,10 +86,14 @@ def _part(dataset_id: str, index: int, content: bytes) -> Any:
         ("git+https://example.test/a", {"type": "git", "revision": "HEAD"}),
         ("hf://pets/cats@v1", {"type": "huggingface", "kind": "model", "revision": "v1"}),
         ("hf://datasets/pets/cats", {"kind": "dataset", "repo": "pets/cats"}),
+        ("gs://pets/cats", {"type": "gcp", "bucket": "pets", "prefix": "cats"}),
+        ("azure://ada1/pets/cats/a", {"account": "ada1", "container": "pets", "prefix": "cats/a"}),
+        ("kaggle://ada/pets@2", {"type": "kaggle", "dataset": "ada/pets", "version": 2}),
+        ("kaggle://ada/pets", {"type": "kaggle", "version": None}),
         ("wasabi://pets/cats", {"type": "wasabi", "bucket": "pets", "prefix": "cats"}),
     ],
 )
-def test_a_source_is_said_in_one_word(desk: Desk, given: str, source: dict[str, str]) -> None:
+def test_a_source_is_said_in_one_word(desk: Desk, given: str, source: dict[str, object]) -> None:
     made = desk.json("model", "create", "cats", "--source", given, "--no-wait")
     assert source.items() <= made["source"].items()
     assert given.partition("@")[0] in desk.baseload("model", "ls").out
@@ -108,6 +113,18 @@ def test_a_bucket_is_read_with_a_secret_of_the_project(desk: Desk) -> None:
     )
     made = desk.json(*asked, "--region", "eu-west-1")
     assert (made["source"]["secret"], made["source"]["region"]) == ("aws", "eu-west-1")
+
+
+def test_a_repository_over_ssh_is_said_with_its_user(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{ssh_key()}{HOST_LINE}\n"))
+    assert desk.baseload("project", "key", "set", "git").code == 0
+    given = "git+ssh://git@git.example.org:2222/vision/cats.git@v1"
+    made = desk.json("dataset", "create", "cats", "--source", given, "--no-wait")["source"]
+    assert made["url"] == "ssh://git@git.example.org:2222/vision/cats.git"
+    assert (made["revision"], made["with_key"]) == ("v1", True)
+    assert given in desk.baseload("dataset", "ls").out.replace("\n", "")
 
 
 def test_a_source_of_another_is_found_by_its_name(desk: Desk, folder: Path) -> None:
@@ -140,6 +157,7 @@ def test_a_volume_is_snapshotted_and_shows_who_has_written_it(desk: Desk) -> Non
         ("create", "cats", "--source", "ftp://example.test/a"),
         ("create", "cats", "--source", "job:"),
         ("create", "cats", "--source", "git+https://example.test/a", "--sha256", "0"),
+        ("create", "cats", "--source", "kaggle://ada/pets@new"),
         ("create", "cats", "--source", "dataset:unknown"),
         ("create", "cats", "no-folder"),
     ],

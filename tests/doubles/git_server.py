@@ -5,7 +5,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,10 @@ class GitServer:
     """Where every request is sent instead."""
     endless: bytes = b""
     """What every request is answered with, again and again."""
+    authorization: str = ""
+    """The `Authorization` that each request has to have; empty: none is needed."""
+    asked_with: set[str] = field(default_factory=set)
+    """Each `Authorization` that was sent; empty: none."""
 
     @property
     def url(self) -> str:
@@ -77,6 +81,13 @@ def _handler(repository: GitServer) -> type[BaseHTTPRequestHandler]:  # noqa: C9
             self._serve(self.rfile.read(int(self.headers.get("Content-Length", "0"))))
 
         def _serve(self, body: bytes) -> None:
+            sent = self.headers.get("Authorization", "")
+            repository.asked_with.add(sent)
+            if repository.authorization not in ("", sent):
+                self.send_response(401)
+                self.send_header("WWW-Authenticate", "Basic")
+                self.end_headers()
+                return
             if repository.leads_to:
                 self.send_response(302)
                 self.send_header("Location", repository.leads_to + self.path)

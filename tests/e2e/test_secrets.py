@@ -22,7 +22,10 @@ from tests.lab.machine import Machine
 from tests.lab.machines import Lab
 from tests.lab.waiting import wait_until
 
-HASHES = 'for value in "$VARIABLE" "$SECRET"; do printf %s "$value" | sha256sum; done'
+HASHES = (
+    'key=$(grep -o "key-[0-9a-f]*" "$KAGGLE_CONFIG_DIR/kaggle.json"); '
+    'for value in "$VARIABLE" "$SECRET" "$key"; do printf %s "$value" | sha256sum; done'
+)
 WHO = "echo uid $(id -u); cat ../spec.json; cat /proc/1/environ; sudo -n id; echo looked"
 NODE_FOLDER = "/var/lib/baseload"
 
@@ -36,6 +39,8 @@ class Guarded:
     failed: str
     variable: str = field(default_factory=lambda: f"variable-{uuid4().hex}")
     secret: str = field(default_factory=lambda: f"secret-{uuid4().hex}")
+    key: str = field(default_factory=lambda: f"key-{uuid4().hex}")
+    """Of another service, which the running job attaches and finds in a file."""
     command_lines: set[str] = field(default_factory=set)
 
     @property
@@ -43,8 +48,8 @@ class Guarded:
         return self.job.rsplit("/", 1)[1]
 
     @property
-    def values(self) -> tuple[bytes, bytes]:
-        return self.variable.encode(), self.secret.encode()
+    def values(self) -> tuple[bytes, ...]:
+        return self.variable.encode(), self.secret.encode(), self.key.encode()
 
     def shown_in(self, content: bytes) -> list[bytes]:
         """The values that this content shows."""
@@ -60,8 +65,12 @@ def guarded(lab: Lab, platform: Platform, make_site: Callable[..., Site]) -> Ite
     body = {"name": "token", "value": found.secret}
     reference = platform.post(f"/v1/projects/{project}/secrets", body)["reference"]
     environment = {"variables": {"VARIABLE": found.variable}, "secrets": {"SECRET": reference}}
+    platform.post(
+        f"/v1/projects/{project}/credentials", {"type": "kaggle", "value": f"ada:{found.key}"}
+    )
     running, failing = f"{HASHES}; {WHO}; exec sleep 6031", '"$SECRET" --now'
-    found.job = platform.job(running, site.region_id, environment=environment)
+    attaching = {**environment, "credentials": ["kaggle"]}
+    found.job = platform.job(running, site.region_id, environment=attaching)
     found.failed = platform.job(failing, site.region_id, environment=environment)
     watch(platform, found)
     yield found
@@ -89,7 +98,7 @@ def files_below(*folders: Path) -> dict[str, bytes]:
 def test_the_job_itself_sees_its_values(platform: Platform, guarded: Guarded) -> None:
     told = platform.log(guarded.job).splitlines()
     hashes = [hashlib.sha256(value).hexdigest() for value in guarded.values]
-    assert [line.split()[0] for line in told[:2]] == hashes
+    assert [line.split()[0] for line in told[:3]] == hashes
 
 
 def test_a_job_is_an_ordinary_user_on_a_machine_of_roots(
@@ -164,12 +173,16 @@ def test_no_command_line_shows_a_value(guarded: Guarded) -> None:
     assert not any(guarded.shown_in(line.encode()) for line in guarded.command_lines)
 
 
-def test_on_the_machine_only_the_agent_can_read_the_values(guarded: Guarded) -> None:
+def test_on_the_machine_only_the_agent_and_the_run_can_read_the_values(guarded: Guarded) -> None:
     folder = guarded.machine.disk / NODE_FOLDER.lstrip("/")
-    showing = [name for name, content in files_below(folder).items() if guarded.shown_in(content)]
-    assert [Path(name).name for name in showing] == ["spec.json"]
-    assert Path(showing[0]).stat().st_mode & 0o077 == 0
-    assert Path(showing[0]).stat().st_uid == 0
+    showing = [
+        Path(name) for name, content in files_below(folder).items() if guarded.shown_in(content)
+    ]
+    owners = {path.name: path.stat().st_uid for path in showing}
+    assert (set(owners), owners["spec.json"]) == ({"spec.json", "kaggle.json"}, 0)
+    process = Path(f"/proc/{sleeping(guarded.machine)}")
+    assert owners["kaggle.json"] == process.stat().st_uid > 0
+    assert not any(path.stat().st_mode & 0o077 for path in showing)
 
 
 def test_no_answer_of_the_api_shows_a_value(platform: Platform, guarded: Guarded) -> None:
@@ -180,6 +193,9 @@ def test_no_answer_of_the_api_shows_a_value(platform: Platform, guarded: Guarded
         assert guarded.shown_in(answer.content) == [], path
     project = platform.get("/v1/account")["personal_project_id"]
     listed = platform.ask("GET", f"/v1/projects/{project}/secrets")
+    listed_keys = platform.ask("GET", f"/v1/projects/{project}/credentials")
+    assert "kaggle" in listed_keys.text
+    assert guarded.shown_in(listed_keys.content) == []
     assert "token" in listed.text
     assert guarded.shown_in(listed.content) == []
 

@@ -3,6 +3,7 @@
 The bytes of a content never pass through a workflow, which knows its hash and its size alone.
 """
 
+import re
 from enum import StrEnum
 from typing import Annotated, Any, Literal, cast
 from urllib.parse import urlsplit
@@ -106,13 +107,40 @@ def _without_credentials(url: str) -> str:
     return url
 
 
+def _without_password(url: str) -> str:
+    """The URL; over SSH it may name a user, which is no secret.
+
+    Raises: ValueError, when it has a password, or over HTTPS a user, or is no URL.
+    """
+    parts = urlsplit(url)
+    if parts.scheme != "ssh":
+        return _without_credentials(url)
+    if parts.password is not None or parts.port == 0:
+        raise ValueError("is a URL with a host, and without a password")
+    for part, rule in ((parts.username or "git", _SSH_USER), (parts.hostname or "", _SSH_HOST)):
+        if rule.fullmatch(part) is None:
+            raise ValueError("is ssh://USER@HOST/PATH")
+    return url
+
+
+_SSH_USER = re.compile(r"[A-Za-z0-9_][\w.-]{0,99}", re.ASCII)
+_SSH_HOST = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}")
 _Url = Annotated[str, AfterValidator(_without_credentials)]
+_GitUrl = Annotated[str, AfterValidator(_without_password)]
 
 
 class _Source(Contract):
     """Where the content of an artifact comes from; it has no secrets."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class KeyedSource(_Source):
+    """A source that the project's third-party key of its type opens."""
+
+    with_key: bool | None = None
+    """Whether it is read with the project's key of this type; null: if the project has one, which
+    the caller may use, and the source names no secret."""
 
 
 class EmptySource(_Source):
@@ -140,11 +168,14 @@ class WebSource(_Source):
     """Whether an archive is unpacked; otherwise it is one file of the artifact."""
 
 
-class GitSource(_Source):
-    """The files of one revision of a git repository, without its history."""
+class GitSource(KeyedSource):
+    """The files of one revision of a git repository, without its history.
+
+    Over SSH (`ssh://git@HOST/PATH`) it is always read with the project's key of the type git.
+    """
 
     type: Literal["git"]
-    url: _Url = Field(max_length=2000, pattern=r"^https://[!-~]+$")
+    url: _GitUrl = Field(max_length=2000, pattern=r"^(https|ssh)://[!-~]+$")
     revision: str = Field(
         default="HEAD", min_length=1, max_length=200, pattern=r"^[0-9A-Za-z][0-9A-Za-z._/+-]*$"
     )
@@ -166,7 +197,7 @@ class ArtifactSource(_Source):
     artifact_id: str = Field(max_length=100, pattern=r"^(dat|mod|chk|vol)-[0-9a-z]{26}$")
 
 
-class ObjectStoreSource(_Source):
+class ObjectStoreSource(KeyedSource):
     """The objects of a bucket at Amazon or Wasabi whose names begin alike."""
 
     type: Literal["aws", "wasabi"]
@@ -178,10 +209,40 @@ class ObjectStoreSource(_Source):
         default=None, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
     )
     """The name of the project's secret with `ACCESS_KEY_ID:SECRET_ACCESS_KEY`; null: the bucket is
-    public."""
+    public, or the project's key opens it."""
 
 
-class HuggingFaceSource(_Source):
+class GoogleStorageSource(KeyedSource):
+    """The objects of a bucket at Google whose names begin alike."""
+
+    type: Literal["gcp"]
+    bucket: str = Field(min_length=3, max_length=222, pattern=r"^[a-z0-9][a-z0-9._-]*[a-z0-9]$")
+    prefix: str = Field(default="", max_length=900)
+    """What the names begin with, up to a `/`; files are named by the rest."""
+
+
+class AzureSource(KeyedSource):
+    """The blobs of a container at Azure whose names begin alike."""
+
+    type: Literal["azure"]
+    account: str = Field(min_length=3, max_length=24, pattern=r"^[a-z0-9]+$")
+    """The storage account; that of the project's key, if it is read with one."""
+    container: str = Field(min_length=1, max_length=63, pattern=r"^([a-z0-9][a-z0-9-]*|\$root)$")
+    prefix: str = Field(default="", max_length=900)
+    """What the names begin with, up to a `/`; files are named by the rest."""
+
+
+class KaggleSource(KeyedSource):
+    """The files of one version of a dataset at Kaggle."""
+
+    type: Literal["kaggle"]
+    dataset: str = Field(max_length=200, pattern=r"^[A-Za-z0-9][\w-]*/[A-Za-z0-9][\w-]*$")
+    """Such as `uciml/iris`."""
+    version: int | None = Field(default=None, ge=1, le=1_000_000)
+    """Its number; null: the newest one when the transfer begins."""
+
+
+class HuggingFaceSource(KeyedSource):
     """The files of one revision of a repository at Hugging Face."""
 
     type: Literal["huggingface"]
@@ -195,7 +256,8 @@ class HuggingFaceSource(_Source):
     secret: str | None = Field(
         default=None, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
     )
-    """The name of the project's secret with a token; null: the repository is public."""
+    """The name of the project's secret with a token; null: the repository is public,
+    or the project's key opens it."""
 
 
 class RegionalSource(_Source):
@@ -216,7 +278,10 @@ Source = Annotated[
     | ArtifactSource
     | ObjectStoreSource
     | HuggingFaceSource
-    | RegionalSource,
+    | RegionalSource
+    | GoogleStorageSource
+    | AzureSource
+    | KaggleSource,
     Field(discriminator="type"),
 ]
 """The source of an artifact's content."""

@@ -34,6 +34,7 @@ def stage(request: dict[str, Any]) -> dict[str, Any]:
 
     owned: whether the run is of the machine's owner. What is installed for other runs is built and
     pulled without what the owner has set up: pip's settings, registry credentials, proxies.
+    registry_login: USER:PASSWORD by which the registry of the image is asked; None: without one.
     allows_apt_packages: whether packages of the run are installed on the machine, where they stay;
     otherwise they are in a layer for the run's own root.
 

@@ -1,12 +1,13 @@
-"""Revisions of git repositories, fetched by the `git` program over HTTPS alone."""
+"""Revisions of git repositories, fetched by the `git` program over HTTPS or SSH alone."""
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from ipaddress import ip_address
@@ -27,6 +28,8 @@ from activities.artifacts.sources.tar_streams import (
     refused,
     unavailable,
 )
+from activities.secrets.sealing import write_private
+from activities.third_party_keys.of_runs import git_header, known_hosts_of
 from workflows.contracts.artifacts import GitSource
 
 FETCH_S = 3600
@@ -45,26 +48,39 @@ SLOW_S = 60
 """A fetch ends that is slower than this for so long."""
 _NAME = re.compile(r"(?!-)[a-z0-9-]{1,63}(?<!-)(\.(?!-)[a-z0-9-]{1,63}(?<!-))*")
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-_REFUSALS = ("not found", "couldn't find remote ref", "authentication failed", "could not read")
+_REFUSALS = (
+    "not found",
+    "host key verification failed",
+    "permission denied",
+    "couldn't find remote ref",
+    "authentication failed",
+    "could not read",
+)
 _NO_MEMORY = ("out of memory", "cannot allocate memory", "memory exhausted")
 
 
-def open_git(source: GitSource, scratch: Path, most_bytes: int) -> OpenedSource:
+def open_git(
+    source: GitSource, scratch: Path, most_bytes: int, key: Mapping[str, str] | None = None
+) -> OpenedSource:
     """The files of a revision, without `.git`, submodules and large files kept elsewhere. Blocking.
 
-    scratch: a folder for the packed revision.
+    scratch: a folder for the packed revision, and for the key while it is fetched.
+    key: the fields of a third-party key; None: the repository is public.
     Raises: ApplicationError `Refused` or `Unavailable`.
     """
     _check_version(scratch)
-    url, address = _pinned(source.url)
+    over_ssh = urlsplit(source.url).scheme == "ssh"
+    url, address = (source.url, "") if over_ssh else _pinned(source.url)
     repository = scratch / "repository"
     _run(("init", "--quiet", "--bare", str(repository)), scratch)
     fetch = (
-        *("--git-dir", str(repository), "-c", f"http.curloptResolve={address}", "fetch"),
+        *("--git-dir", str(repository), "-c", f"http.curloptResolve={address}"),
+        *("-c", f"protocol.ssh.allow={'always' if over_ssh else 'never'}", "fetch"),
         *("--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", "--end-of-options"),
         *(url, source.revision),
     )
-    _run(fetch, scratch, most_bytes=most_bytes)
+    with _opening(source.url, key, scratch) as variables:
+        _run(fetch, scratch, most_bytes=most_bytes, variables=variables)
     asked = ("--git-dir", str(repository), "rev-parse", "--verify", "FETCH_HEAD^{commit}")
     commit = _run(asked, scratch).strip()
     if _COMMIT.fullmatch(commit) is None:
@@ -89,8 +105,16 @@ def _pinned(url: str) -> tuple[str, str]:
     end), so it must be one that can be read in one way only, and every name is pinned.
     """
     parts = urlsplit(url)
+    host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    address = _permitted(url, host, port)
+    shown = f"[{host}]" if ":" in host else host
+    plain = parts._replace(netloc=f"{shown}:{port}").geturl()
+    return plain, f"*:{port}:{f'[{address}]' if ':' in address else address}"
+
+
+def _permitted(url: str, host: str, port: int) -> str:
+    """The checked address of a host. Raises: ApplicationError."""
     try:
-        host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
         address = permitted_address(host, port) if _is_plain(host) else None
     except SourceAddressRefusedError as error:
         raise refused(f"{url}: {error}") from error
@@ -98,9 +122,7 @@ def _pinned(url: str) -> tuple[str, str]:
         raise unavailable(f"{url}: {error}") from error
     if address is None:
         raise refused(f"{url}: its host is a name of letters, digits, - and dots, or an address")
-    shown = f"[{host}]" if ":" in host else host
-    plain = parts._replace(netloc=f"{shown}:{port}").geturl()
-    return plain, f"*:{port}:{f'[{address}]' if ':' in address else address}"
+    return address
 
 
 def _is_plain(host: str) -> bool:
@@ -111,6 +133,50 @@ def _is_plain(host: str) -> bool:
         last = host.rpartition(".")[2]
         is_number = last.isdigit() or re.fullmatch(r"0x[0-9a-f]*", last) is not None
         return _NAME.fullmatch(host) is not None and not is_number
+
+
+@contextmanager
+def _opening(url: str, key: Mapping[str, str] | None, scratch: Path) -> Iterator[Mapping[str, str]]:
+    """The variables by which git opens a repository with a key, whose files go after the block."""
+    parts = urlsplit(url)
+    if parts.scheme != "ssh":
+        if key is not None and "token" in key and key["host"] == parts.hostname:
+            # To this URL alone: redirects are not followed.
+            yield git_header(key) | {"GIT_CONFIG_KEY_0": "http.extraHeader"}
+        else:
+            yield {}
+        return
+    if key is None or "private_key" not in key:
+        raise refused(f"{url}: needs a private key in the project's key of the type git")
+    files = {"git_key": key["private_key"], "known_hosts": known_hosts_of(key)}
+    try:
+        for name, text in files.items():
+            write_private(scratch / name, text)
+        yield {"GIT_SSH_COMMAND": _ssh(url, scratch), "GIT_SSH_VARIANT": "ssh"}
+    finally:
+        for name in files:
+            (scratch / name).unlink(missing_ok=True)
+
+
+def _ssh(url: str, scratch: Path) -> str:
+    """The command that connects the checked address alone, where it finds a known host."""
+    parts = urlsplit(url)
+    host, port = parts.hostname or "", parts.port or 22
+    options = {
+        "HostName": _permitted(url, host, port),
+        "HostKeyAlias": host if port == 22 else f"[{host}]:{port}",
+        "UserKnownHostsFile": str(scratch / "known_hosts"),
+        "GlobalKnownHostsFile": "/dev/null",
+        "StrictHostKeyChecking": "yes",
+        "IdentitiesOnly": "yes",
+        "IdentityAgent": "none",
+        "BatchMode": "yes",
+        "ConnectTimeout": "10",
+        "ServerAliveInterval": "15",
+        "ServerAliveCountMax": "4",
+    }
+    words = ["ssh", "-F", "none", "-i", str(scratch / "git_key")]
+    return shlex.join([*words, *(f"-o{name}={value}" for name, value in options.items())])
 
 
 def _options() -> tuple[str, ...]:
@@ -152,9 +218,15 @@ def _environment(home: Path) -> dict[str, str]:
     }
 
 
-def _run(words: Sequence[str], scratch: Path, *, most_bytes: int | None = None) -> str:
+def _run(
+    words: Sequence[str],
+    scratch: Path,
+    *,
+    most_bytes: int | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> str:
     """The output of git. Raises: ApplicationError, when it fails, or its folder grows too large."""
-    with _started(words, scratch) as (running, said, problems):
+    with _started(words, scratch, variables=variables) as (running, said, problems):
         ends_at = time.monotonic() + FETCH_S
         while True:
             try:
@@ -201,7 +273,11 @@ class _Tail:
 
 @contextmanager
 def _started(
-    words: Sequence[str], home: Path, *, is_read: bool = False
+    words: Sequence[str],
+    home: Path,
+    *,
+    is_read: bool = False,
+    variables: Mapping[str, str] | None = None,
 ) -> Iterator[tuple["subprocess.Popen[bytes]", _Tail, _Tail]]:
     """git with a limit of its memory, which is ended with all that it has started.
 
@@ -211,7 +287,7 @@ def _started(
     try:
         running = subprocess.Popen(
             ("/bin/sh", "-c", limited, "git", *_options(), *words),
-            env=_environment(home),
+            env={**_environment(home), **(variables or {})},
             cwd=home,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

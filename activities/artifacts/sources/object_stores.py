@@ -15,6 +15,7 @@ from s3fs import S3FileSystem
 from activities.artifacts.sources.tar_streams import (
     OpenedSource,
     SourceFile,
+    name_below,
     refused,
     tar_of,
     tar_size,
@@ -32,16 +33,18 @@ ENDPOINTS = {
 """Hosts that a source cannot change, so their addresses are not checked."""
 
 
-def open_bucket(source: ObjectStoreSource, secret: str | None) -> OpenedSource:
+def open_bucket(
+    source: ObjectStoreSource, secret: str | None, session_token: str | None = None
+) -> OpenedSource:
     """The objects of a bucket, read by ranges of the version that was listed. Blocking.
 
     secret: `ACCESS_KEY_ID:SECRET_ACCESS_KEY`; None: the bucket is public.
     Raises: ApplicationError `Refused` or `Unavailable`.
     """
-    store = _store(source, secret)
+    store = _store(source, secret, session_token)
     files, marks = [], hashlib.sha256()
     for key, found in _listed(store, source).items():
-        name = key.removeprefix(source.prefix).lstrip("/") or key.rpartition("/")[2]
+        name = name_below(source.prefix, key)
         etag, size = str(found["ETag"]), int(found["Size"])
         marks.update(f"{name}\0{size}\0{etag}\n".encode("utf-8", "surrogatepass"))
         object_ = (source.bucket, key, etag)
@@ -53,7 +56,7 @@ def open_bucket(source: ObjectStoreSource, secret: str | None) -> OpenedSource:
     return OpenedSource(identity, partial(tar_of, files), tar_size(files))
 
 
-def _store(source: ObjectStoreSource, secret: str | None) -> Any:
+def _store(source: ObjectStoreSource, secret: str | None, session_token: str | None) -> Any:
     key, _, hidden = (secret or "").partition(":")
     if secret is not None and not (key and hidden):
         raise refused(f"secret {source.secret}: is no ACCESS_KEY_ID:SECRET_ACCESS_KEY")
@@ -63,6 +66,7 @@ def _store(source: ObjectStoreSource, secret: str | None) -> Any:
         anon=secret is None,
         key=key or None,
         secret=hidden or None,
+        token=session_token,
         endpoint_url=endpoint,
         client_kwargs={"region_name": source.region},
         config_kwargs={**TIMEOUTS_S, "retries": {"max_attempts": 3}},

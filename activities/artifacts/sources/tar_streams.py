@@ -73,6 +73,11 @@ class SourceFile:
         return bytes(-self.size_bytes % tarfile.BLOCKSIZE)
 
 
+def name_below(prefix: str, key: str) -> str:
+    """The name of an object as a file: what follows the prefix, or the last part of its key."""
+    return key.removeprefix(prefix).lstrip("/") or key.rpartition("/")[2]
+
+
 def tar_size(files: Iterable[SourceFile]) -> int:
     """The size of the tar stream of these files."""
     sizes = (len(file.header) + file.size_bytes + len(file.padding) for file in files)

@@ -90,6 +90,17 @@ def open_web(source: WebSource, scratch: Path, most_bytes: int) -> OpenedSource:
     return OpenedSource(identity, partial(tar_of, [file]), tar_size([file]), expected, lasts)
 
 
+def open_zip(archive: RemoteFile, scratch: Path, most_bytes: int, identity: str) -> OpenedSource:
+    """What a zip archive holds whose files, by their identity, never change. Blocking.
+
+    Raises: ApplicationError `Refused` or `Unavailable`.
+    """
+    path = scratch / "file"
+    _download(remote_bytes(archive, 0), path, most_bytes)
+    files = _zipped(path)
+    return OpenedSource(identity, partial(tar_of, files), tar_size(files))
+
+
 def _look(url: str) -> RemoteFile:
     """What the server says of a file, without reading it."""
     with _response(url, {}) as (where, response):

@@ -217,6 +217,31 @@ class AuditPage(BaseModel):
     next: Annotated[str | None, Field(title="Next")]
 
 
+class AzureSource(BaseModel):
+    """
+    The blobs of a container at Azure whose names begin alike.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    with_key: Annotated[bool | None, Field(title="With Key")] = None
+    type: Annotated[Literal["azure"], Field(title="Type")]
+    account: Annotated[
+        str, Field(max_length=24, min_length=3, pattern="^[a-z0-9]+$", title="Account")
+    ]
+    container: Annotated[
+        str,
+        Field(
+            max_length=63,
+            min_length=1,
+            pattern="^([a-z0-9][a-z0-9-]*|\\$root)$",
+            title="Container",
+        ),
+    ]
+    prefix: Annotated[str, Field(max_length=900, title="Prefix")] = ""
+
+
 class BrokenChain(BaseModel):
     """
     The first entry of an account's chain that is not as it was written.
@@ -304,13 +329,16 @@ class EmptySource(BaseModel):
 class GitSource(BaseModel):
     """
     The files of one revision of a git repository, without its history.
+
+    Over SSH (`ssh://git@HOST/PATH`) it is always read with the project's key of the type git.
     """
 
     model_config = ConfigDict(
         extra="allow",
     )
+    with_key: Annotated[bool | None, Field(title="With Key")] = None
     type: Annotated[Literal["git"], Field(title="Type")]
-    url: Annotated[str, Field(max_length=2000, pattern="^https://[!-~]+$", title="Url")]
+    url: Annotated[str, Field(max_length=2000, pattern="^(https|ssh)://[!-~]+$", title="Url")]
     revision: Annotated[
         str,
         Field(
@@ -320,6 +348,28 @@ class GitSource(BaseModel):
             title="Revision",
         ),
     ] = "HEAD"
+
+
+class GoogleStorageSource(BaseModel):
+    """
+    The objects of a bucket at Google whose names begin alike.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    with_key: Annotated[bool | None, Field(title="With Key")] = None
+    type: Annotated[Literal["gcp"], Field(title="Type")]
+    bucket: Annotated[
+        str,
+        Field(
+            max_length=222,
+            min_length=3,
+            pattern="^[a-z0-9][a-z0-9._-]*[a-z0-9]$",
+            title="Bucket",
+        ),
+    ]
+    prefix: Annotated[str, Field(max_length=900, title="Prefix")] = ""
 
 
 class Gpu(BaseModel):
@@ -361,6 +411,7 @@ class HuggingFaceSource(BaseModel):
     model_config = ConfigDict(
         extra="allow",
     )
+    with_key: Annotated[bool | None, Field(title="With Key")] = None
     type: Annotated[Literal["huggingface"], Field(title="Type")]
     repo: Annotated[
         str,
@@ -471,6 +522,31 @@ class JoinTokenCreation(BaseModel):
     )
     region_id: Annotated[str, Field(max_length=100, title="Region Id")]
     expires_in_s: Annotated[int, Field(ge=60, le=604800, title="Expires In S")] = 86400
+
+
+class Version(RootModel[int]):
+    root: Annotated[int, Field(ge=1, le=1000000, title="Version")]
+
+
+class KaggleSource(BaseModel):
+    """
+    The files of one version of a dataset at Kaggle.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    with_key: Annotated[bool | None, Field(title="With Key")] = None
+    type: Annotated[Literal["kaggle"], Field(title="Type")]
+    dataset: Annotated[
+        str,
+        Field(
+            max_length=200,
+            pattern="^[A-Za-z0-9][\\w-]*/[A-Za-z0-9][\\w-]*$",
+            title="Dataset",
+        ),
+    ]
+    version: Annotated[Version | None, Field(title="Version")] = None
 
 
 class LeaseStatus(
@@ -735,6 +811,7 @@ class ObjectStoreSource(BaseModel):
     model_config = ConfigDict(
         extra="allow",
     )
+    with_key: Annotated[bool | None, Field(title="With Key")] = None
     type: Annotated[Literal["aws", "wasabi"], Field(title="Type")]
     bucket: Annotated[
         str,
@@ -1765,7 +1842,10 @@ class ArtifactCreation(BaseModel):
         | ArtifactSource
         | ObjectStoreSource
         | HuggingFaceSource
-        | RegionalSource,
+        | RegionalSource
+        | GoogleStorageSource
+        | AzureSource
+        | KaggleSource,
         Field(discriminator="type", title="Source"),
     ]
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tests.activities.archives import file
-from tests.activities.site.test_runs import collected, exited, order, refusal, started, upload
+from tests.activities.site.test_runs import RUN, collected, exited, order, refusal, started, upload
 from tests.activities.sites import Site
 from workflows.contracts import errors
 
@@ -34,3 +34,16 @@ async def test_a_file_that_the_code_lacks_is_refused_by_its_name(
     found = await refusal(site, order(site, "true", code_sha256=code, requirements="needs.txt"))
     assert (found.type, found.details) == (errors.WORK_REFUSED, ({"code": "requirements"},))
     assert str(found).find("environment.requirements: needs.txt: there is no such file") >= 0
+
+
+async def test_the_keys_of_a_run_come_with_its_sealed_order_and_go_with_it(site: Site) -> None:
+    files = {"gcp.json": '{"private_key": "that-nobody-may-see"}'}
+    paths = {"GOOGLE_APPLICATION_CREDENTIALS": "{keys}/gcp.json"}
+    asked = 'cat "$GOOGLE_APPLICATION_CREDENTIALS"; echo; stat -c %a "$BASELOAD_KEYS/gcp.json"'
+    await started(site, asked, key_files=files, key_paths=paths)
+    assert (await exited(site)).exit is not None
+    assert await collected(site) == f"{files['gcp.json']}\n600\n".encode()
+    folder = site.agent.path(RUN, "")
+    left = [path for path in folder.rglob("*") if path.is_file() and path.name != "log"]
+    assert left
+    assert not [path.name for path in left if b"nobody-may-see" in path.read_bytes()]

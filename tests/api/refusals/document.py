@@ -23,6 +23,7 @@ NAMED = {
     "path job_id": "job",
     "path datastore_id": "datastore",
     "path reservation_id": "reservation",
+    "path key_type": "key type",
     "query provider_id": "provider",
     "query region_id": "region",
     "query project_id": "project",
@@ -74,9 +75,10 @@ PLAIN = frozenset(
         *("body source.prefix", "body source.region", "body source.repo"),
         *("body root_path", "body password", "body data.input.path", "body data.output.path"),
         "body hostname",
-        *("body environment.setup[]", "body data.input.type", "body data.output.type"),
         *("body environment.credentials[]", "body environment.image_credentials"),
-        *("body data.scratch.type", "body data.scratch.path", "path key_type"),
+        *("body source.account", "body source.container", "body source.dataset"),
+        *("body environment.setup[]", "body data.input.type", "body data.output.type"),
+        *("body data.scratch.type", "body data.scratch.path"),
     }
 )
 """Places whose text names nothing that an account owns."""

@@ -41,7 +41,7 @@ SOUND: dict[str, dict[str, Any]] = {
     "create_api_key": {"name": "another"},
     "create_project": {"name": "another"},
     "store_project_secret": {"name": "another", "value": "hidden"},
-    "set_third_party_key": {"type": "huggingface", "value": "hf_hidden"},
+    "set_third_party_key": {"type": "kaggle", "value": "ada:hidden-key"},
     "enable_provider": {"kind": "gcp"},
     "change_provider": {"credentials": {}},
     "create_region": {"name": "another"},
@@ -93,7 +93,6 @@ class Holdings:
         given = self._needed(route) | (others or {})
         path = {place.field: text for place, text in given.items() if place.where == "path"}
         path.setdefault("index", "0")
-        path.setdefault("key_type", "huggingface")
         query = {place.field: text for place, text in given.items() if place.where == "query"}
         asked: dict[str, Any] = {
             "method": route.method,
@@ -145,6 +144,9 @@ async def holdings(person: Person, word: str) -> Holdings:
     site.set(tables.Provider, cloud_id, kind="gcp", name=f"{word} cloud", credentials=credentials)
     secrets = f"/v1/projects/{person.project_id}/secrets"
     await person.made(secrets, {"name": f"{word}-secret", "value": f"{word} hidden"})
+    key_type = "aws" if word == "ada-lovelace" else "ngc"
+    of_service = {"type": key_type, "value": f"{word}-key:hidden-hidden"}
+    await person.made(f"/v1/projects/{person.project_id}/credentials", of_service)
     job_id = await running_job(person, node_id, name=f"{word} job", port=8888)
     site.write(
         tables.LedgerTransaction(
@@ -163,6 +165,7 @@ async def holdings(person: Person, word: str) -> Holdings:
         "key": key["id"],
         "project": person.project_id,
         "secret": f"{word}-secret",
+        "key type": key_type,
         "secret reference": f"store://projects/{person.project_id}/{word}-secret",
         "provider": region.provider_id,
         "cloud": cloud_id,

@@ -25,8 +25,10 @@ WAIT_LIMIT_S = 86_400
 ARTIFACTS = ("datasets", "models", "checkpoints", "volumes")
 SOURCES = (
     "https://… (a .tar, .tar.gz, .tgz or .zip is unpacked), git+https://…[@revision], "
-    "s3://BUCKET[/PREFIX] or wasabi://BUCKET[/PREFIX], hf://[datasets/]REPO[@revision], "
-    "datastore:NAME[/FOLDER], job:NAME[/worker], dataset:NAME (or model:, checkpoint:, volume:)"
+    "git+ssh://git@HOST/PATH[@revision], s3://BUCKET[/PREFIX], wasabi://…, gs://BUCKET[/PREFIX], "
+    "azure://ACCOUNT/CONTAINER[/PREFIX], hf://[datasets/]REPO[@revision], "
+    "kaggle://OWNER/DATASET[@version], datastore:NAME[/FOLDER], "
+    "job:NAME[/worker], dataset:NAME (or model:, checkpoint:, volume:)"
 )
 
 
@@ -256,7 +258,7 @@ _OPTIONS = {
     "huggingface": frozenset({"secret"}),
 }
 """The options that say more of a source, by its type."""
-_BUCKETS = {"s3": "aws", "wasabi": "wasabi"}
+_BUCKETS = {"s3": "aws", "wasabi": "wasabi", "gs": "gcp"}
 
 
 def _by_address(source: str) -> Document | None:
@@ -264,19 +266,53 @@ def _by_address(source: str) -> Document | None:
     scheme, _, rest = source.partition("://")
     if scheme in ("https", "http"):
         return {"type": "web", "url": source}
-    if scheme.startswith("git+"):
-        url, _, revision = source.removeprefix("git+").partition("@")
-        return {"type": "git", "url": url, **({"revision": revision} if revision else {})}
-    if scheme == "hf" and rest:
-        repo, _, revision = rest.partition("@")
-        is_dataset = repo.startswith("datasets/")
-        found = {"type": "huggingface", "repo": repo.removeprefix("datasets/")}
-        found |= {"kind": "dataset"} if is_dataset else {}
-        return found | ({"revision": revision} if revision else {})
-    if scheme in _BUCKETS and rest:
-        bucket, _, prefix = rest.partition("/")
-        return {"type": _BUCKETS[scheme], "bucket": bucket, "prefix": prefix}
-    return None
+    read = _READERS.get(scheme)
+    return read(scheme, rest) if read is not None and rest else None
+
+
+def _git(scheme: str, rest: str) -> Document:
+    host, slash, path = rest.partition("/")  # Over SSH a user is before the host.
+    path, _, revision = path.partition("@")
+    url = f"{scheme.removeprefix('git+')}://{host}{slash}{path}"
+    return {"type": "git", "url": url, **({"revision": revision} if revision else {})}
+
+
+def _hugging_face(_scheme: str, rest: str) -> Document:
+    repo, _, revision = rest.partition("@")
+    is_dataset = repo.startswith("datasets/")
+    found = {"type": "huggingface", "repo": repo.removeprefix("datasets/")}
+    found |= {"kind": "dataset"} if is_dataset else {}
+    return found | ({"revision": revision} if revision else {})
+
+
+def _kaggle(_scheme: str, rest: str) -> Document:
+    dataset, at, version = rest.partition("@")
+    if at and not version.isdigit():
+        raise MistakeError(f"--source kaggle://{rest}: a version is a number from 1 on")
+    return {"type": "kaggle", "dataset": dataset, **({"version": int(version)} if at else {})}
+
+
+def _azure(_scheme: str, rest: str) -> Document:
+    account, _, place = rest.partition("/")
+    container, _, prefix = place.partition("/")
+    return {"type": "azure", "account": account, "container": container, "prefix": prefix}
+
+
+def _bucket(scheme: str, rest: str) -> Document:
+    bucket, _, prefix = rest.partition("/")
+    return {"type": _BUCKETS[scheme], "bucket": bucket, "prefix": prefix}
+
+
+_READERS: dict[str, Callable[[str, str], Document]] = {
+    "git+https": _git,
+    "git+http": _git,
+    "git+ssh": _git,
+    "hf": _hugging_face,
+    "kaggle": _kaggle,
+    "azure": _azure,
+    **dict.fromkeys(_BUCKETS, _bucket),
+}
+"""By scheme, what reads the rest of an address."""
 
 
 def _job_source(session: Session, _kind: str, name: str) -> Document:
@@ -300,18 +336,25 @@ def _artifact_source(session: Session, kind: str, name: str) -> Document:
 def _source_text(source: Document) -> str:
     """A source in words: as `--source` takes it, as far as it can say it."""
     kind = source["type"]
-    if kind == "web":
-        return str(source["url"])
-    if kind == "git":
-        return f"git+{source['url']}@{source['revision']}"
-    if kind == "huggingface":
-        folder = "datasets/" if source["kind"] == "dataset" else ""
-        return f"hf://{folder}{source['repo']}@{source['revision']}"
-    if "bucket" in source:
-        return f"{kind}://{source['bucket']}/{source['prefix']}"
-    if kind == "regional":
-        return f"datastore:{source['datastore_id']}/{source['path'].removeprefix('/')}"
-    return str(source.get("job_id") or source.get("artifact_id") or kind)
+    said = _ADDRESSES.get(kind)
+    if said is None:
+        return str(source.get("job_id") or source.get("artifact_id") or kind)
+    text = said.format_map(source).removesuffix("@None")
+    return text.replace("hf://model/", "hf://").replace("hf://dataset/", "hf://datasets/")
+
+
+_ADDRESSES = {
+    "web": "{url}",
+    "git": "git+{url}@{revision}",
+    "huggingface": "hf://{kind}/{repo}@{revision}",
+    "kaggle": "kaggle://{dataset}@{version}",
+    "azure": "azure://{account}/{container}/{prefix}",
+    "aws": "aws://{bucket}/{prefix}",
+    "wasabi": "wasabi://{bucket}/{prefix}",
+    "gcp": "gs://{bucket}/{prefix}",
+    "regional": "datastore:{datastore_id}{path}",
+}
+"""By type, the words for a source of which an address tells enough."""
 
 
 def _size_text(found: Document) -> str:

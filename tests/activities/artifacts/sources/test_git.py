@@ -147,7 +147,7 @@ def test_a_revision_is_no_option_and_no_expression(revision: str) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["http://example.test/a", "ext::sh -c id", "file:///etc", "ssh://example.test/a", "git@h:a",
+    ["http://example.test/a", "ext::sh -c id", "file:///etc", "git@h:a",
      "https://user:token@example.test/a", "https://token@example.test/a", "https:///a"],
 )  # fmt: skip
 def test_a_url_is_https_without_a_secret(url: str) -> None:
