@@ -36,6 +36,7 @@ class NodeFacts:
     gpus: tuple[tuple[int, str], ...]
     """Index and UUID of the GPUs of the node's GPU type."""
     free_disk_bytes: int
+    disk_bytes: int
     runtimes: tuple[str, ...]
     trusted_only: bool
     has_run_roots: bool
@@ -266,6 +267,7 @@ def _read(row: Any) -> NodeFacts:
             if gpu_type_of_driver_name(gpu.name) == row.gpu_type
         ),
         free_disk_bytes=hardware.free_disk_bytes,
+        disk_bytes=sum(disk.size_bytes for disk in hardware.disks),
         runtimes=hardware.runtimes,
         trusted_only=preparation.trusted_only_reason is not None,
         has_run_roots=preparation.no_run_root_reason is None,
@@ -311,6 +313,7 @@ def _offer(row: Any, facts: NodeFacts, inputs: _OfferInputs) -> NodeOffer | None
         memory_bytes=row.memory_bytes,
         free_memory_bytes=row.memory_bytes - reserved_memory_bytes,
         free_disk_bytes=facts.free_disk_bytes - (disk_bytes or 0),
+        disk_bytes=facts.disk_bytes,
         used_ports=tuple(sorted(ports or ())),
         runtimes=facts.runtimes,
         trusted_only=facts.trusted_only,

@@ -17,6 +17,7 @@ from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.statuses import JobStatus
 from workflows.rules.jobs.resources import resources_of
 from workflows.rules.placement.cloud_refusals import BEING_MADE
+from workflows.rules.placement.volumes import TAKEN
 
 ENDED = tuple(status.value for status in JobStatus if status.is_final)
 MASK = "********"
@@ -41,8 +42,8 @@ def _job_response(row: tables.Job, figures: JobFigures) -> schemas.Job:
     masked = dict.fromkeys(spec.environment.variables, MASK)
     refusals, accrued = figures.refusals[row.id], figures.accrued[row.id]
     waits = row.status == JobStatus.WAITING_FOR_RESOURCES
-    created = [refusal["detail"] for refusal in refusals if refusal["code"] == BEING_MADE]
-    reason = created[0] if waits and created else figures.people.named(row.status_reason)
+    told = [each["detail"] for each in refusals if each["code"] in (BEING_MADE, TAKEN)]
+    reason = told[0] if waits and told else figures.people.named(row.status_reason)
     started_at, elapsed_s = figures.elapsed(row)
     return schemas.Job(
         **lifecycle(row) | {"status_reason": reason},
@@ -87,7 +88,8 @@ def _status_label(row: tables.Job, spec: JobSubmission, refusals: list[dict[str,
     if row.status in (*ENDED, *GONE, JobStatus.STOPPED):
         return words
     missing = waits and refused & GPUS_MISSING and resources_of(spec).gpu_count
-    more = ", ".join(filter(None, ("GPUs" if missing else "", retry)))
+    volume = waits and TAKEN in refused
+    more = ", ".join(filter(None, ("GPUs" if missing else "", "a volume" * volume, retry)))
     return f"{words}: {more}" if more else words
 
 

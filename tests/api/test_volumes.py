@@ -101,3 +101,22 @@ async def test_the_holders_of_a_volume_and_who_has_written_it_are_shown(
     assert listed == [found]
     exported = await ada.get(f"/v1/volumes/{notes}/content")
     assert files_of(exported.content) == FILES
+
+
+async def test_a_job_that_waits_for_its_volume_says_for_whom(site: Site, ada: Person) -> None:
+    notes = await volume(site, ada)
+    job_id = (await submit(ada, notes, "write")).json()["id"]
+    (row,) = site.rows(tables.Job, id=job_id)
+    detail = f"volume {notes}: asked to write; job first (job-1) reads it"
+    refusal = {"offer_id": "none", "region_id": None, "code": "volume", "detail": detail}
+    site.write(
+        tables.DemandRefusalsRow(
+            project_id=row.project_id,
+            demand_key=row.demand_key,
+            refusals=[{**refusal, "ever": True}],
+        )
+    )
+    site.set(tables.Job, job_id, status="waiting_for_resources")
+    found = (await ada.get(f"/v1/jobs/{job_id}")).json()
+    assert found["status_reason"] == detail
+    assert found["status_label"] == "waiting for resources: a volume"

@@ -9,6 +9,7 @@ from tests.simulation.behaviour import Behaviour
 from tests.simulation.contracts import JobView, Outside, Process, Rows
 from tests.simulation.engine.engine import Engine
 from tests.simulation.plan import JobPlan, Plan
+from workflows.contracts.artifacts import VolumeAccess
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,8 @@ class Life:
     datasets: list[str] = field(default_factory=list)
     datastores: list[str] = field(default_factory=list)
     jobs: dict[str, JobPlan] = field(default_factory=dict)
+    volumes: dict[str, tuple[tuple[str, VolumeAccess], ...]] = field(default_factory=dict)
+    """The volumes of each job."""
     requests: list[Request] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     """What the API has refused, in its words."""

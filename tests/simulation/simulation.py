@@ -21,6 +21,7 @@ from tests.simulation.states import STATUSES
 from tests.simulation.submissions import submission_of
 from workers.registry import WORKFLOWS
 from workflows.contracts.statuses import ProviderKind
+from workflows.rules.jobs.artifacts import volumes_of
 
 READY_LIMIT_S = 3600.0
 LOOK_INTERVAL_S = 120.0
@@ -210,7 +211,7 @@ class Player:
             except Refused as refusal:
                 life.refused.append(str(refusal))
                 return
-            life.jobs[job_id] = plan
+            life.jobs[job_id], life.volumes[job_id] = plan, volumes_of(asked)
             life.world.behave(job_id, plan.behaviour)
             life.engine.note("a person", f"submits {job_id}: {plan}")
             self._dispatch()
@@ -231,6 +232,7 @@ class Player:
         life.requests.append(asked)
         if verb is Verb.RESUBMIT and made:
             life.jobs[made] = life.jobs[resource_id]
+            life.volumes[made] = life.volumes.get(resource_id, ())
             life.world.behave(made, life.jobs[resource_id].behaviour)
         self._dispatch()
 

@@ -133,6 +133,8 @@ class NodeOffer(Contract):
     memory_bytes: int
     free_memory_bytes: int
     free_disk_bytes: int
+    disk_bytes: int = 0
+    """All disks of the node together; 0: its inspection has found none."""
     used_ports: tuple[int, ...] = ()
     runtimes: tuple[str, ...] = ("process",)
     trusted_only: bool = False

@@ -60,6 +60,8 @@ def test_a_worker_holds_its_cpus_or_the_share_of_its_gpus(
         (demand(port=80), offer(used_ports=(80,)), 0, 1),
         (demand(disk_size_gb=400, worker_count=9), offer(), 2, 9),
         (demand(), offer(free_disk_bytes=-(10**12)), 0, 1),
+        (demand(data_bytes=10**12), offer(disk_bytes=10**12), 0, 0),
+        (demand(data_bytes=10**12), offer(disk_bytes=2 * 10**12), 1, 1),
         (demand(), offer(active=False), 0, 1),
         (demand(needs_image=True), offer(), 0, 0),
     ],
@@ -166,6 +168,7 @@ def test_a_worker_in_a_cloud_costs_machine_disk_and_fee() -> None:
     sold = cloud_offer(gpus=3, disk_microcredits_per_gb_month=73_000)
     asked = demand(3, disk_size_gb=50)
     assert boot_disk_gb(sold, asked) == 100
+    assert boot_disk_gb(sold, demand(3, disk_size_gb=50, data_bytes=10**9 + 1)) == 102
     assert machine_cost(sold, asked) == 2_000_000 + 100 * 100
     assert worker_cost(sold, asked) == 2_010_000 + 3 * 250_000
     assert gpu_hour_cost(sold, asked) == 920_000

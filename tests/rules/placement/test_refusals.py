@@ -63,6 +63,13 @@ NO_CREDITS = ", and its payer has none left: add some"
             True,
         ),
         (
+            demand(disk_size_gb=20, data_bytes=90 * 10**9),
+            offer(disk_bytes=100 * 10**9),
+            "disk",
+            "asked 20 GB of disk and 90.0 for its data, has 100.0",
+            False,
+        ),
+        (
             demand(disk_size_gb=20),
             offer(free_disk_bytes=-5),
             "disk",

@@ -19,6 +19,7 @@ from tests.simulation.lifecycles.part import (
     while_it,
 )
 from tests.simulation.plan import Draft, In, JobPlan, On
+from workflows.contracts.artifacts import VolumeAccess
 from workflows.contracts.jobs import parse_run_id
 
 FINAL = ("finished", "failed", "canceled", "archived")
@@ -63,6 +64,7 @@ def _always(life: Life) -> Iterable[str]:
     for process in free:
         if process.machine not in excused:
             yield f"{process.run_id} runs, and nothing is allocated to it any more"
+    yield from _volumes_have_one_writer(life, {process.run_id for process in free})
     for (job_id, _), runs in alive.items():
         if len(runs) < 2:
             continue
@@ -71,6 +73,22 @@ def _always(life: Life) -> Iterable[str]:
             yield f"{job_id} has two attempts alive: {[run.run_id for run in runs]}"
     if life.calm_at is not None:
         yield from _folders_are_removed(life, life.calm_at)
+
+
+def _volumes_have_one_writer(life: Life, without_allocation: set[str]) -> Iterable[str]:
+    """No command has a volume that a command of another job writes to, while both are alive.
+
+    without_allocation: runs that an invariant of their own is about.
+    """
+    having: dict[str, dict[str, VolumeAccess]] = defaultdict(dict)
+    for process in life.world.processes():
+        job_id = parse_run_id(process.run_id)[0]
+        if process.state == "running" and process.run_id not in without_allocation:
+            for volume_id, access in life.volumes.get(job_id, ()):
+                having[volume_id][job_id] = access
+    for volume_id, jobs in having.items():
+        if len(jobs) > 1 and VolumeAccess.WRITE in jobs.values():
+            yield f"{volume_id}: is written, and {len(jobs)} jobs have it: {sorted(jobs)}"
 
 
 def _folders_are_removed(life: Life, calm_at: datetime) -> Iterable[str]:

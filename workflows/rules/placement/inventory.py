@@ -28,6 +28,7 @@ class NodeCapacity:
     __slots__ = (
         "active",
         "cpu_price",
+        "disk_bytes",
         "free_cpus",
         "free_disk_bytes",
         "free_gpus",
@@ -57,6 +58,7 @@ class NodeCapacity:
         self.preferred = offer.preferred
         self.price = offer.microcredits_per_gpu_hour
         self.cpu_price = offer.microcredits_per_cpu_core_hour
+        self.disk_bytes = offer.disk_bytes
         self.gpu_total = len(offer.gpus)
         self.shape = hash(
             (
@@ -66,6 +68,7 @@ class NodeCapacity:
                 self.podman,
                 offer.cpu_count,
                 offer.memory_bytes,
+                offer.disk_bytes,
                 self.gpu_total,
                 self.price,
                 self.cpu_price,
@@ -97,9 +100,17 @@ class NodeCapacity:
             return False
         if demand.gpu_count and self.price > demand.max_price_microcredits_per_gpu_hour:
             return False
+        has_room = not demand.data_bytes or not self.is_too_small(demand)
         if demand.has_credits and demand.price_cap_microcredits_per_hour is None:
-            return True  # asked by the hundred thousand: what it costs is not worked out
-        return not self.is_too_dear(demand) and not self.lacks_credits(demand)
+            return has_room  # asked by the hundred thousand: what it costs is not worked out
+        return has_room and not self.is_too_dear(demand) and not self.lacks_credits(demand)
+
+    def is_too_small(self, demand: Demand) -> bool:
+        """Whether the data of a worker, with its files, fit none of the node's disks.
+
+        What of the data is on the node already, or would make room for it, only the node knows.
+        """
+        return 0 < self.disk_bytes < demand.data_bytes + demand.disk_bytes
 
     def is_too_dear(self, demand: Demand) -> bool:
         """Whether a GPU costs more than its limit, or all workers more than the price cap."""

@@ -158,6 +158,8 @@ def _inadmissible(machine: NodeCapacity, demand: Demand) -> str:
         return "not-owned"
     if demand.needs_apt_packages and not machine.takes_apt_packages:
         return "apt-packages"
+    if demand.data_bytes and machine.is_too_small(demand):
+        return "disk"
     return "price" if machine.is_too_dear(demand) else "credits"
 
 
@@ -222,7 +224,12 @@ def _memory(machine: NodeCapacity, demand: Demand, ever: bool) -> str:
     return f"asked {demand.memory_bytes / GIB:.1f} GiB of memory, {has}"
 
 
-def _disk(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noqa: ARG001
+def _disk(machine: NodeCapacity, demand: Demand, ever: bool) -> str:
+    if not ever:
+        asked, data, has = (
+            each / GB for each in (demand.disk_bytes, demand.data_bytes, machine.disk_bytes)
+        )
+        return f"asked {asked:.0f} GB of disk and {data:.1f} for its data, has {has:.1f}"
     asked, free = demand.disk_bytes / GB, max(0, machine.free_disk_bytes) / GB
     return f"asked {asked:.0f} GB of disk, {free:.1f} free"
 

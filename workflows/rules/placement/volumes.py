@@ -7,6 +7,8 @@ from workflows.contracts.artifacts import VolumeAccess
 from workflows.contracts.placement import Demand, PendingJob, Refusal
 
 _DOES = {VolumeAccess.WRITE: "writes to it", VolumeAccess.READ: "reads it"}
+TAKEN = "volume"
+"""The code of the refusal of a job that waits for one of its volumes."""
 SHOWN = 3
 """How many readers a refusal names."""
 
@@ -45,7 +47,7 @@ class VolumeHolders:
                 more = f" and {len(others) - SHOWN} more" if len(others) > SHOWN else ""
                 named = ", ".join(map(str, others[:SHOWN]))
                 detail = f"volume {volume_id}: asked to {access}; {named}{more}"
-                return Refusal(offer_id="none", code="volume", detail=detail)
+                return Refusal(offer_id="none", code=TAKEN, detail=detail)
         return None
 
     def take(self, job: PendingJob) -> None:
