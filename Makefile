@@ -1,6 +1,6 @@
 # baseload: `make help`
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-tests demo demo-gcp demo-data up down status test check style ladder compiled faults faults-cloud simulate bench mutants tctl
+.PHONY: help setup setup-tests demo demo-gcp demo-data up down status test check style ladder compiled faults faults-cloud faults-data simulate bench mutants tctl
 SHELL := /bin/sh
 
 help:  ## Show this list
@@ -54,6 +54,9 @@ compiled:
 
 faults: setup-tests  ## Inject faults into whole processes and machines, and print one table
 	.venv/bin/python -m tests.chaos $(ARGS)
+
+faults-data: setup-tests  ## Break off, spoil and repeat data on their way to nodes, and print one table
+	.venv/bin/python -m tests.chaos.transfers $(ARGS)
 
 faults-cloud: setup-tests  ## Kill our processes while machines are leased, and print one table
 	.venv/bin/python -m tests.chaos.cloud $(ARGS)
