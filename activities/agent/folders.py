@@ -11,7 +11,7 @@
 <root>/contents/<sha256>/  datasets, models and checkpoints, see `contents/store.py`
 <root>/runs/<run_id>/      owner.json contents.json spec.json devices.json command variables lock
                            process.json
-                           beat.json idle.json exit.json log
+                           beat.json idle.json hostname.json exit.json log
                            setup work/ input/ output/ state/ venv/ keys/ volumes.json
                            volume-<name>/
 <root>/runs/.removed-*/    runs that are being removed

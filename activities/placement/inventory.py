@@ -116,12 +116,13 @@ def inventory(session: Session, at: datetime, preferred: Collection[str] = ()) -
     preferred: ids of the providers whose credits are used first.
     """
     global _inventory  # noqa: PLW0603 - one for each process
-    offers = node_offers(session, at)
+    holds = held(session)
+    offers = node_offers(session, at, holds)
     if preferred:
-        return Inventory(preferring(offers, preferred))
+        return Inventory(preferring(offers, preferred), holds.reservations)
     before, made = _inventory
-    if offers is not before:
-        made = Inventory(offers)
+    if offers is not before:  # They are others as soon as something else is held.
+        made = Inventory(offers, holds.reservations)
         _inventory = (offers, made)
     return made
 

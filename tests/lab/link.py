@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from zeroconf import IPVersion, ServiceInfo, Zeroconf
 from zeroconf._dns import DNSAddress
-from zeroconf._services.info import AddressResolverIPv4
+from zeroconf._services.info import AddressResolverIPv4, AddressResolverIPv6
 
 from tests.lab.network import Network
 from tests.lab.waiting import wait_until
@@ -28,7 +28,13 @@ class Link:
         """The addresses of the hostname, as the cache has them or as somebody answers."""
         resolver = AddressResolverIPv4(self._name)
         resolver.request(self._zeroconf, limit_ms)
-        return resolver.parsed_addresses()
+        return resolver.parsed_addresses(IPVersion.V4Only)
+
+    def resolve6(self, limit_ms: int = 1000) -> list[str]:
+        """The IPv6 addresses of the hostname."""
+        resolver = AddressResolverIPv6(self._name)
+        resolver.request(self._zeroconf, limit_ms)
+        return resolver.parsed_addresses(IPVersion.V6Only)
 
     def believed(self) -> list[str]:
         """The addresses of the hostname in the cache, without a question."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import socket
+import struct
 import time
 from collections.abc import AsyncIterator, Iterator
 
@@ -19,6 +22,13 @@ from tests.lab.waiting import wait_until
 
 RUN = "job-hostname-0-1"
 FOLLOWS_S = 5.0
+# Names as long and as winding as they can be: 200 of 126 labels, each but the first a pointer.
+FLOOD = (
+    struct.pack(">HHHHHH", 0, 0, 200, 0, 0, 0)
+    + b"\1a" * 126
+    + b"\0\0\1\0\1"
+    + b"\xc0\x0c\0\1\0\1" * 199
+)
 AVAHI = """
 [server]
 host-name={name}
@@ -67,6 +77,13 @@ def until_said(machine: Machine, state: str, limit_s: float = 20.0) -> dict[str,
     return said(machine)
 
 
+def cpu_s(machine: Machine) -> float:
+    """The CPU seconds of the process that publishes the hostname."""
+    pid = machine.run("pgrep", "-x", "publish").strip()
+    fields = machine.run("cat", f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def start_avahi(machine: Machine, name: str) -> None:
     machine.run("mkdir", "-p", "/run/dbus", "/run/avahi-daemon")
     if "dbus-daemon" not in " ".join(machine.command_lines()):
@@ -97,6 +114,39 @@ async def test_the_hostname_of_a_run_comes_with_it_and_goes_with_it(
         assert (await agent.exited(RUN))["tree_gone"] is True
         wait_until(lambda: link.believed() == [], "the cache has forgotten the name", FOLLOWS_S)
     assert link.resolve() == []
+
+
+async def test_a_node_with_ipv6_has_both_addresses_and_follows_their_changes(
+    lab: Lab, boot_machine: BootMachine, link: Link
+) -> None:
+    machine = boot_machine()
+    machine.run("ip", "address", "add", "fd77::11/64", "dev", "eth0", "nodad")
+    async with agent_on(lab, machine) as agent:
+        await publish(agent, machine)
+        link.until(machine.address)
+        assert link.resolve6() == ["fd77::11"]
+        machine.run("ip", "address", "add", "10.77.250.9/24", "dev", "eth0")
+        wait_until(lambda: len(link.resolve(200)) == 2, "both addresses", FOLLOWS_S)
+    assert set(link.resolve()) == {machine.address, "10.77.250.9"}
+
+
+async def test_a_flood_on_the_link_takes_no_cpu_from_runs_and_the_name_stays(
+    lab: Lab, boot_machine: BootMachine, link: Link
+) -> None:
+    machine = boot_machine()
+    async with agent_on(lab, machine) as agent:
+        await publish(agent, machine)
+        link.until(machine.address)
+        before_s = cpu_s(machine)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+            near = socket.inet_aton(lab.network.host_address)
+            one.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, near)
+            began_s = time.monotonic()
+            while (took_s := time.monotonic() - began_s) < 2.0:
+                one.sendto(FLOOD, ("224.0.0.251", 5353))
+        assert cpu_s(machine) - before_s < took_s * 0.15
+        assert said(machine)["state"] == "published"
+        link.until(machine.address)
 
 
 async def test_avahi_resolves_the_hostname_also_beside_an_avahi_on_the_same_machine(

@@ -8,6 +8,7 @@ import pytest
 
 from tests.rules.placement.offers import GIB, NOW, OTHER, OWNER, by_demand, job, key_of, offer
 from workflows.contracts.placement import NodeOffer, PendingJob, Plan, Refusal
+from workflows.rules.placement.inventory import Inventory
 from workflows.rules.placement.node_refusals import LISTED_NODES
 from workflows.rules.placement.planner import STARVATION_LIMIT, PlanningContext, plan
 from workflows.rules.placement.ranking import rank
@@ -341,6 +342,15 @@ def test_a_job_waits_while_another_one_holds_its_reservation_and_is_told_which()
     (only,) = made.refused[0].refusals
     assert (made.assignments, only.code, only.ever) == ((), "reservation", True)
     assert (only.offer_id, only.region_id, only.detail) == ("rsv-1", "reg-1", held["rsv-1"])
+
+
+def test_ranking_names_who_holds_the_reservation_and_no_node() -> None:
+    held = {"rsv-1": "reservation web: job first (job-9) holds it"}
+    asked = job(port=8888, reservation_id="rsv-1").demand
+    found = rank(asked, Inventory([offer()], held))
+    assert (found.placeable, found.items) == (False, ())
+    assert [each.detail for each in found.refusals] == [held["rsv-1"]]
+    assert rank(asked, Inventory([offer()])).placeable
 
 
 def test_of_two_jobs_with_one_reservation_one_is_placed() -> None:

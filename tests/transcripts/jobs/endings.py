@@ -18,6 +18,7 @@ from tests.transcripts.jobs.given import (
 from tests.transcripts.jobs.whole_job import WholeJob
 from tests.transcripts.whole import always, broken, fails
 from workflows.contracts.jobs import Exit, RunReport, WorkerIdle
+from workflows.contracts.reservations import HostnameState, WorkerHostname
 from workflows.contracts.statuses import RunState
 from workflows.effects.jobs import LogCollected
 
@@ -82,6 +83,31 @@ def ends_for_idleness() -> list[str]:
         ON_ONE,
         (300, "worker_idle", idle.model_copy(update={"node_id": "nod-9"})),
         (400, "worker_idle", idle),
+    )
+
+
+def tells_what_its_node_says_of_its_hostname() -> list[str]:
+    job = WholeJob(**NOTEBOOK)
+    published = WorkerHostname(
+        worker=0,
+        attempt=1,
+        hostname="web.local",
+        state=HostnameState.PUBLISHED,
+        addresses=("10.7.0.1",),
+        message="web.local is published: 10.7.0.1",
+        node_id="nod-1",
+    )
+    taken = {"state": HostnameState.CONFLICT, "message": "another machine has the name"}
+    return job.play(
+        ON_ONE,
+        (60, "worker_hostname", published),
+        (61, "worker_hostname", published),
+        (62, "worker_hostname", published.model_copy(update={"node_id": "nod-9"})),
+        (70, "worker_hostname", published.model_copy(update=taken)),
+        (75, "worker_hostname", published),
+        (100, "stop", NIGHT),
+        (5000, "worker_hostname", published.model_copy(update={"attempt": 2})),
+        (200_000, "remove", None),
     )
 
 

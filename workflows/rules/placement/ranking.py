@@ -13,6 +13,7 @@ from workflows.rules.placement.node_refusals import (
     ROOMY,
     describe_refusals,
     findings_of,
+    refusals_of,
 )
 from workflows.rules.placement.planner import choose_nodes, preference
 
@@ -25,6 +26,8 @@ def rank(
 ) -> Ranking:
     """The offers that fit a demand now, best first, at most `most`; and the refusals of others."""
     inventory = offers if isinstance(offers, Inventory) else Inventory(offers)
+    if inventory.holder(demand) is not None:
+        return Ranking(placeable=False, refusals=refusals_of(demand, inventory))
     found = findings_of(demand, inventory)
     fitting = [
         (preference(machine, demand), machine, finding.region)
