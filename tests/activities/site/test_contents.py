@@ -329,3 +329,24 @@ async def test_what_came_from_the_cache_stays_where_it_is_lost_meanwhile(
 def test_the_agents_folder_of_contents_is_closed(site: Site) -> None:
     site.agent.call("find_contents", run_id="job-m1-0-1", contents=[])
     assert Path(site.agent.root / "contents").stat().st_mode & 0o777 == 0o700
+
+
+async def test_a_cache_without_room_is_said_and_the_platform_sends_what_it_lacks(
+    region: Region, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[str, str]] = []
+
+    async def tell(workflow_id: str, signal: str, *_: object) -> bool:
+        told.append((workflow_id, signal))
+        return True
+
+    monkeypatch.setattr("activities.site.region_cache.tell", tell)
+    configuration = region.site.agent.root / "cache.json"
+    found = json.loads(configuration.read_text())
+    configuration.write_text(json.dumps({**found, "max_bytes": 3 * PART_BYTES + 1}))
+    content = dataset(store(region.site))
+    assert data_on(await stage_on(region, 0, "job-m1", content), content) == BYTES
+    assert set(told) == {("node/nod-1", "refresh")}
+    assert 0 < len(region.kept("parts")) <= 3
+    answer = region.site.agent.call("orphans", live=[], among=[], leaving=[], owner="x")
+    assert "beside what jobs need now" in answer["cache_full"]

@@ -58,6 +58,8 @@ class World:
         self.fails = False
         self.sent: list[tuple[int, NotifyJobs]] = []
         self.asked: list[Contract] = []
+        self.cache_full: list[str | None] = []
+        """Why the cache is full, one for each call; nothing more: it is not."""
         self.events: list[Event] = []
         self.began = 0.0
         self._engine = Engine(7, workflows=[Played])
@@ -110,7 +112,8 @@ class World:
 
     def _end(self, _: Attempt, asked: EndOrphanedRuns) -> OrphanedRunsEnded:
         self.asked.append(asked)
-        return OrphanedRunsEnded(runs=self.seen, earlier_runs=self.earlier)
+        full = self.cache_full.pop(0) if self.cache_full else None
+        return OrphanedRunsEnded(runs=self.seen, earlier_runs=self.earlier, cache_full=full)
 
     def _notify(self, _: Attempt, asked: NotifyJobs) -> JobsNotified:
         self.sent.append((round(self.now_s()), asked))
@@ -270,6 +273,19 @@ def test_a_node_without_orphaned_runs_bills_and_tells_nothing() -> None:
     assert world.play(lambda jobs: jobs.end_orphans()) == "completed"
     assert [type(one) for one in world.asked] == [EndOrphanedRuns]
     assert world.events == []
+
+
+def test_a_cache_that_is_full_is_told_once_and_again_when_it_had_room_meanwhile() -> None:
+    world = World()
+    world.cache_full = ["no room", "no room", None, "no room"]
+
+    async def end(jobs: RunningJobs) -> None:
+        for _ in range(5):
+            await jobs.end_orphans()
+
+    assert world.play(end) == "completed"
+    told = ("node.cache-full", "no room")
+    assert [(one.type, one.message) for one in world.events] == [told, told]
 
 
 def test_a_run_that_cannot_be_ended_is_told_once_and_given_up_at_the_third_try() -> None:

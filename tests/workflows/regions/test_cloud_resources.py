@@ -120,13 +120,15 @@ async def test_a_region_is_as_well_as_its_storage(stage: Stage) -> None:
     await reaches(stage, REGION, "healthy")
 
 
-async def test_storage_is_replaced_and_the_region_stays(stage: Stage) -> None:
+async def test_storage_is_replaced_and_filled_and_the_region_stays(stage: Stage) -> None:
     handle = await healthy(stage)
+    stage.world.cached["nod-store-1"] |= {"code/a", "parts/b"}
     await handle.signal(RegionLifecycle.replace, Replacement())
     await eventually(
         lambda: "region.storage-replaced" in stage.world.events[REGION], "it is replaced"
     )
     assert [node.node_id for node in stage.world.storage[REGION]] == ["nod-store-2"]
+    assert stage.world.cached["nod-store-2"] == {"code/a", "parts/b"}
     assert stage.world.statuses[REGION] == ["provisioning", "healthy"]
 
 
