@@ -42,6 +42,8 @@ NAMED = {
     "body data.input.upload_id": "upload",
     "body data.input.datastore_id": "datastore",
     "body data.output.datastore_id": "datastore",
+    "body data.scratch.datastore_id": "datastore",
+    "body source.datastore_id": "datastore",
     "body placement.region_id": "region",
     "body placement.providers[]": "provider",
     "body environment.secrets{}": "secret reference",
@@ -71,6 +73,7 @@ PLAIN = frozenset(
         *("body source.prefix", "body source.region", "body source.repo"),
         *("body root_path", "body password", "body data.input.path", "body data.output.path"),
         *("body environment.setup[]", "body data.input.type", "body data.output.type"),
+        *("body data.scratch.type", "body data.scratch.path", "body source.path"),
     }
 )
 """Places whose text names nothing that an account owns."""
@@ -78,7 +81,7 @@ UNAVAILABLE = frozenset(
     {
         *("body data.datasets[]", "body data.model.id", "body data.model.project_id"),
         *("body data.checkpoints[]", "body data.volumes[]", "body data.output.upload_id"),
-        "body reservation_id",
+        *("body data.scratch.upload_id", "body reservation_id"),
     }
 )
 """Places of what is not available yet, which are refused to everybody."""
@@ -133,6 +136,7 @@ _SOURCES = {
     "job_id": {"type": "job"},
     "artifact_id": {"type": "artifact"},
     "secret": {"type": "aws", "bucket": "pets"},
+    "datastore_id": {"type": "regional"},
 }
 
 

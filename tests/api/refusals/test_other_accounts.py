@@ -32,13 +32,14 @@ ACCEPTED = {"add_node body minion_id", "end_provider_machine path name"}
 INVALID = {
     "create_api_key body user_id",
     *(f"create_{noun.name} body source.secret" for noun in ARTIFACT_NOUNS),
+    *(f"create_{noun.name} body source.datastore_id" for noun in ARTIFACT_NOUNS),
     *("enable_provider body credentials", "change_provider body credentials"),
     *(
         f"{name} body {field}"
         for name in ("submit_job", "preview_job", "submit_job_array")
         for field in (
             *("code.upload_id", "data.input.upload_id", "placement.region_id"),
-            *("data.input.datastore_id", "data.output.datastore_id"),
+            *("data.input.datastore_id", "data.output.datastore_id", "data.scratch.datastore_id"),
             *("placement.providers[]", "environment.secrets{}"),
         )
     ),
