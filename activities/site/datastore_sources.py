@@ -19,7 +19,6 @@ from activities.site.answers.verbs import DatastoreListed
 from activities.site.datastore_networks import networks_for_agent
 from activities.site.node_client import NodeClient
 from activities.storage.blobs import BlobMissingError, blob_store
-from activities.storage.contents import remove_other_parts
 from activities.storage.datastore_access import open_access
 from activities.temporal.heartbeats import heartbeating, set_details
 from workflows.contracts import errors
@@ -48,7 +47,6 @@ async def transfer_from_datastore(command: TransferFromDatastore) -> Content:
     async with heartbeating():
         content = await asyncio.to_thread(stored_content, store, artifact_id)
         if content is not None:
-            await asyncio.to_thread(remove_other_parts, store, artifact_id)
             return content
         request = await asyncio.to_thread(_request, command)
         client = NodeClient(command.node)
