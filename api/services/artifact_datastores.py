@@ -19,8 +19,9 @@ def check_regional_source(context: ChangeContext, project: tables.Project, sourc
     if not context.caller.may("datastores:read"):
         detail = f"key {context.caller.key_id} lacks the scope datastores:read of what is copied"
         raise Problem("forbidden", detail)
-    row = locked_datastores(context.session, {source.datastore_id}).get(source.datastore_id)
-    if row is None or row.account_id != project.account_id or row.status in UNUSABLE:
+    found = locked_datastores(context.session, {source.datastore_id}, project.account_id)
+    row = found.get(source.datastore_id)
+    if row is None or row.status in UNUSABLE:
         rule = "is a datastore of the project's account: not found"
         raise invalid(field_error("source.datastore_id", rule, source.datastore_id))
     if broken := path_mistake(source.path, is_smb=row.type == "smb"):

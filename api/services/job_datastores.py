@@ -33,11 +33,12 @@ def wrong_datastores(
     rows: dict[str, tables.Datastore | tables.Reservation] = {}
     wrong = []
     named = _named(document)
-    found = locked_datastores(context.session, {given["datastore_id"] for given in named.values()})
+    ids = {given["datastore_id"] for given in named.values()}
+    found = locked_datastores(context.session, ids, owner_id)
     for field, given in named.items():
         name = f"data.{field}.datastore_id"
         row = found.get(given["datastore_id"])
-        if row is None or row.account_id != owner_id or row.status in UNUSABLE:
+        if row is None or row.status in UNUSABLE:
             rule = "is a datastore of the project's account: not found"
             wrong.append(field_error(name, rule, given["datastore_id"]))
             continue
@@ -50,12 +51,15 @@ def wrong_datastores(
     return wrong + _wrong_regions(context.session, document, rows)
 
 
-def locked_datastores(session: Session, ids: Collection[str]) -> dict[str, tables.Datastore]:
-    """Those of the datastores that are there, locked against their removal."""
+def locked_datastores(
+    session: Session, ids: Collection[str], account_id: str
+) -> dict[str, tables.Datastore]:
+    """Those of the datastores that the account has, locked against their removal."""
     if not ids:
         return {}
     table = tables.Datastore
-    query = select(table).where(col(table.id).in_(ids)).order_by(col(table.id))
+    own = select(table).where(col(table.id).in_(ids), table.account_id == account_id)
+    query = own.order_by(col(table.id))
     return {row.id: row for row in session.exec(query.with_for_update(read=True))}
 
 

@@ -69,11 +69,13 @@ def test_a_job_reads_from_nfs_and_stores_on_smb(platform: Platform, shares: Shar
     (folder / "numbers").write_text("1\n2\n3\n")
     command = (
         "sort -r $BASELOAD_INPUT/numbers > $BASELOAD_OUTPUT/reversed; mkdir $BASELOAD_OUTPUT/more;"
-        " id -un > $BASELOAD_OUTPUT/more/account; sleep 2"
+        " id -un > $BASELOAD_OUTPUT/more/account; sleep 2; echo x > $BASELOAD_SCRATCH/x;"
+        " ls $BASELOAD_DATASTORE > $BASELOAD_OUTPUT/more/uses"
     )
     data = {
         "input": regional(shares.nfs_id, "digits/train"),
         "output": regional(shares.smb_id, "runs/first"),
+        "scratch": regional(shares.nfs_id, "tmp"),
     }
     body = {
         "name": "digits", "type": "training", "workers": [{"command": command}], "data": data,
@@ -89,10 +91,40 @@ def test_a_job_reads_from_nfs_and_stores_on_smb(platform: Platform, shares: Shar
     stored = shares.smb.shared / "runs/first"
     assert (stored / "reversed").read_text() == "3\n2\n1\n"
     assert (stored / "more/account").read_text().startswith("baseload-job-")
+    assert (stored / "more/uses").read_text().split() == ["input", "output", "scratch"]
     assert (stored / "reversed").stat().st_uid == SMB_UID
     assert finished["output_bytes"] == 0  # nothing of it is in the platform's own store
     told = {event["type"]: event["message"] for event in platform.items(f"{job}/events")}
-    assert "2 files, on datastore results, runs/first" in told["job.stored"]
+    assert "3 files, on datastore results, runs/first" in told["job.stored"]
+
+
+def test_a_dataset_is_made_of_a_folder_of_a_share_and_read_by_a_job(
+    platform: Platform, shares: Shares
+) -> None:
+    """The control plane itself does not reach the share; a node of the region reads it."""
+    platform.until_status(f"/v1/datastores/{shares.nfs_id}", "ready")
+    folder = shares.nfs.shared / "cats/deep"
+    folder.mkdir(parents=True)
+    (folder / "tom").write_text("meow")
+    source = regional(shares.nfs_id, "cats")
+    made = platform.post("/v1/datasets", {"name": "cats", "source": source})
+    ready = platform.until_status(f"/v1/datasets/{made['id']}", "ready")
+    assert (ready["file_count"], ready["unpacked_bytes"]) == (1, 4)
+    command = "cat $BASELOAD_DATASETS/cats/deep/tom"
+    data = {"datasets": [made["id"]], "output": None}
+    job = platform.job(command, shares.region_id, data=data)
+    platform.until_status(job, "finished")
+    assert platform.log(job) == "meow"
+
+
+def test_an_address_of_the_platform_is_no_datastore(platform: Platform, shares: Shares) -> None:
+    """It has the words of a server that does not answer."""
+    body = {"region_id": shares.region_id, "name": "own", "type": "nfs", "root_path": "/"}
+    with pytest.raises(Refused, match="loopback"):
+        platform.post("/v1/datastores", {**body, "address": "127.0.0.1"})
+    made = platform.post("/v1/datastores", {**body, "address": "localhost"})
+    away = platform.until_status(f"/v1/datastores/{made['id']}", "offline")
+    assert "its address is closed to datastores, or no such server" in away["status_reason"]
 
 
 def test_a_job_waits_for_a_share_that_is_away_and_says_why(

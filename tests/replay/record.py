@@ -17,8 +17,10 @@ from temporalio.client import Client, WorkflowHandle
 from tests.temporal_server import TemporalServer
 from tests.waiting import eventually
 from tests.workflows.artifacts import test_artifact_lifecycle as artifacts
+from tests.workflows.artifacts import test_regional_transfer as regional_transfers
 from tests.workflows.conftest import Stage, served
 from tests.workflows.datastores import test_datastore_lifecycle as datastores
+from tests.workflows.fake_world import Machine
 from tests.workflows.jobs import test_job_lifecycle as jobs
 from tests.workflows.leases import test_lease_lifecycle as machines
 from tests.workflows.nodes import test_leased_machine as leased_nodes
@@ -228,6 +230,29 @@ async def central_storage_replaced(stage: Stage) -> WorkflowHandle[Any, Any]:
     return handle
 
 
+async def datastore_kept_by_a_job_and_removed(stage: Stage) -> WorkflowHandle[Any, Any]:
+    stage.world.dependents[datastores.LAB].add("job-1")
+    handle = await datastores.begin(stage)
+    await datastores.reaches(stage, "ready")
+    await handle.signal(DatastoreLifecycle.remove, Removal())
+    await eventually(
+        lambda: "datastore.removal-refused" in stage.world.events[datastores.LAB], "it is refused"
+    )
+    stage.world.dependents[datastores.LAB].clear()
+    await handle.signal(DatastoreLifecycle.remove, Removal())
+    await handle.result()
+    return handle
+
+
+async def dataset_from_a_datastore_removed(stage: Stage) -> WorkflowHandle[Any, Any]:
+    stage.world.machines["nod-0"] = Machine(reachable=False)
+    handle = await artifacts.start(stage, regional_transfers.REGIONAL)
+    await artifacts.reaches(stage, "ready")
+    await handle.signal(ArtifactLifecycle.remove, Removal())
+    await handle.result()
+    return handle
+
+
 STORIES: tuple[Story, ...] = (
     job_finished,
     job_canceled,
@@ -245,6 +270,8 @@ STORIES: tuple[Story, ...] = (
     placement_round,
     outbox_round,
     dataset_retried_and_removed,
+    datastore_kept_by_a_job_and_removed,
+    dataset_from_a_datastore_removed,
 )
 
 

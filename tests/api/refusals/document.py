@@ -46,6 +46,7 @@ NAMED = {
     "body data.output.datastore_id": "datastore",
     "body data.scratch.datastore_id": "datastore",
     "body reservation_id": "reservation",
+    "body source.datastore_id": "datastore",
     "body placement.region_id": "region",
     "body placement.providers[]": "provider",
     "body environment.secrets{}": "secret reference",
@@ -78,7 +79,7 @@ PLAIN = frozenset(
         *("body environment.credentials[]", "body environment.image_credentials"),
         *("body source.account", "body source.container", "body source.dataset"),
         *("body environment.setup[]", "body data.input.type", "body data.output.type"),
-        *("body data.scratch.type", "body data.scratch.path"),
+        *("body data.scratch.type", "body data.scratch.path", "body source.path"),
     }
 )
 """Places whose text names nothing that an account owns."""
@@ -141,6 +142,7 @@ _SOURCES = {
     "job_id": {"type": "job"},
     "artifact_id": {"type": "artifact"},
     "secret": {"type": "aws", "bucket": "pets"},
+    "datastore_id": {"type": "regional"},
 }
 
 

@@ -36,6 +36,7 @@ CONFLICTS = {"replace_node body minion_id"}
 INVALID = {
     "create_api_key body user_id",
     *(f"create_{noun.name} body source.secret" for noun in ARTIFACT_NOUNS),
+    *(f"create_{noun.name} body source.datastore_id" for noun in ARTIFACT_NOUNS),
     *("enable_provider body credentials", "change_provider body credentials"),
     *(
         f"{name} body {field}"
