@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 import socket
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import packets
 from .packets import AAAA, ANY, CNAME, NSEC, TXT, A, Message, Question, Record
@@ -35,8 +35,9 @@ MOST_HELD = 64
 """The queries whose known answers are still being collected."""
 PROBING, PUBLISHED, CONFLICT, LEFT = "probing", "published", "conflict", "left"
 
-Send = Callable[[bytes, Any], None]
-"""Sends a packet to one address; None: to all on the link."""
+if TYPE_CHECKING:  # Python 3.8 has no such type.
+    Send = Callable[[bytes, Any], None]
+    """Sends a packet to one address; None: to all on the link."""
 
 
 class Responder:
