@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from tests.simulation.behaviour import Behaviour
+from tests.simulation.outside.world import World
 from tests.simulation.plan import Act, At, JobPlan
 from tests.simulation.simulation import play
 from tests.simulation.test_coverage import PLAN
@@ -42,3 +43,13 @@ def test_a_job_begins_elsewhere_only_when_its_machine_has_ended_that_google_pree
     assert taken.ending_at < first.ended_at < second.began_at
     assert second.began_at - taken.ending_at < timedelta(seconds=120)
     assert {job.status for job in life.rows.jobs()} == {"finished"}
+
+
+def test_transfers_wait_for_a_slot_of_their_account_and_end_after_each_other() -> None:
+    """Three datasets are added at once, when one transfer may be under way, and all are stored."""
+    acts = tuple(Act(At(60 + number), "ask", "add", "dataset") for number in range(3))
+    life = play(replace(PLAN, acts=acts, hours=1))
+    assert [one.status for one in life.rows.datasets()] == ["ready"] * 3
+    assert isinstance(life.world, World)
+    assert life.world.transfers.waited > 0
+    assert life.violations == []

@@ -60,7 +60,7 @@ class World:
         nodes = NodeEffects(self.machines, self.store)
         runs = RunEffects(self.machines, self.store)
         collection = Collection(self.machines, self.store)
-        self._transfers = Transfers(temporal, self.store)
+        self.transfers = Transfers(temporal, self.store)
         watches = Watches(self.machines, self.store, self._is_odd)
         self._faults = MachineFaults(self.machines, self.store, nodes, self._announce)
         self.faults: Sequence[str] = tuple(
@@ -87,12 +87,12 @@ class World:
             "collect_log": collection.collect_log,
             "store_output": collection.store_output,
             "save_snapshot": collection.save_snapshot,
-            "transfer_artifact": self._transfers.transfer_artifact,
+            "transfer_artifact": self.transfers.transfer_artifact,
         }
 
     def connect(self, rows: Rows) -> None:
         """The rows that cloud activities read, and to which machines announce themselves."""
-        self._rows = self._transfers.rows = rows
+        self._rows = self.transfers.rows = rows
         self.clouds.connect(rows)
 
     def behave(self, job_id: str, behaviour: Behaviour) -> None:
