@@ -325,13 +325,15 @@ class Player:
         life = self.life
         if life.is_calm:
             return
+        if act.what == "add" and "/" not in act.target:  # There may be none of its noun yet.
+            life.struck.append(str(act))
+            self._add(act.target)
+            return
         target = self._here(act, workflow_id) or self._resource(act.target)
         if target is None:
             return
         life.struck.append(str(act))
-        if act.what == "add" and "/" not in act.target:
-            self._add(act.target)
-        elif act.kind == "process":
+        if act.kind == "process":
             self._process(act)
         elif act.kind == "engine":
             self._engine(act)

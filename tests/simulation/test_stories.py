@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from tests.simulation.behaviour import Behaviour
+from tests.simulation.outside.world import World
 from tests.simulation.plan import Act, At, JobPlan, On
 from tests.simulation.simulation import play
 from tests.simulation.test_coverage import PLAN
@@ -56,3 +57,13 @@ def test_the_storage_of_a_cloud_is_filled_before_the_old_one_goes_while_a_job_ru
     old, new = [one for one in life.rows.nodes() if one.lease_id and not one.ephemeral]
     assert (old.status, new.status) == ("archived", "active")
     assert [job.status for job in life.rows.jobs()] == ["finished"]
+
+
+def test_transfers_wait_for_a_slot_of_their_account_and_end_after_each_other() -> None:
+    """Three datasets are added at once, when one transfer may be under way, and all are stored."""
+    acts = tuple(Act(At(60 + number), "ask", "add", "dataset") for number in range(3))
+    life = play(replace(PLAN, acts=acts, hours=1))
+    assert [one.status for one in life.rows.datasets()] == ["ready"] * 3
+    assert isinstance(life.world, World)
+    assert life.world.transfers.waited > 0
+    assert life.violations == []

@@ -60,7 +60,7 @@ class World:
         nodes = NodeEffects(self.machines, self.store)
         runs = RunEffects(self.machines, self.store)
         collection = Collection(self.machines, self.store)
-        self._transfers = Transfers(temporal, self.store)
+        self.transfers = Transfers(temporal, self.store)
         watches = Watches(self.machines, self.store, self._is_odd)
         self._faults = MachineFaults(self.machines, self.store, nodes, self._announce)
         self.faults: Sequence[str] = tuple(
@@ -89,13 +89,13 @@ class World:
             "store_output": collection.store_output,
             "save_snapshot": collection.save_snapshot,
             "store_volume": collection.store_volume,
-            "transfer_artifact": self._transfers.transfer_artifact,
-            "transfer_from_datastore": self._transfers.transfer_from_datastore,
+            "transfer_artifact": self.transfers.transfer_artifact,
+            "transfer_from_datastore": self.transfers.transfer_from_datastore,
         }
 
     def connect(self, rows: Rows) -> None:
         """The rows that cloud activities read, and to which machines announce themselves."""
-        self._rows = self._transfers.rows = rows
+        self._rows = self.transfers.rows = rows
         self.clouds.connect(rows)
 
     def behave(self, job_id: str, behaviour: Behaviour) -> None:
