@@ -195,7 +195,7 @@ async def test_packages_of_an_own_machine_come_through_the_cache_of_the_same_ind
     machine.environment = {**os.environ, "PIP_INDEX_URL": own}
     machine.call(
         "stage",
-        run_id="job-p-0-1",
+        run_id="job-index-0-1",
         python_packages=["tinything"],
         owned=True,
         cache_same_index=True,
