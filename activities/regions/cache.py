@@ -18,8 +18,8 @@ CENTRAL = "central"
 def caches_of(session: Session, node_ids: Collection[str]) -> dict[str, RegionCache]:
     """Node id to the region cache, for those of the nodes whose region has one now.
 
-    Leased machines use it, and own ones in regions with central storage, but not for packages:
-    these come from the index that a machine's owner has set up there.
+    Leased machines use it, and own ones in regions with central storage; these for packages only
+    where their owner has set up the same index there as on the storage node.
     """
     query = (
         select(Node, Region.storage_mode)
@@ -35,7 +35,12 @@ def caches_of(session: Session, node_ids: Collection[str]) -> dict[str, RegionCa
         region_id: _cache_of(session, region_id) for region_id in {each.region_id for each in nodes}
     }
     return {
-        node.id: cache.model_copy(update={"has_packages": node.machine is not None})
+        node.id: cache.model_copy(
+            update={
+                "has_packages": node.machine is not None or cache.is_secure,
+                "wants_same_index": node.machine is None,
+            }
+        )
         for node in nodes
         if (cache := caches[node.region_id]) is not None
     }

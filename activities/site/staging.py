@@ -8,7 +8,6 @@ from weakref import WeakValueDictionary
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.secrets.cache_certificates import region_authority
 from activities.secrets.platform_key import platform_key_fingerprint
 from activities.secrets.sealing import MasterKeyError, SealBrokenError
 from activities.settings import settings
@@ -18,7 +17,7 @@ from activities.site.collection import bring_log
 from activities.site.contents import bring_contents, together
 from activities.site.datastore_networks import networks_for_agent
 from activities.site.node_client import NodeClient
-from activities.site.region_cache import bring_out_of_cache, image_mirror
+from activities.site.region_cache import bring_out_of_cache, cache_access, image_mirror
 from activities.site.run_names import RunNames
 from activities.site.state_snapshots import bring_state
 from activities.site.volumes import open_volumes
@@ -62,8 +61,10 @@ async def stage_worker(command: StageWorker) -> WorkerStaged:
         places = {name: one.for_agent(networks) for name, one in run_spec.datastores.items()}
         request = {"datastores": places, **_request(command, run_spec, isolation, runtime)}
         if (cache := run_spec.cache) is not None and cache.is_secure:
-            authority = await asyncio.to_thread(region_authority, cache.node.region_id)
-            request |= {"cache_authority": authority}
+            # Not that of the stage's own request: a cache without packages has no address there.
+            access = await cache_access(cache.node.region_id, cache.address, is_secure=True)
+            more = {name: access[name] for name in access if name != "cache"}
+            request |= {**more, "cache_same_index": cache.wants_same_index}
         if run_spec.image is not None:
             request |= {"image_mirror": await image_mirror(run_spec.cache)}
         # Beside each other: the packages are installed while the data arrives.

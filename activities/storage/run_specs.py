@@ -36,7 +36,10 @@ class RegionCache(Contract):
     is_secure: bool = False
     """Whether it speaks TLS; the cache of a node that an earlier release prepared does not."""
     has_packages: bool = True
-    """Whether packages come through it; on an own machine they come from the index of its owner."""
+    """Whether packages come through it."""
+    wants_same_index: bool = False
+    """Whether they do only where the machine's own index is that of the cache: on an own machine,
+    whose owner may have set up another one."""
 
 
 class Isolation(Contract):

@@ -12,9 +12,12 @@ import hashlib
 import os
 import ssl
 import urllib.request
+from http.client import HTTPException
 from typing import Any
 
 from ..folders import Folders
+from ..loading import load
+from .location import ANSWER_S
 
 AUTHORITIES = "cache-authorities"
 """The folder of certificates for the programs that want a file: pip and podman."""
@@ -37,6 +40,17 @@ def ask(request: dict[str, Any], path: str, timeout_s: float, first_byte: int = 
     url = "%s://%s%s" % (scheme, request["cache"], path)
     opener = urllib.request.build_opener(*handlers)
     return opener.open(urllib.request.Request(url, headers=headers), timeout=timeout_s)
+
+
+def has_same_index(request: dict[str, Any]) -> bool:
+    """Whether the cache reads the package index that this machine's owner has set up here."""
+    own = hashlib.sha256(load("cache.service:index_of_machine")().encode()).hexdigest()
+    try:
+        with ask(request, "/index", ANSWER_S) as answer:
+            found: bytes = answer.read(len(own))
+    except (OSError, HTTPException):
+        return False
+    return found == own.encode()
 
 
 def _context(authority: str) -> ssl.SSLContext:

@@ -7,6 +7,7 @@
     GET /v2/<registry>/<name>/manifests/<tag>    a public image, and its blobs (`images.py`)
     GET /kept                                    what is kept, as JSON: kind, name, bytes, last use
     GET /kept/<kind>/<name>                      one of these, for the cache that takes the place
+    GET /index                                   the hash of the index's address
     GET /stats                                   counters, as JSON
 
 It speaks TLS, with a certificate of the region; what is not public is for who has the token of the
@@ -56,6 +57,7 @@ SLOWEST_BYTES_PER_S = 256 << 10
 """A machine that takes an answer more slowly asks the index itself."""
 PUBLIC = ("simple", "files", "v2")
 """What everybody may have anyway. pip and podman get no token, which a build could read."""
+ABOUT_ITSELF = ("stats", "index", "kept")
 HTML = "text/html; charset=utf-8"
 BYTES = "application/octet-stream"
 FROM_A_BYTE_ON = re.compile(r"bytes=(\d{1,15})-\Z")
@@ -140,6 +142,7 @@ class Cache(ThreadingHTTPServer):
     ) -> None:
         super().__init__(address, Handler)
         self.tls: ssl.SSLContext | None = tls
+        self.index_sha256 = hashlib.sha256(str(wanted["index_url"]).encode()).hexdigest()
         self.token_sha256 = str(wanted.get("token_sha256") or "")
         self.store = store
         self.counters = Counters()
@@ -217,8 +220,8 @@ class Handler(BaseHTTPRequestHandler):
         is_public = segments[0] in PUBLIC
         if not is_public and not cache.is_node(self.headers.get("Authorization") or ""):
             self._refuse(401, "it is for nodes of the region")
-        elif segments == ["stats"]:
-            self._give(json.dumps(self._stats()).encode(), "application/json")
+        elif segments[0] in ABOUT_ITSELF:
+            self._answer_about_itself(segments)
         elif segments[0] == "simple" and len(segments) == 2:
             page = cache.mirror.page(segments[1])
             self._give(page, HTML) if page is not None else self._refuse(404, "no such project")
@@ -234,6 +237,16 @@ class Handler(BaseHTTPRequestHandler):
             self._give_file(file, self._first_byte())
         elif segments[0] == "v2":
             self._answer_registry(segments[1:])
+        else:
+            self._refuse(404, "nothing of that name")
+
+    def _answer_about_itself(self, segments: list[str]) -> None:
+        """Answer a node that asks what this cache reads and holds."""
+        cache = self.server
+        if segments == ["stats"]:
+            self._give(json.dumps(self._stats()).encode(), "application/json")
+        elif segments == ["index"]:
+            self._give(cache.index_sha256.encode(), BYTES)
         elif segments == ["kept"]:
             self._give(json.dumps(cache.store.listing()).encode(), "application/json")
         elif segments[0] == "kept" and len(segments) == 3 and segments[1] in KINDS:

@@ -201,7 +201,9 @@ def _install_through(
         no_proxy=",".join(filter(None, (variables.get("no_proxy"), host))),
     )
     variables.pop("PIP_TRUSTED_HOST", None)
-    trust = {"PIP_CERT": cache.authorities} if cache.authorities else {"PIP_TRUSTED_HOST": host}
+    trust = {"PIP_TRUSTED_HOST": host}
+    if cache.authorities:  # The second of these, where the machine has it, wins over the first.
+        trust = dict.fromkeys(("PIP_CERT", "REQUESTS_CA_BUNDLE"), cache.authorities)
     scheme = "https" if cache.authorities else "http"
     variables.update(trust, PIP_INDEX_URL="%s://%s/simple/" % (scheme, cache.address))
     through = dict(options, env=variables)

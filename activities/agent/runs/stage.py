@@ -122,6 +122,8 @@ def _package_cache(folders: Folders, request: dict[str, Any]) -> PackageCache | 
     address, authority = request.get("cache"), request.get("cache_authority")
     if not address:
         return None
+    if request.get("cache_same_index") and not load("cache.client:has_same_index")(request):
+        return None
     path = load("cache.client:authority_file")(folders, authority) if authority else None
     return PackageCache(address, path)
 

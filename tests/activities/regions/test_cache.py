@@ -54,7 +54,7 @@ def test_leased_machines_are_told_of_their_regions_cache_and_owned_ones_of_none(
     assert place.caches() == {place.leased: (place.storage, PLACE)}
 
 
-def test_owned_machines_of_a_central_region_are_told_of_it_but_not_for_packages(
+def test_owned_machines_of_a_central_region_use_it_for_packages_of_their_own_index_alone(
     place: Place,
 ) -> None:
     with place.database.write() as session:
@@ -66,8 +66,12 @@ def test_owned_machines_of_a_central_region_are_told_of_it_but_not_for_packages(
     }
     with place.database.read() as session:
         found = caches_of(session, {place.leased, place.owned})
-    assert found[place.leased].has_packages
-    assert not found[place.owned].has_packages
+    assert (found[place.leased].has_packages, found[place.leased].wants_same_index) == (True, False)
+    assert not found[place.owned].has_packages  # It does not speak TLS, and nobody asks it.
+    place.change(preparation={**PREPARED, "cache_is_secure": True})
+    with place.database.read() as session:
+        found = caches_of(session, {place.owned})
+    assert (found[place.owned].has_packages, found[place.owned].wants_same_index) == (True, True)
 
 
 @pytest.mark.parametrize(

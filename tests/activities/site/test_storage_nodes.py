@@ -10,7 +10,7 @@ from urllib.error import HTTPError, URLError
 
 import pytest
 
-from activities.agent.cache.client import ask
+from activities.agent.cache.client import ask, has_same_index
 from activities.secrets.cache_certificates import cache_token, region_authority
 from activities.site.nodes import prepare_node
 from activities.site.region_cache import fill_cache
@@ -18,6 +18,7 @@ from activities.site.runs import start_worker
 from activities.site.staging import stage_worker
 from activities.storage.names import code_name
 from activities.storage.run_specs import RunSpec, seal_run_spec
+from tests.activities.agent.agent_process import spec
 from tests.activities.archives import archive, file
 from tests.activities.site.test_contents import Wire, dataset, stage_on, store, wire
 from tests.activities.site.test_region_cache import Region, machines, region
@@ -183,3 +184,32 @@ async def test_an_input_comes_once_to_the_region_and_from_there_to_each_run(
         region.kept("code")[0].write_bytes(b"odd")  # It is found, and brought anew.
     assert "put_input" not in wire.sent
     assert set(region.brought) == {str(region.site.agent.root)}
+
+
+@pytest.mark.parametrize("is_same", [True, False])
+async def test_packages_of_an_own_machine_come_through_the_cache_of_the_same_index_alone(
+    region: Region, is_same: bool
+) -> None:
+    machine = region.machines[0]
+    own = region.index.url if is_same else region.index.url + "/"
+    machine.environment = {**os.environ, "PIP_INDEX_URL": own}
+    machine.call(
+        "stage",
+        run_id="job-index-0-1",
+        python_packages=["tinything"],
+        owned=True,
+        cache_same_index=True,
+        spec=spec("true"),
+        **access(region),
+    )
+    assert bool(region.stats().get("pages_served")) is is_same
+    assert region.index.files_asked()
+
+
+async def test_a_cache_that_is_away_or_refuses_is_not_asked_for_packages(
+    region: Region, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_INDEX_URL", region.index.url)
+    assert has_same_index(access(region))
+    assert not has_same_index(access(region, cache_token=cache_token("reg-other")))
+    assert not has_same_index(access(region, cache="127.0.0.1:1"))
