@@ -10,7 +10,8 @@ PORT = 8888
 def submission_of(plan: JobPlan, index: int, *, has_volumes: bool = True) -> JobSubmission:
     """The submission of a job of a plan, with a name of its own.
 
-    has_volumes: whether two of three notebooks and endpoints have the volume of their account.
+    has_volumes: whether two of three notebooks and endpoints have a volume of their account, which
+    has three.
     """
     gpus = {"gpus": f"{GPU}:{plan.gpu_count}"} if plan.gpu_count else {"cpu_count": 1}
     service = {"port": PORT} if plan.type.is_service else {}
@@ -37,7 +38,8 @@ def _volumes(plan: JobPlan, index: int) -> list[dict[str, str]]:
     access = ("write", "read", "")[index % 3]
     if not (plan.type.is_service and access):
         return []
-    return [{"id": f"vol-{plan.account % 2:026}", "access": access}]
+    number = 3 * (plan.account % 2) + index // 3 % 3
+    return [{"id": f"vol-{number:026}", "access": access}]
 
 
 def _placement(plan: JobPlan) -> dict[str, object]:
