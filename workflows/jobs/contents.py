@@ -19,7 +19,7 @@ LONGEST_PAUSE = timedelta(minutes=10)
 class StagingProgress:
     """The data of all workers on their way, as far as it is worth an event.
 
-    However many workers there are and whatever is signalled, a staging of two hours has 16 events.
+    However many workers there are and whatever is signalled, two hours have at most 17 events.
     """
 
     def __init__(self) -> None:

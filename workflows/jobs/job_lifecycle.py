@@ -597,7 +597,7 @@ class JobLifecycle:
     async def _handle_news(self) -> None:
         await self._observations.handle_outages()
         if self._staging.is_due():
-            await self._write_step(self._staging.event())
+            await self._write(self._staging.event(), reason=self._journal.reason)
 
     def _is_wanted(self) -> bool:
         return self._start_again or self._remove_asked or self._termination.is_canceled

@@ -1,18 +1,21 @@
 """The events that say how datasets, models and checkpoints come to the nodes of a job."""
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import pytest
+from temporalio.exceptions import ApplicationError
 
 from tests.waiting import eventually
 from tests.workflows.conftest import Stage
 from tests.workflows.jobs.test_job_lifecycle import CANCEL, Handle, job_id_of, placed
 from tests.workflows.jobs.test_outage_hours import address
+from workflows.contracts import errors
 from workflows.contracts.base import Contract
 from workflows.contracts.jobs import DataProgress, WorkerAssignment
 from workflows.effects.jobs import ContentsBrought, WorkerStaged
+from workflows.jobs import datastore_waits
 from workflows.jobs.contents import staged_events, staging_event
 from workflows.jobs.job_lifecycle import JobLifecycle
 from workflows.jobs.worker import Worker
@@ -82,6 +85,28 @@ async def signals(handle: Handle, sent: int, *, worker: int = 0, attempt: int = 
     await handle.signal(JobLifecycle.data_progress, progress)
 
 
+async def away(_: Contract) -> None:
+    raise ApplicationError("nas: no answer", type=errors.DATASTORE_AWAY)
+
+
+async def test_progress_leaves_the_reason_for_which_the_job_waits(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(datastore_waits, "FIRST_PAUSE", timedelta(seconds=0.2))
+    gate = asyncio.Event()
+    stage.world.faults["stage_worker"] += [away, partial(holds, gate)]
+    handle = await stage.job()
+    events = stage.world.events[job_id_of(handle)]
+    await placed(stage, handle)
+    await eventually(lambda: "job.datastore-away" in events, "a share is away")
+    await signals(handle, 10**9)
+    await eventually(lambda: PROGRESS in events, "the progress is recorded")
+    assert stage.world.rows[job_id_of(handle)].status_reason == "nas: no answer"
+    gate.set()
+    await handle.signal(JobLifecycle.cancel, CANCEL)
+    await handle.result()
+
+
 async def test_progress_is_an_event_at_ever_longer_intervals_however_often_it_is_signalled(
     stage: Stage,
 ) -> None:
@@ -94,7 +119,7 @@ async def test_progress_is_an_event_at_ever_longer_intervals_however_often_it_is
     await signals(handle, 10**9, attempt=2)
     await signals(handle, 10**9, worker=7)
     for number in range(20):
-        await signals(handle, 10**9 + number)
+        await signals(handle, 10**9 + 1 + number)
     await eventually(lambda: PROGRESS in events, "the progress is recorded")
     gate.set()
     await eventually(lambda: "job.running" in events, "it runs")
