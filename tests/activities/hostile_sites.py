@@ -34,6 +34,7 @@ from activities.site.runs import clean_worker, end_worker, get_run_status, start
 from activities.site.sessions.node_session import NodeSession, RunDoor
 from activities.site.staging import stage_worker
 from activities.site.state_snapshots import save_snapshot
+from activities.site.volumes import store_volume
 from activities.site.watch import watch_node
 from activities.storage.blobs import blob_store
 from activities.storage.contents import ContentWriter, remove_content
@@ -70,6 +71,7 @@ from workflows.effects.nodes import (
     RestoreLogins,
     WatchNode,
 )
+from workflows.effects.volumes import StoreVolume
 
 OWN_JOB = "job-01jd0000000000000000000001"
 OWN = f"{OWN_JOB}-0-2"
@@ -78,6 +80,7 @@ VICTIM = f"{VICTIM_JOB}-0-1"
 BOOT = "0123-4567"
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 DATASET = "dat-01jd0000000000000000000000"
+VOLUME = "vol-01jd0000000000000000000000"
 UPLOAD = packed(file("train.py", b"print(1)"))
 SHA256 = hashlib.sha256(UPLOAD).hexdigest()
 """The upload that the runs of the site have as code and as input."""
@@ -182,6 +185,9 @@ class HostileSite:
                 stage_worker,
                 self._stage(cache=cache, contents=self._contents()),
             ),
+            "open_volumes": lambda: (stage_worker, self._stage(contents=self._contents(VOLUME))),
+            "fingerprint_volume": lambda: (store_volume, self._store_volume()),
+            "pack_volume": lambda: (store_volume, self._store_volume()),
             "put_input": lambda: (stage_worker, self._stage(input_sha256=SHA256)),
             "restore_state": lambda: (stage_worker, self._stage(restores_state=True)),
             "stage": lambda: (stage_worker, self._stage()),
@@ -204,15 +210,18 @@ class HostileSite:
         }
 
     @staticmethod
-    def _contents() -> tuple[RunContent, ...]:
-        """A dataset of the own job, in the store."""
-        writer = ContentWriter(blob_store(settings().storage), DATASET, "test")
+    def _contents(artifact_id: str = DATASET) -> tuple[RunContent, ...]:
+        """A dataset of the own job, in the store, or a volume that it writes to."""
+        writer = ContentWriter(blob_store(settings().storage), artifact_id, "test")
         writer.write(UPLOAD)
         content = writer.finish(1, len(UPLOAD))
-        dataset = RunContent(
-            artifact_id=DATASET, role=ArtifactRole.DATASET, name="digits", content=content
-        )
-        return (dataset,)
+        role = ArtifactRole.DATASET if artifact_id == DATASET else ArtifactRole.VOLUME_WRITER
+        found = RunContent(artifact_id=artifact_id, role=role, name="digits", content=content)
+        return (found,)
+
+    def _store_volume(self) -> StoreVolume:
+        self._stage(contents=self._contents(VOLUME))
+        return StoreVolume(node=self.node, run_id=OWN, volume_id=VOLUME, at=NOW)
 
     @staticmethod
     async def _hear(opening: AbstractAsyncContextManager[NodeSession]) -> None:
@@ -316,6 +325,8 @@ class HostileSite:
             },
             "list_datastore": {"identity": "ab" * 32, "bytes": 10_240, "files": 1},
             "fingerprint_state": {"mark": "ab12", "bytes": 5, "files": 1},
+            "fingerprint_volume": {"mark": "ab12", "bytes": 5, "files": 1},
+            "open_volumes": {"volumes": [{"name": "digits", "mark": "ab12"}]},
             "start": state,
             "end": state,
             "clean": {"removed": [], "kept": []},
@@ -326,7 +337,7 @@ class HostileSite:
         """Let the machine answer as our agent does."""
         said = self.honest()
         self.machine.says.update({verb: answer(**words) for verb, words in said.items()})
-        for verb in ("pack_output", "pack_state"):
+        for verb in ("pack_output", "pack_state", "pack_volume"):
             self.machine.says[verb] = Words(UPLOAD)
         for verb in ("put_input", "restore_state", "receive_content", "keep_parts"):
             self.machine.says[verb] = Words(takes=True)

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.activities.agent.agent_process import LocalAgent, Refused
+from tests.activities.agent.agent_process import LocalAgent, Refused, spec
+from tests.activities.agent.podman import IMAGE
 from tests.activities.agent.test_contents import PART, Node
 from tests.activities.contents import Cut, cut, link, tar_of
 
@@ -162,3 +163,16 @@ def test_a_volume_is_of_the_account_of_its_run_alone_and_grows_to_the_disk_of_th
     said = agent.path(OTHER, "log").read_text().splitlines()
     assert len(said) == 2
     assert all("Permission denied" in line for line in said)
+
+
+def test_a_container_writes_to_its_volume(podman_agent: LocalAgent, content: Cut) -> None:
+    node = Node(podman_agent)
+    bring(node, content)
+    command = 'cd "$BASELOAD_VOLUMES/notes" && echo "$BASELOAD_VOLUMES" > new.txt && cat old.txt'
+    staged = spec(command, runtime="podman", contents=of(content))
+    podman_agent.call("stage", run_id=RUN, owned=True, image=IMAGE, spec=staged)
+    podman_agent.call("open_volumes", run_id=RUN)
+    podman_agent.call("start", run_id=RUN)
+    assert podman_agent.exit_of(RUN)["exit_code"] == 0, podman_agent.path(RUN, "log").read_text()
+    assert podman_agent.path(RUN, "log").read_text() == "old\n"
+    assert packed(podman_agent)["new.txt"] == b"/baseload/volumes\n"

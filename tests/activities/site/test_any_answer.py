@@ -25,6 +25,7 @@ from tests.activities.hostile_sites import (
     OWN_JOB,
     VICTIM,
     VICTIM_JOB,
+    VOLUME,
     HostileSite,
     hostile_site,
     leaves,
@@ -184,7 +185,8 @@ async def heard_out(site: HostileSite) -> None:
 def strangers(store: Path) -> list[Path]:
     """The files in the store that are neither of its job, nor the upload, nor were there before."""
     found = [path for path in store.rglob("*") if path.is_file()]
-    known = (OWN_JOB, VICTIM_JOB, "/code/", f"/{DATASET}/", f"/datastores/{DATASTORE.id}")
+    own = (f"/{DATASET}/", f"/{VOLUME}/", f"/datastores/{DATASTORE.id}")
+    known = (OWN_JOB, VICTIM_JOB, "/code/", *own)
     return [path for path in found if not any(each in str(path) for each in known)]
 
 

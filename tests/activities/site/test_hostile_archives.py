@@ -58,6 +58,18 @@ async def test_an_archive_that_breaks_a_rule_leaves_nothing_in_the_store(
     assert kept(hostile) == before
 
 
+@pytest.mark.parametrize("name", sorted(REFUSED))
+async def test_a_volume_that_breaks_a_rule_leaves_nothing_beside_its_content(
+    hostile: HostileSite, name: str
+) -> None:
+    hostile.is_honest()
+    hostile.activities()["pack_volume"]()  # Its run spec and its content are there.
+    before = kept(hostile)
+    hostile.machine.says.update(pack_volume=Words(REFUSED[name]))
+    assert (await refused(hostile, "pack_volume")).type == errors.PROTOCOL_VIOLATION
+    assert kept(hostile) == before
+
+
 async def test_a_long_check_leaves_other_nodes_their_threads(
     hostile: HostileSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
