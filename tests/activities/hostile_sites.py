@@ -29,6 +29,7 @@ from activities.site.nodes import (
     reboot_node,
     restore_logins,
 )
+from activities.site.region_cache import fill_cache
 from activities.site.run_names import RunNames
 from activities.site.runs import clean_worker, end_worker, get_run_status, start_worker
 from activities.site.sessions.node_session import NodeSession, RunDoor
@@ -50,6 +51,7 @@ from workflows.contracts.artifacts import ArtifactRole, RegionalSource
 from workflows.contracts.datastores import DatastoreType
 from workflows.contracts.jobs import WorkerAssignment
 from workflows.contracts.nodes import NodeAddress
+from workflows.contracts.regions import CacheAddress
 from workflows.effects.datastores import CheckDatastore, TransferFromDatastore
 from workflows.effects.jobs import (
     CleanWorker,
@@ -71,6 +73,7 @@ from workflows.effects.nodes import (
     RestoreLogins,
     WatchNode,
 )
+from workflows.effects.regions import FillCache
 from workflows.effects.volumes import StoreVolume
 
 OWN_JOB = "job-01jd0000000000000000000001"
@@ -165,6 +168,17 @@ class HostileSite:
             "status with its log": lambda: (collect_log, CollectLog(**run)),
             "inspect": lambda: (inspect_node, InspectNode(node=node)),
             "prepare": lambda: (prepare_node, PrepareNode(node=node, exclusive=True)),
+            "find_cache_address": lambda: (
+                prepare_node,
+                PrepareNode(node=node, exclusive=True, serves_cache=True),
+            ),
+            "fill_cache": lambda: (
+                fill_cache,
+                FillCache(
+                    node=node,
+                    source=CacheAddress(node_id="nod-2", address="10.0.0.2:8710", is_secure=True),
+                ),
+            ),
             "release": lambda: (restore_logins, RestoreLogins(node=node)),
             "reboot": lambda: (reboot_node, RebootNode(node=node, boot_id=BOOT)),
             "has_code": lambda: (stage_worker, self._stage(code_sha256=SHA256)),
@@ -189,6 +203,7 @@ class HostileSite:
             "fingerprint_volume": lambda: (store_volume, self._store_volume()),
             "pack_volume": lambda: (store_volume, self._store_volume()),
             "put_input": lambda: (stage_worker, self._stage(input_sha256=SHA256)),
+            "fetch_input": lambda: (stage_worker, self._stage(cache=cache, input_sha256=SHA256)),
             "restore_state": lambda: (stage_worker, self._stage(restores_state=True)),
             "stage": lambda: (stage_worker, self._stage()),
             "fingerprint_state": lambda: (save_snapshot, snapshot),
@@ -289,7 +304,7 @@ class HostileSite:
                 "job_user": "baseload-job",
                 "closed_logins": True,
                 "unreachable_peers": [],
-                "cache": {"address": "10.0.0.2:8710", "reason": None},
+                "cache": {"address": "10.0.0.2:8710", "is_secure": True, "reason": None},
                 "no_wall_reason": None,
                 "no_run_root_reason": None,
                 "nfs_way": "kernel",
@@ -297,6 +312,9 @@ class HostileSite:
             },
             "has_code": {"present": False},
             "fetch_code": {"found": "missing", "words": "404", "fetched_bytes": 0},
+            "fetch_input": {"found": "missing", "words": "404", "fetched_bytes": 0},
+            "find_cache_address": {"host": "10.0.0.1"},
+            "fill_cache": {"files": 2, "bytes": 9, "left_files": 0, "reason": ""},
             "find_contents": {
                 "contents": [
                     {
@@ -330,7 +348,11 @@ class HostileSite:
             "start": state,
             "end": state,
             "clean": {"removed": [], "kept": []},
-            "orphans": {"ended": {self.name: {**state, "told_before_s": 0.0}}, "alive": {}},
+            "orphans": {
+                "ended": {self.name: {**state, "told_before_s": 0.0}},
+                "alive": {},
+                "cache_full": None,
+            },
         }
 
     def is_honest(self) -> None:

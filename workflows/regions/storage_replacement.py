@@ -23,6 +23,8 @@ from workflows.primitives.journal import EventWriter
 
 SOON = timedelta(seconds=1)
 AGAIN = timedelta(minutes=1)
+MOST_STEPS = 200
+"""The most steps of a fill, of which an honest one takes some minutes."""
 TRIES = 5
 """How often a fill is tried while both nodes answer; then the new one fills on demand."""
 
@@ -39,6 +41,7 @@ class StorageFilling:
         self._record_event = record_event
         self._failed: dict[str, int] = {}
         """How often the fill of a node has failed."""
+        self._steps: dict[str, int] = {}
 
     async def step(self) -> tuple[StorageFill, timedelta | None]:
         """Fill the new storage node for some minutes, if there is one and both are active.
@@ -55,6 +58,10 @@ class StorageFilling:
             if is_cancelled_exception(failure):
                 raise
             filled = CacheFilled(left_files=1, reason=cause_of(failure)[1])
+        steps = self._steps[found.node_id] = self._steps.get(found.node_id, 0) + 1
+        if not filled.reason and filled.left_files and steps >= MOST_STEPS:
+            self._failed[found.node_id] = TRIES
+            filled = filled.model_copy(update={"reason": f"not full after {steps} steps"})
         if not filled.reason:
             return found, SOON if filled.left_files else None
         return found, await self._note_failure(found, filled.reason)
