@@ -29,6 +29,11 @@ from workflows.contracts.errors import NOT_FOUND, STALE, TRANSFER_WAITS, UNAVAIL
 LEASE_S = 60.0
 """How long the slot of an attempt is taken that says nothing, as one of a killed process."""
 RENEW_S = 15.0
+REGIONAL = "regional"
+"""The token of a slot that a transfer by a node has, whose site writes no rows: it is taken until
+the artifact is not being transferred any more."""
+_LONGEST = timedelta(days=30)
+"""Longer than any transfer by a node."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +115,16 @@ def attempt_of(artifact_id: str) -> Iterator[Attempt]:
             session.execute(delete(ArtifactTransfer).where(*_is(attempt)))
 
 
+def take_regional_slot(artifact_id: str) -> None:
+    """Give a transfer by a node a slot of its account; a repeat changes nothing.
+
+    Raises: as `attempt_of`.
+    """
+    with database().read() as session:
+        account_id = _row_of(session, artifact_id).account_id
+    _take_slot(Attempt(artifact_id, account_id, REGIONAL), datetime.now(UTC) + _LONGEST)
+
+
 def forget_attempts(artifact_id: str) -> None:
     """End every attempt of an artifact that is removed."""
     own = col(ArtifactTransfer.artifact_id) == artifact_id
@@ -121,9 +136,17 @@ def _begun(artifact_id: str) -> Attempt:
     with database().read() as session:
         account_id = _row_of(session, artifact_id).account_id
     attempt = Attempt(artifact_id, account_id, uuid4().hex)
+    _take_slot(attempt, datetime.now(UTC))
+    return attempt
+
+
+def _take_slot(attempt: Attempt, renewed_at: datetime) -> None:
+    """Write the row of an attempt. Raises: as `attempt_of`."""
+    artifact_id, account_id = attempt.artifact_id, attempt.account_id
     with database().write(f"transfers/{account_id}") as session:
         if _row_of(session, artifact_id).status != ArtifactStatus.TRANSFERRING:
             raise _stale(artifact_id)
+        _free_regional_slots(session, account_id)
         found, most = _others(session, attempt), settings().account_transfers_at_once
         if found >= most:
             raise ApplicationError(
@@ -137,10 +160,21 @@ def _begun(artifact_id: str) -> Attempt:
                 artifact_id=artifact_id,
                 account_id=account_id,
                 token=attempt.token,
-                renewed_at=datetime.now(UTC),
+                renewed_at=renewed_at,
             )
         )
-    return attempt
+
+
+def _free_regional_slots(session: Session, account_id: str) -> None:
+    """Free the slots of transfers by nodes that have ended; an account has a few at most."""
+    query = select(ArtifactTransfer).where(
+        ArtifactTransfer.account_id == account_id, ArtifactTransfer.token == REGIONAL
+    )
+    for taken in session.exec(query).all():
+        row = session.get(table_of_artifact(taken.artifact_id), taken.artifact_id)
+        if row is None or row.status != ArtifactStatus.TRANSFERRING:
+            session.delete(taken)
+    session.flush()
 
 
 def _others(session: Session, attempt: Attempt) -> int:

@@ -4,6 +4,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.accounts.stored_bytes import room_of_artifact
+from activities.artifacts.attempts import take_regional_slot
 from activities.datastores.checks import access_of, find_active_node, not_there
 from activities.db.session import database
 from activities.db.tables import Datastore, Project, table_of_artifact
@@ -21,8 +22,10 @@ _GONE = (DatastoreStatus.REMOVING, DatastoreStatus.ARCHIVED)
 def find_datastore_reader(command: FindDatastoreReader) -> DatastoreReader:
     """The first active node of the datastore's region that was not tried, with the sealed access.
 
+    The transfer has a slot of its account then, until the artifact is not being transferred.
     Raises: ApplicationError `NotFound`; `Refused`, when the datastore is not of the account that
-    owns the artifact's project, or is being removed.
+    owns the artifact's project, or is being removed; `TransferWaits`, while all slots of the
+    account are taken; `Stale`.
     """
     artifact_id, datastore_id = command.artifact_id, command.source.datastore_id
     with database().read() as session:
@@ -42,4 +45,5 @@ def find_datastore_reader(command: FindDatastoreReader) -> DatastoreReader:
         most_bytes = min(settings().artifact_max_bytes, room_of_artifact(session, artifact))
         reader = DatastoreReader(node=address_of(node, region), most_bytes=most_bytes)
         access = access_of(row, region)
+    take_regional_slot(artifact_id)
     return reader.model_copy(update={"access": seal_access(node.region_id, access)})

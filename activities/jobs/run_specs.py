@@ -63,12 +63,15 @@ from workflows.rules.jobs.artifacts import artifacts_of, folder_of
 from workflows.rules.jobs.formats import full_image
 
 STORE = "store://"
-BEFORE_ITS_START = (
+UNTIL_ITS_END = (
     JobStatus.NEW,
     JobStatus.WAITING_FOR_RESOURCES,
     JobStatus.PROVISIONING,
     JobStatus.WAITING_FOR_DATA,
+    JobStatus.RUNNING,
+    JobStatus.UNREACHABLE,
 )
+"""The statuses in which run specs are read: before the start, and then by who stores volumes."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +125,8 @@ def seal_run_specs(command: SealRunSpecs) -> RunSpecsSealed:
         for assignment in command.assignments
     )
     # An activity attempt that was held up may write after the job has discarded its run specs.
-    if not _are_needed(command):
+    roles = {each.role for each in inputs.contents}
+    if not _are_needed(command, writes=ArtifactRole.VOLUME_WRITER in roles):
         _discard(command.job_id, command.attempt)
     distinct = {each.content.sha256: each.content.size_bytes for each in inputs.contents}
     return RunSpecsSealed(references=references, data_bytes=sum(distinct.values()))
@@ -164,12 +168,16 @@ def _discard(job_id: str, attempt: int) -> None:
     blob_store(settings().storage).delete_folder(run_specs_of(job_id, attempt))
 
 
-def _are_needed(command: SealRunSpecs) -> bool:
-    """Whether the attempt has not staged its runs yet; when it ends, it discards its run specs."""
+def _are_needed(command: SealRunSpecs, *, writes: bool) -> bool:
+    """Whether the attempt goes on; when it ends, it discards its run specs.
+
+    writes: whether it writes to volumes, which are stored once more after the end of its runs.
+    """
+    statuses = (*UNTIL_ITS_END, JobStatus.UPLOADING) if writes else UNTIL_ITS_END
     query = select(Job.id).where(
         Job.id == command.job_id,
         Job.attempt == command.attempt,
-        col(Job.status).in_(BEFORE_ITS_START),
+        col(Job.status).in_(statuses),
     )
     with database().read() as session:
         return session.exec(query).first() is not None

@@ -5,10 +5,11 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import delete, insert, update
+from sqlalchemy import ColumnElement, delete, insert, not_, update
 from sqlmodel import Session, col, select
 
-from activities.db.tables import Job, Volume, VolumeHold
+from activities.db.tables import Allocation, Job, Volume, VolumeHold
+from activities.placement.allocation_states import is_live
 from workflows.contracts.artifacts import VolumeAccess
 from workflows.contracts.placement import PendingJob
 from workflows.rules.placement.volumes import VolumeHolder
@@ -26,7 +27,8 @@ def volume_holders(
         query = (
             select(VolumeHold.volume_id, Job.id, Job.name, VolumeHold.access)
             .join(Job, col(Job.id) == VolumeHold.job_id)
-            .where(col(VolumeHold.volume_id).in_(volume_ids), col(VolumeHold.released_at).is_(None))
+            .join(Allocation, col(Allocation.id) == VolumeHold.allocation_id)
+            .where(*_held(volume_ids), is_live())
             .order_by(col(VolumeHold.allocation_id))
         )
         for volume_id, job_id, name, access in session.exec(query):
@@ -54,6 +56,7 @@ def hold_volumes(
     # Readers have no unique index against a writer, so whoever holds a volume locks its row.
     locked = select(Volume.id).where(col(Volume.id).in_(ids)).order_by(col(Volume.id))
     session.exec(locked.with_for_update()).all()
+    _release_left(session, ids, allocations[0]["created_at"])
     held = volume_holders(session, ids)
     for row, volume_id, access in wanted:
         others = [holder for holder in held.get(volume_id, ()) if holder.excludes(access)]
@@ -71,6 +74,20 @@ def hold_volumes(
     ]
     session.execute(insert(VolumeHold), rows)
     return None
+
+
+def _held(volume_ids: Collection[str]) -> tuple[ColumnElement[bool], ...]:
+    return col(VolumeHold.volume_id).in_(volume_ids), col(VolumeHold.released_at).is_(None)
+
+
+def _release_left(session: Session, volume_ids: Collection[str], at: datetime) -> None:
+    """Release what a worker of an earlier release has left, which knows allocations alone."""
+    own = col(Allocation.id) == VolumeHold.allocation_id
+    left = select(Allocation.id).where(own, not_(is_live())).exists()
+    session.execute(
+        update(VolumeHold).where(*_held(volume_ids), left).values(released_at=at),
+        execution_options={"synchronize_session": False},
+    )
 
 
 def release_holds(session: Session, allocation_ids: Collection[str], at: datetime) -> None:

@@ -16,10 +16,11 @@ from typing import Any
 
 from ..errors import RefusedError
 from ..folders import SHA256, Folders
+from ..host import disk
 from .client import ask
 from .code import as_user
 from .location import FOLDER, configuration_of
-from .store import CHUNK_BYTES, KINDS, PARTS, CacheStore
+from .store import CHUNK_BYTES, KINDS, LEAST_FREE_BYTES, PARTS, CacheStore
 
 READ_S = 30.0
 LEFT_OUT = (404, "hash-mismatch")
@@ -69,7 +70,9 @@ def _lacking(request: dict[str, Any], store: CacheStore) -> list[tuple[str, str,
     """What the other cache holds, this one lacks and has room for, the last used first."""
     with ask(request, "/kept", READ_S) as answer:
         listing = json.loads(answer.read(MOST_LISTING_BYTES).decode())
-    found, room = [], store.max_bytes
+    # On a disk that is full of something else, each fill would bring what the last one let go.
+    free = max(0, disk.free_bytes(store.folder) - LEAST_FREE_BYTES)
+    found, room = [], min(store.max_bytes, store.size() + free)
     for kind, name, size, ago_s in listing:
         if kind not in KINDS or not isinstance(name, str) or not SHA256.match(name):
             raise ValueError("the other cache names no file of a cache: %r" % ((kind, name),))

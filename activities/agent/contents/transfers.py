@@ -15,6 +15,7 @@ from ..cache.client import ask
 from ..errors import RefusedError
 from ..files.removal import unless_removed
 from ..folders import Folders
+from ..loading import load
 from . import part_names, store
 from .arrival import MOST_MANIFEST_BYTES, READ_BYTES, Arrival, Intake
 
@@ -40,10 +41,15 @@ def find_contents(request: dict[str, Any]) -> dict[str, Any]:
     asked = {store.checked(one["sha256"]): one for one in request["contents"]}
     with unless_removed(run):
         run.make(request.get("owner"))
-        store.need(run, sorted(asked))
+        # A staging that is repeated: its volumes are the run's own, and not brought once more.
+        own = load("contents.volumes:opened")(run) if run.has("spec.json") else set()
+        store.need(run, sorted(set(asked) - own))
     found, missing = [], {}
     for sha256, one in asked.items():
         document = {"sha256": sha256, "present": False, "has_manifest": False, "position": 0}
+        if sha256 in own:
+            found.append(dict(document, present=True))
+            continue
         with contextlib.suppress(RefusedError), store.locked(folders, sha256, 0.0):
             # Else another transfer of it goes on, which has its room.
             if _is_missing(folders, sha256, document):

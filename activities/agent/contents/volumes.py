@@ -22,12 +22,15 @@ from ..host import file_tree, processes, run_contents
 from . import store
 
 OPENED = "volumes.json"
+WRITTEN_SINCE = "0"
+"""The mark of a volume whose run has begun: no files have it, so what is written will be stored."""
 
 
 def open_volumes(request: dict[str, Any]) -> dict[str, Any]:
     """Give a staged run the volumes that it writes to; a repeat changes nothing.
 
-    Answers `volumes`: of each its `name`, and the `mark` of its files (`fingerprint_volume`).
+    Answers `volumes`: of each its `name`, and the `mark` of its files (`fingerprint_volume`) as the
+    run finds them; `WRITTEN_SINCE`, when it has begun.
     Raises: RefusedError `no-content`, when a content is not here; `not-staged`, `removed`.
     """
     folders = Folders(request.get("root", ""))
@@ -54,9 +57,15 @@ def is_open(run: Run, name: str) -> bool:
     What a command has written counts, however the machine has ended since.
     """
     noted = (run.read(OPENED) or {}).get(name)
-    has_begun = run.has("process.json") or run.has("exit.json")
-    is_sound = has_begun or noted == processes.boot_id()
+    is_sound = _has_begun(run) or noted == processes.boot_id()
     return noted is not None and is_sound and os.path.isdir(run_contents.written_folder(run, name))
+
+
+def opened(run: Run) -> set[str]:
+    """The contents that a staged run has as volumes of its own, and in no other role."""
+    contents = (run.read("spec.json") or {}).get("contents") or []
+    lacking = [one for one in contents if not (one.get("writes") and is_open(run, one["name"]))]
+    return {one["sha256"] for one in contents} - {one["sha256"] for one in lacking}
 
 
 def fingerprint_volume(request: dict[str, Any]) -> dict[str, Any]:
@@ -80,7 +89,12 @@ def pack_volume(request: dict[str, Any]) -> None:
 
 
 def _marked(run: Run, name: str) -> dict[str, Any]:
-    return {"name": name, "mark": packing.fingerprint(run, [_folder(name)])["mark"]}
+    mark = packing.fingerprint(run, [_folder(name)])["mark"]
+    return {"name": name, "mark": WRITTEN_SINCE if _has_begun(run) else mark}
+
+
+def _has_begun(run: Run) -> bool:
+    return run.has("process.json") or run.has("exit.json")
 
 
 def _folder(name: str) -> str:

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import hashlib
 import http.client
+import json
 import os
 import socket
 import threading
@@ -16,11 +17,13 @@ from pathlib import Path
 import pytest
 
 from activities.agent.cache import server
+from activities.agent.cache.filling import fill_cache
 from activities.agent.cache.index_pages import links_of, page_of
 from activities.agent.cache.server import Cache
 from activities.agent.cache.store import (
     CODE,
     FILES,
+    LEAST_FREE_BYTES,
     PART,
     PARTS,
     PINNED_S,
@@ -324,6 +327,28 @@ def test_a_disk_that_is_full_refuses_politely_and_says_so(
     monkeypatch.setattr(disk, "free_bytes", lambda _: 0)  # Something else has filled it.
     store.evict()
     assert store.size() == 0
+
+
+def test_a_cache_on_a_fuller_disk_is_filled_with_what_was_used_last_and_then_done(
+    cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise each fill would bring again what the one before has let go, for ever."""
+    contents = [bytes([number]) * 100 for number in range(8)]
+    names = [hashlib.sha256(content).hexdigest() for content in contents]
+    for ago_s, (name, content) in enumerate(zip(names, contents, strict=True)):
+        cache.store.keep(FILES, name, [content])
+        cache.store.set_used(FILES, name, 60.0 * ago_s)
+    root = tmp_path / "new"
+    root.mkdir()
+    new = CacheStore(str(root / "cache"), 1 << 20)
+    new.make()
+    (root / "cache.json").write_text(json.dumps({"max_bytes": 1 << 20}))
+    room = LEAST_FREE_BYTES + 550
+    monkeypatch.setattr(disk, "free_bytes", lambda path: room - CacheStore.size(new))
+    request = {"root": str(root), "cache": address(cache), "limit_s": 60}
+    assert fill_cache(request) == {"files": 5, "bytes": 500, "left_files": 0, "reason": ""}
+    assert {name for name in names if new.holds(FILES, name)} == set(names[:5])
+    assert fill_cache(request)["files"] == 0
 
 
 def test_what_is_not_what_it_is_said_to_be_is_not_kept(tmp_path: Path) -> None:

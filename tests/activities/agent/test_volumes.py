@@ -82,6 +82,24 @@ def test_what_a_run_writes_into_its_volume_is_packed_and_its_content_is_not_ther
         packed(agent, most_bytes=5)
 
 
+def test_a_staging_that_is_repeated_does_not_bring_a_volume_again(node: Node, content: Cut) -> None:
+    agent = node.agent
+    bring(node, content)
+    agent.stage(RUN, WRITE, contents=of(content))
+    opened = agent.call("open_volumes", run_id=RUN)["volumes"]
+    assert node.find(content, RUN)["present"], "it is sent, and takes the disk, once more"
+    assert agent.call("open_volumes", run_id=RUN)["volumes"] == opened
+    assert not node.find(content, OTHER)["present"], "another run has no folder of its own"
+    agent.path(RUN, "volumes.json").write_text(json.dumps({"notes": "another boot"}))
+    assert not node.find(content, RUN)["present"], "a power cut may have damaged it"
+    assert node.send(content) is None
+    both = [*of(content), *of(content, writes=False, name="day-1")]
+    agent.stage(OTHER, "true", contents=both)
+    agent.call("open_volumes", run_id=OTHER)
+    assert node.find(content, OTHER)["present"]
+    assert node.folder(content).exists(), "it reads the same content as well"
+
+
 def test_a_content_that_another_run_reads_stays_as_it_was(node: Node, content: Cut) -> None:
     agent = node.agent
     bring(node, content, OTHER)
@@ -133,6 +151,21 @@ def test_what_a_command_has_written_stays_whatever_has_become_of_the_machine_sin
     agent.path(RUN, "volumes.json").write_text(json.dumps({"notes": "another boot"}))
     agent.call("open_volumes", run_id=RUN)
     assert packed(agent)["new.txt"] == b"new\n"
+
+
+def test_what_a_command_has_written_before_its_staging_is_repeated_counts_as_changed(
+    node: Node, content: Cut
+) -> None:
+    """A job that has lost its workflow stages again; what it stores is compared with the answer."""
+    agent = node.agent
+    bring(node, content)
+    agent.stage(RUN, WRITE, contents=of(content))
+    agent.call("open_volumes", run_id=RUN)
+    agent.call("start", run_id=RUN)
+    agent.exit_of(RUN)
+    again = agent.call("open_volumes", run_id=RUN)["volumes"][0]
+    found = agent.call("fingerprint_volume", run_id=RUN, name="notes")
+    assert again["mark"] != found["mark"], "what was written is never stored"
 
 
 @pytest.mark.parametrize("name", ["../output", "", "a/b", "-x"])

@@ -1,5 +1,6 @@
 """Datastores as rows: who checks them, what is sealed for a site, what a removal forgets."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
+from activities.artifacts.attempts import attempt_of
 from activities.artifacts.contents import find_progress
 from activities.datastores.checks import (
     find_datastore_checker,
@@ -223,6 +225,33 @@ def test_a_node_reads_for_an_artifact_of_the_account_as_much_as_it_has_room_for(
     second = reader(dataset, first.node.node_id)
     assert second.node.node_id != first.node.node_id
     assert reader(dataset, first.node.node_id, second.node.node_id).node is None
+
+
+def test_an_account_reads_as_many_folders_at_once_as_it_has_slots_for_transfers(
+    migrated: Database, region_id: str, dataset: str
+) -> None:
+    def set_status(artifact_id: str, status: str) -> None:
+        with migrated.write() as session:
+            table = tables.table_of_artifact(artifact_id)
+            session.get_one(table, artifact_id).status = status
+
+    with migrated.read() as session:
+        account = session.get_one(tables.Account, _account_of(session))
+    more = [
+        add_artifact(migrated, account, source={"type": "regional"}, name=f"sets-{number}")
+        for number in range(settings().account_transfers_at_once)
+    ]
+    for artifact_id in (dataset, *more[:-1], dataset):  # One that asks again has its slot.
+        assert reader(artifact_id).node is not None
+    for begins in (partial(reader, more[-1]), attempt_of(more[-1]).__enter__):
+        with pytest.raises(ApplicationError, match="at most 3 transfers") as waits:
+            begins()
+        assert (waits.value.type, waits.value.non_retryable) == (errors.TRANSFER_WAITS, True)
+    set_status(dataset, "ready")
+    assert reader(more[-1]).node is not None
+    set_status(more[0], "failed")
+    with attempt_of(add_artifact(migrated, account, name="of-the-web")):
+        pass
 
 
 def test_a_datastore_of_others_or_one_that_goes_is_not_read(

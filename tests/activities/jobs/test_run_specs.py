@@ -35,8 +35,9 @@ from activities.secrets.sealing import SealBrokenError, secret_box
 from activities.settings import settings
 from activities.storage.blobs import BlobStore, blob_store
 from activities.storage.logs import log_store
-from activities.storage.run_specs import open_run_spec, seal_run_spec
+from activities.storage.run_specs import RunContent, open_run_spec, seal_run_spec
 from workflows.contracts import errors
+from workflows.contracts.artifacts import ArtifactRole, Content
 from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.jobs import WorkerAssignment
 from workflows.contracts.nodes import NodeAddress
@@ -435,6 +436,41 @@ def test_a_writer_that_stood_still_until_the_job_was_over_leaves_no_orders(
     monkeypatch.setattr("activities.jobs.run_specs.seal_run_spec", slowly)
     seal()
     assert store().names("orders") == []
+
+
+@pytest.mark.parametrize(
+    ("status", "writes"),
+    [
+        (JobStatus.RUNNING, False),
+        (JobStatus.UNREACHABLE, False),
+        (JobStatus.UPLOADING, True),
+    ],
+)
+def test_a_writer_that_stood_still_until_the_job_ran_takes_no_orders_away(
+    migrated: Database,
+    project: str,
+    monkeypatch: pytest.MonkeyPatch,
+    status: JobStatus,
+    writes: bool,
+) -> None:
+    """Who stores a volume reads them, as long as the run is there."""
+    submit(migrated, project)
+    volume = RunContent(
+        artifact_id="vol-1",
+        role=ArtifactRole.VOLUME_WRITER,
+        name="notes",
+        content=Content(sha256="0" * 64, size_bytes=1, unpacked_bytes=1, file_count=1),
+    )
+
+    def slowly(*order: Any) -> str:
+        with migrated.write() as session:
+            session.execute(update(Job).where(col(Job.id) == JOB).values(status=status))
+        return seal_run_spec(*order)
+
+    monkeypatch.setattr("activities.jobs.run_specs._contents", lambda *_: (volume,) * writes)
+    monkeypatch.setattr("activities.jobs.run_specs.seal_run_spec", slowly)
+    seal()
+    assert store().names("orders") == ["orders/job-o/1/0", "orders/job-o/1/1"]
 
 
 def test_what_a_job_has_stored_is_removed_and_what_others_have_stays(home: Path) -> None:

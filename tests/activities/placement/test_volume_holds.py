@@ -135,6 +135,23 @@ def test_a_volume_is_held_until_the_end_of_its_run_is_proved(
     assert volumes.holders() == [two.id]
 
 
+def test_what_a_worker_of_an_earlier_release_has_released_holds_no_volume(
+    volumes: Volumes, migrated: Database
+) -> None:
+    """It frees an allocation, and knows nothing of volumes."""
+    one = volumes.job("write")
+    assert round_of().placed == 1
+    with migrated.write() as session:
+        (held,) = live(session)
+        held.state, held.released_at = "gone", NOW
+        session.add(held)
+        session.get_one(tables.Job, one.id).status = "canceled"
+    assert volumes.holders() == []
+    two = volumes.job("write")
+    assert round_of().placed == 1
+    assert volumes.holders() == [two.id]
+
+
 def test_what_is_withdrawn_holds_no_volume(volumes: Volumes) -> None:
     job = volumes.job("write")
     assert round_of().placed == 1

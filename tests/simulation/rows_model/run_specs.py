@@ -3,7 +3,7 @@
 from temporalio.exceptions import ApplicationError
 
 from activities.housekeeping.retention import DELIVERED_RETENTION, SNAPSHOT_RETENTION
-from activities.jobs.run_specs import BEFORE_ITS_START
+from activities.jobs.run_specs import UNTIL_ITS_END
 from activities.jobs.worker_addresses import _ports
 from tests.simulation.contracts import Attempt, Handler, Outside
 from tests.simulation.rows_model.allocations import Allocations
@@ -55,7 +55,7 @@ class RunSpecs:
         self._check_allocations(command)
         self._outside.keep_run_specs(command.job_id, command.attempt)
         is_needed = (
-            job is not None and job.attempt == command.attempt and job.status in BEFORE_ITS_START
+            job is not None and job.attempt == command.attempt and job.status in UNTIL_ITS_END
         )
         if not is_needed:
             self._outside.discard(command.job_id, "run_specs", command.attempt)

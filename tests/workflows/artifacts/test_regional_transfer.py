@@ -9,7 +9,7 @@ from tests.workflows.artifacts.test_artifact_lifecycle import DATASET, REQUEST, 
 from tests.workflows.conftest import Stage
 from tests.workflows.fake_artifacts import CONTENT
 from tests.workflows.fake_world import Machine
-from workflows.artifacts import regional_transfer
+from workflows.artifacts import artifact_lifecycle, regional_transfer
 from workflows.artifacts.artifact_lifecycle import ArtifactLifecycle
 from workflows.contracts import errors
 from workflows.contracts.artifacts import RegionalSource, RetryTransfer
@@ -79,5 +79,22 @@ async def test_what_its_server_refuses_is_asked_of_no_other_node(stage: Stage) -
     handle = await start(stage, REGIONAL)
     await reaches(stage, "failed")
     assert stage.world.rows[DATASET].status_reason == "link: is a link"
+    await handle.signal(ArtifactLifecycle.remove, Removal())
+    await handle.result()
+
+
+async def test_it_waits_while_its_account_has_all_slots_taken(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(artifact_lifecycle, "FIRST_SLOT_INTERVAL", timedelta(seconds=0.1))
+
+    async def waits(_: Contract) -> None:
+        words = "waits: three transfers are under way"
+        raise ApplicationError(words, type=errors.TRANSFER_WAITS, non_retryable=True)
+
+    stage.world.faults["find_datastore_reader"] += [waits] * 3
+    handle = await start(stage, REGIONAL)
+    await reaches(stage, "ready")
+    assert stage.world.read_by[DATASET] == ["nod-1"]
     await handle.signal(ArtifactLifecycle.remove, Removal())
     await handle.result()
