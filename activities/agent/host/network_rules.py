@@ -8,7 +8,10 @@ from typing import Any
 from ..errors import RefusedError
 
 RESOLVERS = "/etc/resolv.conf"
-LINK_LOCAL = ("169.254.0.0/16", "fe80::/10", "fd00:ec2::254/128", "100.100.100.200/32")
+LINK_LOCAL = (
+    *("169.254.0.0/16", "fe80::/10", "fd00:ec2::254/128", "100.100.100.200/32"),
+    "168.63.129.16/32",
+)
 """Where clouds tell a machine its secrets; the rest of these networks is of no use to a job."""
 RULES = """
 table %(table)s
