@@ -13,6 +13,7 @@ LINK_LOCAL = (
     "168.63.129.16/32",
 )
 """Where clouds tell a machine its secrets; the rest of these networks is of no use to a job."""
+# A job asks by mDNS and LLMNR, whose answers come from 5353 and 5355, and answers by neither.
 RULES = """
 table %(table)s
 delete table %(table)s
@@ -60,7 +61,7 @@ table %(table)s {
     ct mark set ct mark and 0xffff accept
   }
   chain jobs {
-    udp sport 5353 drop
+    udp sport { 5353, 5355 } drop
     ct direction reply accept
     meta l4proto { tcp, udp } th dport 53 ip daddr @resolvers4 accept
     meta l4proto { tcp, udp } th dport 53 ip6 daddr @resolvers6 accept
