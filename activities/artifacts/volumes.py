@@ -6,11 +6,13 @@ from sqlalchemy import update
 from sqlmodel import Session, col, select
 from temporalio import activity
 
+from activities.accounts.stored_bytes import follow_each_other, refusal_of_artifact
 from activities.db.session import database
 from activities.db.tables import ARTIFACT_TABLES, Volume, VolumeHold
 from activities.settings import settings
 from activities.storage.blobs import blob_store
-from activities.storage.contents import remove_older_contents
+from activities.storage.contents import remove_content, remove_older_contents
+from activities.storage.names import artifact_manifest_name, volume_place
 from activities.temporal.heartbeats import beating_aside
 from workflows.contracts.artifacts import ArtifactStatus, VolumeAccess
 from workflows.effects.volumes import RecordVolume, VolumeRecorded
@@ -23,24 +25,36 @@ def record_volume(command: RecordVolume) -> VolumeRecorded:
     """Make what is stored the content of a volume, if the attempt of the job still writes it.
 
     A repeat changes nothing. What an earlier content has left in the store goes, unless it is being
-    copied now; then it goes with the next one.
+    copied now; then it goes with the next one. So does at once what the account has no room for.
     """
+    place = volume_place(command.volume_id, command.place)
     with beating_aside():
+        store = blob_store(settings().storage)
+        is_there = store.size(artifact_manifest_name(place)) is not None
         with database().write() as session:
-            refusal = _record(session, command)
-        if refusal is not None:
-            return VolumeRecorded(refusal=refusal)
+            refusal = _refusal(session, command)
+            no_room = None if refusal else _refusal_of_room(session, command)
+            if not refusal and not no_room and not is_there:
+                refusal = f"volume {command.volume_id}: had no room for it, and it is gone"
+            if not refusal and not no_room:
+                _write(session, command)
+        if no_room is not None:
+            remove_content(store, place)
+        if refusal is not None or no_room is not None:
+            return VolumeRecorded(refusal=refusal or no_room)
         with database().read() as session:
             is_copied = _is_copied(session, command.volume_id)
         if not is_copied:
-            store = blob_store(settings().storage)
             remove_older_contents(store, command.volume_id, command.place)
     return VolumeRecorded()
 
 
-def _record(session: Session, command: RecordVolume) -> str | None:
-    """Write the content; why it is refused, None: it is the content now."""
-    row = session.get(Volume, command.volume_id, with_for_update=True)
+def _refusal(session: Session, command: RecordVolume) -> str | None:
+    """Why the content may not be that of the volume, whose row is locked; None: it may be."""
+    found = session.get(Volume, command.volume_id)
+    if found is not None:
+        follow_each_other(session, found.account_id)
+    row = session.get(Volume, command.volume_id, with_for_update=True, populate_existing=True)
     if row is None or row.status != ArtifactStatus.READY:
         status = "not there" if row is None else row.status
         return f"volume {command.volume_id}: must be ready to be written, is {status}"
@@ -58,6 +72,20 @@ def _record(session: Session, command: RecordVolume) -> str | None:
         )
     if row.content_place > command.place:
         return f"volume {row.name}: has a newer content, of {row.written_at}"
+    return None
+
+
+def _refusal_of_room(session: Session, command: RecordVolume) -> str | None:
+    """Why the account has no room for the content; None: it has, or it takes no more than before.
+
+    What the account had room for when the run began may have gone to others since.
+    """
+    row = session.get_one(Volume, command.volume_id)
+    more = command.content.size_bytes - (row.size_bytes or 0)
+    return refusal_of_artifact(session, row.account_id, more) if more > 0 else None
+
+
+def _write(session: Session, command: RecordVolume) -> None:
     size = command.content.size_bytes
     values: dict[str, Any] = {
         "content_sha256": command.content.sha256,
@@ -70,8 +98,7 @@ def _record(session: Session, command: RecordVolume) -> str | None:
         "written_at": command.at,
         "written_by": command.job_id,
     }
-    session.execute(update(Volume).where(col(Volume.id) == row.id).values(values))
-    return None
+    session.execute(update(Volume).where(col(Volume.id) == command.volume_id).values(values))
 
 
 def _is_copied(session: Session, volume_id: str) -> bool:

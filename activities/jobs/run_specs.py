@@ -225,10 +225,14 @@ def _contents(session: Session, job: Job, submission: JobSubmission) -> tuple[Ru
 
 
 def _with_limit(session: Session, content: RunContent, row: ArtifactRow) -> RunContent:
-    """The content with the most bytes that its account has room for, if the run writes to it."""
+    """The content with the most bytes that its account has room for, if the run writes to it.
+
+    As much as it has already may be stored again, also where the account has no room any more.
+    """
     if content.role is not ArtifactRole.VOLUME_WRITER:
         return content
-    most_bytes = min(settings().artifact_max_bytes, room_of_artifact(session, row))
+    room = min(settings().artifact_max_bytes, room_of_artifact(session, row))
+    most_bytes = max(room, row.size_bytes or 0)
     return content.model_copy(update={"most_bytes": most_bytes})
 
 

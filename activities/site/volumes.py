@@ -75,7 +75,9 @@ async def store_volume(command: StoreVolume) -> VolumeStored:
         )
         if found.mark == command.last_mark:
             return VolumeStored(mark=found.mark)
-        most_bytes = written.most_bytes or settings().artifact_max_bytes
+        most_bytes = written.most_bytes
+        if most_bytes is None:  # An earlier release has sealed the run spec.
+            most_bytes = settings().artifact_max_bytes
         if found.bytes > most_bytes or found.files > MOST_FILES:
             raise ApplicationError(
                 f"volume {written.name}: has {found.bytes} bytes in {found.files} files, at most "

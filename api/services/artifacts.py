@@ -38,7 +38,7 @@ from api.services.ownership import (
     visible_artifact,
     visible_job,
 )
-from api.services.third_party_keys import with_source_key
+from api.services.third_party_keys import check_source_key, with_source_key
 from api.services.uploads import Received
 from workflows.contracts.artifacts import (
     ArtifactSource,
@@ -141,14 +141,17 @@ def remove_artifact(context: ChangeContext, noun: LifecycleNoun, artifact_id: st
 def retry_artifact(context: ChangeContext, noun: LifecycleNoun, artifact_id: str) -> Artifact:
     """Try a failed transfer again.
 
-    Raises: Problem `not-found`, `forbidden`, also for the source; `conflict`.
+    Raises: Problem `not-found`; `forbidden`, `invalid-request`, also for the source; `conflict`.
     """
     row = _changeable(context, noun, artifact_id)
     if row.status != ArtifactStatus.FAILED:
         raise wrong_state(noun.name, row, "failed")
     project = context.session.get_one(tables.Project, row.project_id)
     # Whoever tries again reads the source, and may have lost what the creator had, or never had it.
-    _check_access(context, project, SOURCES.validate_python(row.source))
+    source = SOURCES.validate_python(row.source)
+    _check_access(context, project, source)
+    check_regional_source(context, project, source)
+    check_source_key(context, source, project)
     context.tell(row.id, "retry", RetryTransfer(requested_by=context.caller.user_id))
     return artifact_response(context.session, row)
 

@@ -117,15 +117,26 @@ def with_source_key(context: ChangeContext, source: Source, project: tables.Proj
     if secret is not None and source.with_key:
         raise invalid(field_error("source.with_key", "is not beside source.secret", True))
     if over_ssh or source.with_key:
-        wrong = refusal_of_use(context, project, "source.with_key", kind)
-        if wrong is not None:
-            raise invalid(wrong)
-        return source.model_copy(update={"with_key": True})
+        asked = source.model_copy(update={"with_key": True})
+        check_source_key(context, asked, project)
+        return asked
     if source.with_key is None and secret is None:
         row = key_row(context.session, project.id, kind)
         uses = row is not None and may_use(context.session, context.caller, project)
         return source.model_copy(update={"with_key": uses})
     return source.model_copy(update={"with_key": False})
+
+
+def check_source_key(context: ChangeContext, source: Source, project: tables.Project) -> None:
+    """Check that the caller may have a source read with the project's key, if it is read so.
+
+    Raises: Problem `invalid-request`.
+    """
+    if not isinstance(source, KeyedSource) or not source.with_key:
+        return
+    wrong = refusal_of_use(context, project, "source.with_key", KeyType(source.type))
+    if wrong is not None:
+        raise invalid(wrong)
 
 
 def with_image_key(

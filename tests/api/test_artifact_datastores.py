@@ -49,3 +49,15 @@ async def test_a_key_that_may_not_read_datastores_copies_nothing_of_them(
     key = ada.with_key(["datasets:write", "datasets:read"])
     answer = await key.post("/v1/datasets", cats(sets))
     assert (answer.status_code, "datastores:read" in answer.json()["detail"]) == (403, True)
+
+
+async def test_who_may_not_read_datastores_does_not_copy_them_by_trying_again(
+    site: Site, ada: Person, sets: str
+) -> None:
+    made = await ada.made("/v1/datasets", cats(sets))
+    site.set(tables.Dataset, made["id"], status="failed")
+    again = f"/v1/datasets/{made['id']}/retry"
+    refused = await ada.with_key(["datasets:write"]).call("POST", again)
+    assert (refused.status_code, "datastores:read" in refused.json()["detail"]) == (403, True)
+    able = ada.with_key(["datasets:write", "datastores:read"])
+    assert (await able.call("POST", again)).status_code == 202

@@ -184,6 +184,20 @@ async def test_a_source_is_read_with_the_key_of_its_type_by_right_alone(ada: Per
     assert (await made(able)).json()["source"]["with_key"] is True
 
 
+async def test_who_may_not_use_a_key_does_not_have_it_used_by_trying_again(
+    site: Site, ada: Person
+) -> None:
+    await _set(ada, "gcp")
+    source = {"type": "gcp", "bucket": "pets"}
+    made = await ada.made("/v1/datasets", {"name": "pets", "source": source})
+    site.set(tables.Dataset, made["id"], status="failed")
+    again = f"/v1/datasets/{made['id']}/retry"
+    refused = await ada.with_key(["datasets:write"]).call("POST", again)
+    assert refused.json()["errors"][0]["field"] == "source.with_key"
+    able = ada.with_key(["datasets:write", "credentials:use"])
+    assert (await able.call("POST", again)).status_code == 202
+
+
 async def test_a_repository_over_ssh_needs_the_projects_key(ada: Person) -> None:
     source = {"type": "git", "url": "ssh://git@github.com/vision/cats"}
     body = {"name": "cats", "source": source}

@@ -34,6 +34,7 @@ import ssl
 import sys
 import threading
 import time
+import urllib.error
 import urllib.parse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, BinaryIO
@@ -211,7 +212,7 @@ class Handler(BaseHTTPRequestHandler):
         try:
             self._answer(segments)
         except UpstreamError as error:
-            self._refuse(502, str(error))
+            self._refuse(502, _words_of(error))
         except RefusedError as refusal:
             self._refuse(404, refusal.message)
 
@@ -319,6 +320,16 @@ class Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as its base names it
         """Log nothing: requests are counted, see `/stats`."""
         del format, args
+
+
+def _words_of(error: UpstreamError) -> str:
+    """What anybody may read of a failure: no address, which may have a password in it."""
+    cause = error.__cause__
+    if isinstance(cause, urllib.error.HTTPError):
+        return "the index or registry answers %d" % cause.code
+    if isinstance(cause, RefusedError):
+        return cause.message
+    return "the index or registry has not given it"
 
 
 def serve(root: str) -> None:

@@ -8,8 +8,12 @@ from typing import Any
 from ..errors import RefusedError
 
 RESOLVERS = "/etc/resolv.conf"
-LINK_LOCAL = ("169.254.0.0/16", "fe80::/10", "fd00:ec2::254/128", "100.100.100.200/32")
+LINK_LOCAL = (
+    *("169.254.0.0/16", "fe80::/10", "fd00:ec2::254/128", "100.100.100.200/32"),
+    "168.63.129.16/32",
+)
 """Where clouds tell a machine its secrets; the rest of these networks is of no use to a job."""
+# A job asks by mDNS and LLMNR, whose answers come from 5353 and 5355, and answers by neither.
 RULES = """
 table %(table)s
 delete table %(table)s
@@ -57,7 +61,7 @@ table %(table)s {
     ct mark set ct mark and 0xffff accept
   }
   chain jobs {
-    udp sport 5353 drop
+    udp sport { 5353, 5355 } drop
     ct direction reply accept
     meta l4proto { tcp, udp } th dport 53 ip daddr @resolvers4 accept
     meta l4proto { tcp, udp } th dport 53 ip6 daddr @resolvers6 accept

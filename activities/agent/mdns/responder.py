@@ -178,7 +178,9 @@ class Responder:
             if port == packets.PORT:  # Others are no mDNS.
                 self._take_response(message, now_s)
             return
-        claimed = [each for each in message.authorities if each.name == self.name]
+        # Jobs ask from other ports, and claim nothing.
+        own = message.authorities if port == packets.PORT else ()
+        claimed = [each for each in own if each.name == self.name]
         if claimed and not self._are_own(claimed) and self._take_claim(claimed, now_s):
             return
         if self.state != PUBLISHED or not self._concerns(message, source):

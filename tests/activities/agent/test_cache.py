@@ -166,6 +166,19 @@ def test_a_file_that_is_not_what_its_page_states_is_neither_given_nor_kept(
     assert cache.store.size() == 0
 
 
+@pytest.mark.parametrize("path", ["/simple/tinything/", "/files/tinything/" + "0" * 64 + "/x"])
+def test_the_login_of_the_index_is_told_to_nobody(tmp_path: Path, path: str) -> None:
+    """An owner's own pip may read an index with a password, and every job reaches the cache."""
+    store = CacheStore(str(tmp_path / "cache"), 1 << 20)
+    store.make()
+    url = "http://owner:hidden-word@127.0.0.1:1/simple"
+    with listening(Cache(("127.0.0.1", 0), store, {"index_url": url})) as cache:
+        status, content = got(cache, path)
+    assert status == 502
+    assert b"hidden-word" not in content
+    assert b"owner" not in content
+
+
 def test_a_file_that_no_page_names_is_not_fetched(cache: Cache, index: PackageIndex) -> None:
     name, _ = only_wheel(index)
     assert got(cache, f"/files/tinything/{'0' * 64}/{name}")[0] == 404

@@ -11,7 +11,7 @@ from activities.agent.datastores.addresses import is_permitted
         "127.0.0.1", "127.8.9.1", "::1", "0.0.0.0", "::", "::127.0.0.1", "::ffff:127.0.0.1",
         "169.254.169.254", "::ffff:169.254.169.254", "fe80::1%eth0", "fd00:ec2::254",
         "100.100.100.200", "224.0.0.251", "255.255.255.255", "ff02::1", "64:ff9b::7f00:1",
-        "2002:7f00:1::", "192.0.0.192",
+        "2002:7f00:1::", "192.0.0.192", "168.63.129.16",
     ],
 )  # fmt: skip
 def test_addresses_of_the_machine_and_of_its_cloud_are_closed_until_they_are_opened(

@@ -401,6 +401,16 @@ def test_the_node_that_had_it_before_leaves_without_a_word(way: Any) -> None:
     assert (air.sent, air.ask()) == ([], [])
 
 
+def test_a_probe_from_another_port_takes_nothing_over() -> None:
+    """A job may ask on the link, from any port but that of mDNS, and reads our mark there."""
+    for air in (Air(), Air().published()):
+        before = air.responder.state
+        air.hear(probe(address(RIVAL), mark(2**63)), (RIVAL, 40_000))
+        assert air.responder.state == before
+        air.pass_time(5)
+        assert air.responder.state == PUBLISHED
+
+
 def test_the_mark_of_another_reservation_or_without_a_number_is_a_conflict() -> None:
     for other in (mark(6, "rsv-2"), Record(NAME, TXT, packets.text_data(["baseload=rsv-1"]), 120)):
         air = Air()

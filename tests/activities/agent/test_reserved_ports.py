@@ -37,7 +37,7 @@ def test_a_reserved_port_is_reached_from_the_network_and_by_no_other_job(
 SPEAK = """
 import socket, sys
 near = socket.inet_aton("10.98.0.1")
-for port in (5353, 5354):
+for port in (5353, 5355, 5354):
     one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     one.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, near)

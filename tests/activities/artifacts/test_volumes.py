@@ -9,6 +9,7 @@ from activities.artifacts.transfers import transfer_artifact
 from activities.artifacts.volumes import record_volume
 from activities.db import tables
 from activities.db.session import Database
+from activities.settings import settings
 from activities.storage.contents import ContentWriter
 from activities.storage.names import artifact_of, volume_contents_of, volume_place
 from tests.activities.artifacts.artifact_rows import (
@@ -59,7 +60,14 @@ class Writer:
         """Store and record a file with this text; why it is refused."""
         place = f"20260101t00000{later_s}-aa"
         content = self.put(volume_place(self.volume_id, place), {"a.txt": text})
-        asked = RecordVolume(
+        asked = self.record(place, content, later_s)
+        first = record_volume(asked)
+        assert record_volume(asked) == first, "a repeat has another answer"
+        return first.refusal, content
+
+    def record(self, place: str, content: Content, later_s: int) -> RecordVolume:
+        """What records a stored content."""
+        return RecordVolume(
             volume_id=self.volume_id,
             job_id=self.job_id,
             attempt=1,
@@ -67,9 +75,6 @@ class Writer:
             place=place,
             content=content,
         )
-        first = record_volume(asked)
-        assert record_volume(asked) == first, "a repeat has another answer"
-        return first.refusal, content
 
     def leaves(self) -> None:
         """Its run has provably ended."""
@@ -121,6 +126,30 @@ def test_an_older_content_of_the_same_writer_does_not_come_back(migrated: Databa
     refusal, _ = job.writes(b"one", 1)
     assert refusal is not None
     assert "has a newer content" in refusal
+
+
+def test_what_the_account_has_no_room_for_is_neither_recorded_nor_kept(
+    migrated: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The room of each run was read when it began, and is the room of all runs of the account."""
+    job = Writer(migrated, "a")
+    assert job.writes(b"one", 1)[0] is None
+    before, places = row_of(migrated, job.volume_id), job.places()
+    room = before.size_bytes or 0
+    monkeypatch.setenv("BASELOAD_ACCOUNT_STORED_MAX_BYTES", str(room))
+    settings.cache_clear()
+    refusal, content = job.writes(b"much" * 10_000, 2)
+    assert refusal is not None
+    assert "BASELOAD_ACCOUNT_STORED_MAX_BYTES" in refusal
+    assert (row_of(migrated, job.volume_id), job.places()) == (before, places)
+    monkeypatch.delenv("BASELOAD_ACCOUNT_STORED_MAX_BYTES")
+    settings.cache_clear()
+    late = record_volume(job.record("20260101t000002-aa", content, 2)).refusal
+    assert late is not None, "a repeat that finds room records what is not there any more"
+    assert row_of(migrated, job.volume_id) == before
+    monkeypatch.setenv("BASELOAD_ACCOUNT_STORED_MAX_BYTES", str(room - 1))
+    settings.cache_clear()
+    assert job.writes(b"ane", 3)[0] is None, "what takes no more than before is refused"
 
 
 @pytest.mark.parametrize("status", ["removing", "archived"])

@@ -90,13 +90,16 @@ async def test_what_a_run_has_written_is_stored_beside_the_content_and_once(site
     assert not [name for name in kept if name.endswith("packed.tar.gz")]
 
 
+@pytest.mark.parametrize("most_bytes", [6, 0])
 async def test_a_volume_that_has_grown_too_large_is_refused_and_leaves_nothing(
-    site: Site,
+    site: Site, most_bytes: int
 ) -> None:
-    await stage(site, sealed(site, most_bytes=6))
+    """Also of an account that has no room at all."""
+    await stage(site, sealed(site, most_bytes=most_bytes))
     await site.do(start_worker, StartWorker(node=site.node, run_id=RUN))
     site.agent.exit_of(RUN)
-    with pytest.raises(ApplicationError, match="has 8 bytes in 2 files, at most 6") as refused:
+    words = f"has 8 bytes in 2 files, at most {most_bytes} "
+    with pytest.raises(ApplicationError, match=words) as refused:
         await store(site)
     assert refused.value.type == errors.WORK_REFUSED
     assert site.blobs.names(volume_contents_of(VOLUME)) == []

@@ -24,7 +24,7 @@ def test_what_is_no_label_is_none(hostname: str) -> None:
     assert hostname_mistake(hostname) == HOSTNAME_RULE
 
 
-@pytest.mark.parametrize("hostname", ["localhost", "local"])
+@pytest.mark.parametrize("hostname", ["localhost", "local", "wpad", "isatap"])
 def test_names_with_a_meaning_of_their_own_are_none(hostname: str) -> None:
     assert hostname_mistake(hostname) == f"is not {hostname}, which has a meaning of its own"
 
@@ -36,4 +36,5 @@ def test_a_port_without_rights_can_be_reserved(port: int) -> None:
 
 def test_a_port_of_the_platform_says_whose_it_is() -> None:
     assert port_mistake(5353) == "is not 5353, which is the port of mDNS"
+    assert port_mistake(8710) == "is not 8710, which is the port of the region's cache"
     assert port_mistake(8700) == "is not 8700, which is the port of the API"

@@ -8,8 +8,16 @@ HOSTNAME_RULE = (
 )
 LOWEST_PORT, HIGHEST_PORT = 1024, 65_535
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-_NOT_TAKEN = frozenset({"localhost", DOMAIN})
-PLATFORM_PORTS = {5353: "mDNS", 7233: "Temporal", 8233: "the Temporal UI", 8700: "the API"}
+_NOT_TAKEN = frozenset({"localhost", DOMAIN, "wpad", "isatap"})
+"""The last two are names by which machines look for a proxy or a router that nobody has named to
+them, and then send it what they send."""
+PLATFORM_PORTS = {
+    5353: "mDNS",
+    7233: "Temporal",
+    8233: "the Temporal UI",
+    8700: "the API",
+    8710: "the region's cache",
+}
 """The ports at which the platform itself may listen on a machine of a region."""
 
 

@@ -35,6 +35,16 @@ def test_nobody_learns_from_a_refusal_which_names_and_addresses_there_are() -> N
     assert permitted_address("outer.example", 443) == "192.0.43.8"
 
 
+@pytest.mark.parametrize("address", ["168.63.129.16", "::ffff:168.63.129.16", "::7f00:1"])
+def test_addresses_that_are_public_by_their_number_alone_are_none(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the first, Azure tells each of its machines what is set up there."""
+    monkeypatch.setitem(NAMES, "wire.example", address)
+    with pytest.raises(SourceAddressRefusedError):
+        permitted_address("wire.example", 80)
+
+
 def test_a_name_that_cannot_be_resolved_now_may_be_tried_again() -> None:
     with pytest.raises(OSError, match=r"^silent\.example: its name cannot be resolved now$") as now:
         permitted_address("silent.example", 443)
