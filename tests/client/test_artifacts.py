@@ -90,6 +90,7 @@ def _part(dataset_id: str, index: int, content: bytes) -> Any:
         ("azure://ada1/pets/cats/a", {"account": "ada1", "container": "pets", "prefix": "cats/a"}),
         ("kaggle://ada/pets@2", {"type": "kaggle", "dataset": "ada/pets", "version": 2}),
         ("kaggle://ada/pets", {"type": "kaggle", "version": None}),
+        ("s3://pets/cats", {"type": "aws", "bucket": "pets", "prefix": "cats"}),
         ("wasabi://pets/cats", {"type": "wasabi", "bucket": "pets", "prefix": "cats"}),
     ],
 )

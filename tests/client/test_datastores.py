@@ -73,3 +73,4 @@ def test_a_dataset_is_made_of_a_folder_of_a_datastore_by_its_name(desk: Desk, re
     assert f"datastore:{sets}/digits/train" in desk.baseload("dataset", "show", "cats").out
     whole = desk.json("checkpoint", "create", "all", "--source", "datastore:sets", "--no-wait")
     assert whole["source"]["path"] == "/"
+    assert f"datastore:{sets}\n" in desk.baseload("checkpoint", "show", "all").out

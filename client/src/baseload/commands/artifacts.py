@@ -340,6 +340,8 @@ def _source_text(source: Document) -> str:
     if said is None:
         return str(source.get("job_id") or source.get("artifact_id") or kind)
     text = said.format_map(source).removesuffix("@None")
+    if kind == "regional":
+        text = text.rstrip("/")  # The path of all of a datastore is `/`.
     return text.replace("hf://model/", "hf://").replace("hf://dataset/", "hf://datasets/")
 
 
@@ -349,10 +351,10 @@ _ADDRESSES = {
     "huggingface": "hf://{kind}/{repo}@{revision}",
     "kaggle": "kaggle://{dataset}@{version}",
     "azure": "azure://{account}/{container}/{prefix}",
-    "aws": "aws://{bucket}/{prefix}",
+    "aws": "s3://{bucket}/{prefix}",
     "wasabi": "wasabi://{bucket}/{prefix}",
     "gcp": "gs://{bucket}/{prefix}",
-    "regional": "datastore:{datastore_id}{path}",
+    "regional": "datastore:{datastore_id}/{path}",
 }
 """By type, the words for a source of which an address tells enough."""
 
