@@ -179,7 +179,7 @@ def test_one_is_shown_exported_and_removed_by_its_name(desk: Desk) -> None:
     assert (ended.code, (desk.folder / "best.tar").read_bytes()) == (0, tar)
     with tarfile.open(fileobj=io.BytesIO(tar)) as archive:
         assert len(archive.getnames()) == 2
-    assert desk.baseload("checkpoint", "rm", "best", "--yes").code == 0
+    assert desk.baseload("checkpoint", "rm", "best", "--yes").out.endswith("  best  removing\n")
     verbs = [row.verb for row in desk.site.rows(tables.OutboxRow, resource_id=made["id"])]
     assert "remove" in verbs
 
