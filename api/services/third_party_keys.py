@@ -53,7 +53,7 @@ def remove_key(context: ChangeContext, project_id: str, key_type: str) -> ThirdP
     project = own_locked(context.session, tables.Project, project_id, context.caller)
     row = context.session.get(tables.ThirdPartyKey, (project.id, key_type))
     if row is None:
-        raise missing(f"third-party key of {project.id}", key_type)
+        raise missing(f"project {project.name}: third-party key", key_type)
     context.resource_id = _audited(project.id, KeyType(row.type))
     context.session.delete(row)
     return key_response(row)

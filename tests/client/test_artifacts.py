@@ -90,6 +90,7 @@ def _part(dataset_id: str, index: int, content: bytes) -> Any:
         ("azure://ada1/pets/cats/a", {"account": "ada1", "container": "pets", "prefix": "cats/a"}),
         ("kaggle://ada/pets@2", {"type": "kaggle", "dataset": "ada/pets", "version": 2}),
         ("kaggle://ada/pets", {"type": "kaggle", "version": None}),
+        ("s3://pets/cats", {"type": "aws", "bucket": "pets", "prefix": "cats"}),
         ("wasabi://pets/cats", {"type": "wasabi", "bucket": "pets", "prefix": "cats"}),
     ],
 )
@@ -178,7 +179,7 @@ def test_one_is_shown_exported_and_removed_by_its_name(desk: Desk) -> None:
     assert (ended.code, (desk.folder / "best.tar").read_bytes()) == (0, tar)
     with tarfile.open(fileobj=io.BytesIO(tar)) as archive:
         assert len(archive.getnames()) == 2
-    assert desk.baseload("checkpoint", "rm", "best", "--yes").code == 0
+    assert desk.baseload("checkpoint", "rm", "best", "--yes").out.endswith("  best  removing\n")
     verbs = [row.verb for row in desk.site.rows(tables.OutboxRow, resource_id=made["id"])]
     assert "remove" in verbs
 

@@ -79,6 +79,19 @@ def test_a_join_token_is_shown_as_the_command_to_run_on_the_machine(desk: Desk) 
     [row] = desk.site.rows(tables.JoinToken, region_id=region_id)
     assert row.secret_sha256 == hash_of(given["--token"])
     assert row.expires_at - row.created_at == timedelta(hours=2)
+    assert "--service storage" not in ended.err
+    desk.site.set(tables.Region, region_id, storage_mode="central")
+    central = desk.baseload("node", "join-token", "--region", "home")
+    assert "its storage node comes first: add it with --service storage" in central.err
+
+
+def test_a_node_is_shown_with_what_it_does_for_its_region(desk: Desk) -> None:
+    node_id = _node(desk)["id"]
+    desk.site.set(tables.Node, node_id, services=["compute", "storage"])
+    shown = desk.baseload("node", "show", node_id).out.splitlines()
+    assert [line.split(maxsplit=1)[1] for line in shown if line.startswith("services")] == [
+        "compute, storage"
+    ]
 
 
 def test_apt_packages_of_others_are_allowed_and_forbidden_again(desk: Desk) -> None:

@@ -43,7 +43,7 @@ def test_a_share_is_registered_listed_shown_and_removed(
     listed = desk.baseload("datastore", "ls")
     assert {"sets", "results"} <= set(listed.out.split())
     assert PASSWORD not in shown.out + listed.out + str(added)
-    assert desk.baseload("datastore", "rm", "sets").code == 0
+    assert desk.baseload("datastore", "rm", "sets").out.endswith("  sets  removing\n")
     sets = str(desk.json("datastore", "show", "sets")["id"])
     assert [verb for verb, _ in desk.site.asked_of(sets)] == ["start", "remove"]
 
@@ -73,3 +73,20 @@ def test_a_dataset_is_made_of_a_folder_of_a_datastore_by_its_name(desk: Desk, re
     assert f"datastore:{sets}/digits/train" in desk.baseload("dataset", "show", "cats").out
     whole = desk.json("checkpoint", "create", "all", "--source", "datastore:sets", "--no-wait")
     assert whole["source"]["path"] == "/"
+    assert f"datastore:{sets}\n" in desk.baseload("checkpoint", "show", "all").out
+
+
+def test_the_events_of_a_datastore_and_of_a_volume_are_shown(desk: Desk, region: str) -> None:
+    nfs = ("--region", region, "--nfs", "nas", "--root", "/srv/sets")
+    datastore_id = str(desk.json("datastore", "add", "sets", *nfs)["id"])
+    volume_id = str(desk.json("volume", "create", "notes", "--no-wait")["id"])
+    for reference in (datastore_id, "sets"):
+        assert "datastore.requested" in desk.baseload("events", reference).out
+    for reference in (volume_id, "notes"):
+        assert "volume.requested" in desk.baseload("events", reference).out
+    unknown = desk.baseload("events", "cats")
+    assert (unknown.code, "no resource has the id or the name 'cats'" in unknown.err) == (2, True)
+    # A node of the same name keeps it: whoever has typed it until now gets what they got.
+    (node,) = desk.site.rows(tables.Node)
+    desk.json("volume", "create", node.name, "--no-wait")
+    assert "volume." not in desk.baseload("events", node.name).out

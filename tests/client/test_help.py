@@ -26,7 +26,7 @@ def test_help_imports_nothing_that_takes_its_time() -> None:
 def test_help_names_every_command_and_every_exit_code() -> None:
     said = _python("-m", "baseload", "--help").out
     assert said == help_text() + "\n"
-    assert all(f"  {name}" in said for name in entries())
+    assert all(f"\n  {name} " in said for name in entries())
     assert all(f"  {code}" in said for code, _ in EXIT_CODES)
 
 

@@ -24,7 +24,10 @@ def test_a_key_is_set_from_stdin_or_a_file_listed_and_removed(
     listed = desk.baseload("project", "key", "list")
     assert [row.split()[0] for row in sorted(listed.out.splitlines())] == ["TYPE", "aws", "gcp"]
     assert {each["type"] for each in desk.json("project", "key", "list")["items"]} == {"aws", "gcp"}
+    assert desk.json("project", "key", "ls") == desk.json("project", "key", "list")
     assert desk.json("project", "key", "remove", "gcp", "--yes")["type"] == "gcp"
+    gone = desk.baseload("project", "key", "rm", "gcp", "--yes")
+    assert (gone.code, "third-party key gcp: not found" in gone.err) == (3, True)
     (row,) = desk.site.rows(tables.ThirdPartyKey)
     assert (row.type, row.project_id) == ("aws", desk.person.project_id)
     assert SECRET not in aws.err + aws.out + listed.out

@@ -35,6 +35,7 @@ from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import Journal
 from workflows.primitives.waiting import Interrupted, interruptible, wait_until, with_watch
+from workflows.rules.counts import counted
 
 IDLE_INTERVAL = timedelta(days=30)
 UPLOAD_LIMIT = timedelta(days=7)
@@ -108,7 +109,8 @@ class ArtifactLifecycle:
             await self._fail(f"its upload was not completed within {UPLOAD_LIMIT.days} days")
             return
         self._status, self._content = ArtifactStatus.READY, content
-        message = f"{content.file_count} files, {content.unpacked_bytes} bytes are stored"
+        files = counted(content.file_count, "file")
+        message = f"stored: {files}, {counted(content.unpacked_bytes, 'byte')}"
         await self._write(ArtifactEvent.READY, message, content=content)
 
     async def _fetch(self) -> Content | None:

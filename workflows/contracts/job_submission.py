@@ -199,8 +199,9 @@ class DataSource(Submitted):
     """The source of input or the destination of output."""
 
     type: str = Field(examples=["local"])
-    """`local`: an upload for input, the platform's own store for output. `regional`: a folder of a
-    datastore, in whose region the job then runs. Others are not available yet."""
+    """`local`: an upload for input, the platform's own store for output; not for scratch.
+    `regional`: a folder of a datastore, in whose region the job then runs. Others are not available
+    yet: what is in a bucket, in a repository or on the web is made a dataset first."""
     upload_id: str | None = Field(None, examples=["upl-01j"])
     """The upload of an archive, for input alone; its files are what BASELOAD_INPUT has."""
     datastore_id: str | None = Field(None, examples=["dst-01j"])

@@ -276,7 +276,7 @@ class DataSource(BaseModel):
     type: Annotated[
         str,
         Field(
-            description="`local`: an upload for input, the platform's own store for output. `regional`: a folder of a datastore, in whose region the job then runs. Others are not available yet.",
+            description="`local`: an upload for input, the platform's own store for output; not for scratch. `regional`: a folder of a datastore, in whose region the job then runs. Others are not available yet: what is in a bucket, in a repository or on the web is made a dataset first.",
             examples=["local"],
             title="Type",
         ),

@@ -62,6 +62,8 @@ async def test_each_noun_is_transferred_and_removed_with_events_of_its_own(
     changes = stage.world.rows[artifact_id].changes
     assert isinstance(changes, ArtifactChanges)
     assert (changes.noun, changes.content) == (noun, CONTENT)
+    (said,) = (event.message for event in stage.world.rows[artifact_id].events)
+    assert said == f"stored: 1 file, {CONTENT.unpacked_bytes} bytes"
     await handle.signal(ArtifactLifecycle.remove, Removal())
     assert (await handle.result()).status is ArtifactStatus.ARCHIVED
     assert stage.world.statuses[artifact_id] == ["transferring", "ready", "removing", "archived"]

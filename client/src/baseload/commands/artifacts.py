@@ -22,6 +22,7 @@ from baseload.content_parts import FolderTar, tar_of
 from baseload.packing import PackingError
 
 WAIT_LIMIT_S = 86_400
+REMOVING = "removing"
 ARTIFACTS = ("datasets", "models", "checkpoints", "volumes")
 SOURCES = (
     "https://… (a .tar, .tar.gz, .tgz or .zip is unpacked), git+https://…[@revision], "
@@ -216,14 +217,15 @@ def _add_rm(app: typer.Typer, plural: str) -> None:
     def rm(session: Session, name: Name) -> None:
         """Remove one with its files; refused while jobs use it."""
         path = f"/v1/{plural}/{find_id(session, plural, name)}"
-        _show_line(session, session.delete(path))
+        _show_line(session, session.delete(path), now=REMOVING)
 
 
-def _show_line(session: Session, found: Document) -> None:
+def _show_line(session: Session, found: Document, now: str | None = None) -> None:
+    """One in a line. now: what happens to it, where its status does not say so yet."""
     if session.screen.as_json:
         session.screen.json(found)
     else:
-        session.screen.result(f"{found['id']}  {found['name']}  {found['status']}")
+        session.screen.result(f"{found['id']}  {found['name']}  {now or found['status']}")
 
 
 def _source(
@@ -340,6 +342,8 @@ def _source_text(source: Document) -> str:
     if said is None:
         return str(source.get("job_id") or source.get("artifact_id") or kind)
     text = said.format_map(source).removesuffix("@None")
+    if kind == "regional":
+        text = text.rstrip("/")  # The path of all of a datastore is `/`.
     return text.replace("hf://model/", "hf://").replace("hf://dataset/", "hf://datasets/")
 
 
@@ -349,10 +353,10 @@ _ADDRESSES = {
     "huggingface": "hf://{kind}/{repo}@{revision}",
     "kaggle": "kaggle://{dataset}@{version}",
     "azure": "azure://{account}/{container}/{prefix}",
-    "aws": "aws://{bucket}/{prefix}",
+    "aws": "s3://{bucket}/{prefix}",
     "wasabi": "wasabi://{bucket}/{prefix}",
     "gcp": "gs://{bucket}/{prefix}",
-    "regional": "datastore:{datastore_id}{path}",
+    "regional": "datastore:{datastore_id}/{path}",
 }
 """By type, the words for a source of which an address tells enough."""
 

@@ -79,7 +79,7 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                 "regions",
                 True,
             ),
-            Entry("node", f"add, join-token, ls, show, {_ACTIONS}, rm", "nodes", True),
+            Entry("node", f"add, join-token, ls, show, {_ACTIONS}, replace, rm", "nodes", True),
             Entry(
                 "datastore", "add, ls, show, rm: NFS and SMB shares of a region", "datastores", True
             ),
@@ -100,7 +100,7 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
             Entry("dataset", f"{_STORED}: files to read", "artifacts", True, "dataset"),
             Entry("model", f"{_STORED}: files of a model", "artifacts", True, "model"),
             Entry("checkpoint", f"{_STORED}: to go on from", "artifacts", True, "checkpoint"),
-            Entry("volume", f"{_STORED}: files to write", "artifacts", True, "volume"),
+            Entry("volume", f"{_STORED}, snapshot: files to write", "artifacts", True, "volume"),
         ),
     ),
     (
@@ -114,7 +114,7 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
             Entry("bill", "The statement of a period, in credits (1 = 1 US dollar)", "billing"),
             Entry("credits", "add: give an account credits (administrators)", "credits", True),
             Entry("secret", "set, ls, rm: secrets of a project for its jobs", "secrets", True),
-            Entry("project", "key set, key list, key remove: of other services", "projects", True),
+            Entry("project", "key set, key ls, key rm: keys of other services", "projects", True),
             Entry("key", "create, ls, rm: keys to the API", "keys", True),
             Entry("audit", "ls, verify (administrators): who did what", "audit", True),
         ),
@@ -136,7 +136,7 @@ def help_text() -> str:
         "Names are accepted wherever ids are. Every command takes --help, and --json for scripts.",
     ]
     for title, section in SECTIONS:
-        lines += ["", f"{title}:", *(f"  {entry.name:<11}{entry.help}" for entry in section)]
+        lines += ["", f"{title}:", *(f"  {entry.name:<12}{entry.help}" for entry in section)]
     lines += ["", "Fields of a job file: baseload help job [FIELD], such as resources.gpus"]
     lines += ["", "Exit codes:", *(f"  {code:<5}{meaning}" for code, meaning in EXIT_CODES)]
     lines += [

@@ -106,7 +106,7 @@ def show(session: Session, datastore: Reference) -> None:
 def rm(session: Session, datastore: Reference) -> None:
     """Remove a datastore that no open job uses; the files on its server stay."""
     path = f"/v1/datastores/{find_id(session, 'datastores', datastore)}"
-    _show_result(session, session.delete(path))
+    _show_result(session, session.delete(path), now="removing")
 
 
 def _password(user: str | None) -> str:
@@ -128,8 +128,10 @@ def _password(user: str | None) -> str:
     return password
 
 
-def _show_result(session: Session, datastore: Document) -> None:
+def _show_result(session: Session, datastore: Document, now: str | None = None) -> None:
+    """One in a line. now: what happens to it, where its status does not say so yet."""
     if session.screen.as_json:
         session.screen.json(datastore)
     else:
-        session.screen.result(f"{datastore['id']}  {datastore['name']}  {datastore['status']}")
+        status = now or datastore["status"]
+        session.screen.result(f"{datastore['id']}  {datastore['name']}  {status}")

@@ -15,13 +15,15 @@ from baseload.commands.terminal import moment_text
 
 app = new_app()
 NOUNS = ("jobs", "nodes", "regions", "providers")
+DATA_NOUNS = ("datasets", "models", "checkpoints", "volumes", "datastores")
+"""Those of data: by name only where none of the others has it."""
 
 
 @command(app)
 def events(
     session: Session,
     resource: Annotated[
-        str | None, typer.Argument(help="a job, node, region or provider; default: all")
+        str | None, typer.Argument(help="a job, node, region, provider, dataset, …; default: all")
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="as they happen")] = False,
     limit: Annotated[int, typer.Option(help="how many of the newest")] = 200,
@@ -53,16 +55,25 @@ def _show(session: Session, found: list[Document], *, names_resource: bool) -> N
 def _path_of(session: Session, reference: str) -> str:
     """The path of the resource with this id, or of the only resource with this name: of several
     jobs the newest."""
-    for noun in NOUNS:
+    for noun in (*NOUNS, *DATA_NOUNS):
         if reference.startswith(f"{PREFIXES[noun]}-"):
-            return f"/v1/{noun}/{find_id(session, noun, reference)}"
+            with suppress(UnknownNameError):
+                return f"/v1/{noun}/{find_id(session, noun, reference)}"
+    found = _paths(session, NOUNS, reference) or _paths(session, DATA_NOUNS, reference)
+    if not found:
+        raise UnknownNameError(f"no resource has the id or the name {reference!r}")
+    if len(found) > 1:
+        raise MistakeError(f"{len(found)} resources have the name {reference!r}: give an id")
+    return found[0]
+
+
+def _paths(session: Session, nouns: tuple[str, ...], reference: str) -> list[str]:
+    """The path of the resource of each noun that has this name."""
     found = []
-    for noun in NOUNS:
+    for noun in nouns:
         with suppress(UnknownNameError):
             if noun == "jobs":
                 found.append(f"/v1/jobs/{find_newest_job(session, reference)['id']}")
             else:
                 found.append(f"/v1/{noun}/{find_id(session, noun, reference)}")
-    if len(found) != 1:
-        raise MistakeError(f"{len(found)} resources have the name {reference!r}: give an id")
-    return found[0]
+    return found

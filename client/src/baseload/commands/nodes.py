@@ -72,8 +72,9 @@ def join_token(
     expires_in_hours: Annotated[float, typer.Option(help="until it must have been used")] = 24.0,
 ) -> None:
     """Make a token with which one machine of yours joins a region; it is shown once."""
+    joined = find(session, "regions", region)
     body = {
-        "region_id": find_id(session, "regions", region),
+        "region_id": joined["id"],
         "expires_in_s": round(expires_in_hours * 3600),
     }
     made = session.post("/v1/join-tokens", body)
@@ -89,6 +90,11 @@ def join_token(
         f"machine's minion id. Then here: baseload node add NAME --region {region} --minion-id ID "
         "--wait && baseload node activate NAME"
     )
+    if joined["storage_mode"] == "central":
+        session.screen.say(
+            "the region has central storage, so its storage node comes first: add it with "
+            "--service storage; it becomes active by itself"
+        )
     if not answers(url):
         session.screen.say(
             f"no other machine can reach this API at {url} now: `make down`, then "
@@ -138,6 +144,7 @@ def show(session: Session, node: Reference) -> None:
             *((name, found.get(name)) for name in ("id", "name", "status")),
             ("reason", found.get("status_reason")),
             ("region", found.get("region_id")),
+            ("services", found.get("services") or None),
             ("minion id", found.get("minion_id") or None),
             ("leased", found.get("leased") or None),
             ("address", _place(found)),

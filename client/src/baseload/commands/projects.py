@@ -15,7 +15,7 @@ from baseload.commands.terminal import moment_text
 
 app = new_app()
 keys = new_app()
-app.add_typer(keys, name="key", help="Keys of other services: set, list, remove")
+app.add_typer(keys, name="key", help="Keys of other services: set, ls, rm")
 
 
 class KeyType(StrEnum):
@@ -57,7 +57,10 @@ def set_(
 
 @command(keys, "list")
 def list_(session: Session, project: Project = None) -> None:
-    """List the types of a project's keys, when each was set and by whom; nobody can read them."""
+    """List the types of a project's keys, when each was set and by whom; `ls` is the same.
+
+    Nobody can read the keys.
+    """
     found = session.items(f"{project_path(session, project)}/credentials")
     if session.screen.as_json:
         session.screen.json({"items": found})
@@ -75,13 +78,18 @@ def remove(
     type: Type,  # noqa: A002 - the name of the argument
     project: Project = None,
 ) -> None:
-    """Remove a key; sources and jobs that need it and have not begun will fail."""
+    """Remove a key, as `rm` does; sources and jobs that need it and have not begun will fail."""
     path = f"{project_path(session, project)}/credentials/{type.value}"
-    _print(session, session.delete(path))
+    _print(session, session.delete(path), now="removed")
 
 
-def _print(session: Session, found: Document) -> None:
+command(keys, "ls")(list_)
+command(keys, "rm", takes_yes=True)(remove)
+
+
+def _print(session: Session, found: Document, now: str = "") -> None:
+    """A key in a line, without the key. now: what has happened to it."""
     if session.screen.as_json:
         session.screen.json(found)
     else:
-        session.screen.result(f"{found['type']}  {found['hint'] or ''}".rstrip())
+        session.screen.result("  ".join(filter(None, (found["type"], found["hint"], now))))

@@ -85,7 +85,7 @@ def show(session: Session, reservation: Reference) -> None:
 def rm(session: Session, reservation: Reference) -> None:
     """Remove a reservation that no open job names; `remove` is the same."""
     path = f"/v1/reservations/{find(session, 'reservations', reservation)['id']}"
-    _show_result(session, session.delete(path))
+    _show_result(session, session.delete(path), now="removed")
 
 
 command(app, "list")(ls)
@@ -98,11 +98,12 @@ def _holder(reservation: Document) -> tuple[str | None, str | None]:
     return holder.get("job_name"), holder.get("node_name")
 
 
-def _show_result(session: Session, reservation: Document) -> None:
+def _show_result(session: Session, reservation: Document, now: str = "") -> None:
+    """One in a line. now: what has happened to it."""
     if session.screen.as_json:
         session.screen.json(reservation)
     else:
         session.screen.result(
             f"{reservation['id']}  {reservation['name']}  "
-            f"{reservation['published_name']}:{reservation['port']}"
+            f"{reservation['published_name']}:{reservation['port']}  {now}".rstrip()
         )

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from baseload.commands.data_names import with_ids
 from baseload.commands.jobs import refusals_table
 from baseload.commands.offers import offers_table
 from baseload.commands.session import Document, MistakeError, NegativeError, Session
@@ -27,8 +28,10 @@ MOST_LEFT_OUT = 5
 def send(session: Session, file: JobFile) -> Document:
     """Preview a job, send its code, and submit it; the job, or the array with its jobs.
 
-    Raises: ApiError, each field with its line; MistakeError, when the code cannot be packed.
+    Raises: ApiError, each field with its line; MistakeError, when the code cannot be packed, or
+    nothing has a name in the file.
     """
+    file = with_ids(session, file)
     found = preview(session, file)
     if found is not None:
         if array := array_text(file.job, found):
@@ -62,8 +65,9 @@ def preview(session: Session, file: JobFile) -> Document | None:
 def dry_run(session: Session, file: JobFile) -> None:
     """Show what would be sent and where the job would go; nothing is sent or changed.
 
-    Raises: ApiError, as `send`; NegativeError, when the job fits nowhere now.
+    Raises: ApiError and MistakeError, as `send`; NegativeError, when the job fits nowhere now.
     """
+    file = with_ids(session, file)
     found = preview(session, file)
     if file.code_folder is None:
         _show_plan(session, file, None, found)
