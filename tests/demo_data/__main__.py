@@ -24,9 +24,10 @@ INTRODUCTION = """\
 D A T A   W H E R E   I T   I S
 Jobs need data: a dataset of the web, folders that servers of a laboratory share already. Here the
 platform brings a dataset to a region once, keeps it on the region's storage node, and uses an NFS
-and an SMB share in place. Each line with a ✓ was checked on the world: bytes on the cable, files on
-the server of the share. The machines are namespaces of this one, each with its own SSH server,
-network card and disk; platform, NFS and SMB servers are the real ones."""
+and an SMB share in place; a folder of a share becomes a dataset too. A service is found by its name
+while it moves between two nodes. Each line with a ✓ was checked on the world: bytes on the cable,
+files on the server of the share, what a third machine resolves. The machines are namespaces of this
+one, each with its own SSH server, network card and disk; platform, NFS and SMB servers are real."""
 
 
 def main(arguments: list[str]) -> int:

@@ -5,22 +5,23 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
+from tests.demo_data.reservation import service_with_a_name
 from tests.demo_data.stack import Stage
-from tests.demo_gcp.telling import Terminal
+from tests.demo_data.telling import NODES, REGION, STORAGE, WEB_BYTES, Telling
 from tests.lab.file_servers import SMB_PASSWORD, SMB_USER
 from tests.lab.machine import Machine
 from workers.runner.commands import Commands, Resource
 from workers.runner.local_node import shortened
 from workers.runner.narration import Story
 
-REGION, STORAGE, NODES = "lab", "storage-1", ("node-1", "node-2")
 WEB_NAME, WEB_PATH = "numbers", "/numbers.bin"
-WEB_BYTES = 150 << 20
-"""Of the dataset: three parts."""
+FOLDER_NAME = "letters"
+"""Of the dataset that is made from a folder of the NFS share, and of that folder."""
 NFS_FILE = "words/list.txt"
 WORDS = ("pear", "apple", "cherry")
 OVERHEAD_BYTES = 20 << 20
@@ -31,24 +32,14 @@ name: {name}
 type: training
 resources: {{gpus: cpu, cpu_count: 1, memory_gib: 1}}
 data:
-  datasets: [{dataset}]
+  datasets: [{datasets}]
   input:  {{type: regional, datastore_id: {sets}, path: words}}      # the NFS share
   output: {{type: regional, datastore_id: {results}, path: runs/{name}}}  # the SMB share
 workers:
 - command: |
-    sha256sum < "$BASELOAD_DATASETS"/numbers/numbers.bin > "$BASELOAD_OUTPUT/sha256.txt"
+    (cd "$BASELOAD_DATASETS" && sha256sum */*) > "$BASELOAD_OUTPUT/sha256.txt"
     sort "$BASELOAD_INPUT/list.txt" > "$BASELOAD_OUTPUT/sorted.txt"
 """
-
-
-class Telling(Terminal):
-    """The terminal, and the stage beside it."""
-
-    def __init__(self, stage: Stage, story: Story) -> None:
-        super().__init__(stage.settings, story)
-        self.stage = stage
-        self.story = story
-        self.numbers = os.urandom(1 << 20) * (WEB_BYTES >> 20)
 
 
 def play(stage: Stage, story: Story) -> None:
@@ -135,14 +126,29 @@ def second_job(telling: Telling) -> None:
     _check_output(telling, "second")
 
 
+def dataset_of_share(telling: Telling) -> None:
+    """A node of the region reads a folder of the NFS share, whose files become a dataset."""
+    for name, content in telling.letters.items():
+        file = telling.stage.nfs.shared / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(content)
+        telling.tell(f"on the NFS server: {file} ({len(content)} bytes)")
+    source = f"datastore:sets/{FOLDER_NAME}"
+    telling.baseload("dataset", "create", FOLDER_NAME, "--source", source)
+    found = telling.reached("datasets", FOLDER_NAME, "ready")
+    asked = sum(map(len, telling.letters.values()))
+    seen = found["unpacked_bytes"], found["file_count"]
+    telling.expect(f"it has the folder's 2 files and {asked} bytes", seen == (asked, 2))
+    for name in telling.letters:
+        (telling.stage.nfs.shared / name).unlink()
+    telling.tell("the folder of the share is emptied: the dataset is a copy")
+
+
 def job_on_other_node(telling: Telling) -> None:
     """Another node has it from the storage node: the platform sends nothing of it again."""
-    telling.baseload("node", "maintenance", NODES[0])
-    telling.reached("nodes", NODES[0], "maintenance")
-    telling.baseload("node", "activate", NODES[1])
-    telling.reached("nodes", NODES[1], "active")
+    telling.must_move_to(NODES[1])
     before = telling.stage.sent_bytes()
-    job = _run(telling, "third")
+    job = _run(telling, "third", FOLDER_NAME)
     sent = telling.stage.sent_bytes() - before
     staged = _staged(telling, job)
     telling.expect(
@@ -150,16 +156,17 @@ def job_on_other_node(telling: Telling) -> None:
         staged["cached_bytes"] >= WEB_BYTES,
     )
     telling.expect(f"{_mib(sent)} on the platform's cable", sent < OVERHEAD_BYTES)
-    _check_output(telling, "third")
+    _check_output(telling, "third", telling.letters)
 
 
 def remove_everything(telling: Telling) -> None:
     """What was stored goes; what is on the shares stays, because it is theirs."""
-    telling.baseload("dataset", "rm", WEB_NAME)
-    telling.until("the dataset is gone", lambda: not telling.api.live("datasets", name=WEB_NAME))
+    for name in (WEB_NAME, FOLDER_NAME):
+        telling.baseload("dataset", "rm", name)
+        telling.until(f"{name} is gone", partial(_is_gone, telling, "datasets", name))
     for name in ("sets", "results"):
         telling.baseload("datastore", "rm", name)
-        telling.until(f"{name} is gone", partial(_is_gone, telling, name))
+        telling.until(f"{name} is gone", partial(_is_gone, telling, "datastores", name))
     stored = sorted(path.name for path in (telling.stage.smb.shared / "runs").iterdir())
     telling.expect("the output is on the share still", stored == ["first", "second", "third"])
 
@@ -171,7 +178,9 @@ STEPS: tuple[tuple[str, Callable[[Telling], None]], ...] = (
     ("An NFS and an SMB share, used in place", shares),
     ("The first job: its data come to the region", first_job),
     ("The second job: its data are there", second_job),
+    ("A dataset from a folder of the NFS share", dataset_of_share),
     ("A job on the other node: the storage node has them", job_on_other_node),
+    ("A service keeps its name on another node", service_with_a_name),
     ("All gone", remove_everything),
 )
 """Each is told under its heading. One more step is a function, and its line here."""
@@ -191,28 +200,19 @@ def _join(telling: Telling, machine: Machine, *options: str) -> None:
     telling.baseload("node", "add", machine.name, *minion, *options)
 
 
-def _run(telling: Telling, name: str) -> Resource:
-    """Submit the job that reads dataset and NFS folder and stores on SMB, and wait for its end."""
+def _run(telling: Telling, name: str, *datasets: str) -> Resource:
+    """Submit the job that reads datasets and NFS folder and stores on SMB, and wait for its end."""
     file = telling.stage.settings.home / f"{name}.yaml"
-    file.write_text(_job(telling, name))
+    ids = [telling.id_of("datasets", each) for each in (WEB_NAME, *datasets)]
+    words = {"sets": telling.id_of("datastores", "sets"), "datasets": ", ".join(ids)}
+    results = telling.id_of("datastores", "results")
+    file.write_text(JOB.format(name=name, results=results, **words))
     shown = shortened(file)
     telling.tell(f"$ cat {shown}\n{file.read_text().rstrip()}")
     telling.baseload("submit", shown)
     job = telling.reached("jobs", name, "finished")
     telling.baseload("events", name)
     return job
-
-
-def _job(telling: Telling, name: str) -> str:
-    def id_of(noun: str, resource: str) -> str:
-        return str((telling.api.live(noun, name=resource) or {})["id"])
-
-    return JOB.format(
-        name=name,
-        dataset=id_of("datasets", WEB_NAME),
-        sets=id_of("datastores", "sets"),
-        results=id_of("datastores", "results"),
-    )
 
 
 def _staged(telling: Telling, job: Resource) -> Resource:
@@ -224,20 +224,24 @@ def _staged(telling: Telling, job: Resource) -> Resource:
     return dict(found[0]["details"])
 
 
-def _check_output(telling: Telling, name: str) -> None:
-    """Read the files of the share, on its server."""
+def _check_output(
+    telling: Telling, name: str, others: Mapping[str, bytes] = MappingProxyType({})
+) -> None:
+    """Read the files of the share, on its server. others: files of other datasets of the job."""
     folder: Path = telling.stage.smb.shared / "runs" / name
     for path in sorted(folder.iterdir()):
         telling.tell(f"{path}: {path.stat().st_size} bytes: {path.read_text().strip()!r}")
-    seen, *_ = (folder / "sha256.txt").read_text().split()
-    asked = hashlib.sha256(telling.numbers).hexdigest()
-    telling.expect("it has read the dataset as the web server has it", seen == asked)
+    lines = (folder / "sha256.txt").read_text().splitlines()
+    seen = {file: digest for digest, file in (line.split() for line in lines)}
+    contents = {f"{WEB_NAME}{WEB_PATH}": telling.numbers, **others}
+    asked = {file: hashlib.sha256(content).hexdigest() for file, content in contents.items()}
+    telling.expect(f"it has read {', '.join(asked)} as their servers have them", seen == asked)
     words = (folder / "sorted.txt").read_text().split()
     telling.expect("it has sorted the words of the NFS share", words == sorted(WORDS))
 
 
-def _is_gone(telling: Telling, datastore: str) -> bool:
-    return telling.api.live("datastores", name=datastore) is None
+def _is_gone(telling: Telling, noun: str, name: str) -> bool:
+    return telling.api.live(noun, name=name) is None
 
 
 def _times_sent(telling: Telling) -> int:

@@ -1,4 +1,4 @@
-"""What `make demo-data` is made of. All of it takes a minute, and is not run among the tests."""
+"""What `make demo-data` is made of. All of it takes two minutes, and is not run among the tests."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import yaml
 
 from activities.settings import Settings
 from tests.demo_data import __main__ as demo
+from tests.demo_data.reservation import JOB as SERVICE
 from tests.demo_data.stack import plan
 from tests.demo_data.story import JOB
 from workers.runner.settings import RunnerSettings
@@ -24,10 +25,16 @@ def test_the_web_server_of_the_story_may_be_a_source(tmp_path: Path) -> None:
 
 
 def test_its_job_is_one_that_the_api_takes() -> None:
-    written = JOB.format(name="first", dataset="dat-1", sets="dst-1", results="dst-2")
+    written = JOB.format(name="first", datasets="dat-1, dat-2", sets="dst-1", results="dst-2")
     job = JobSubmission.model_validate(yaml.safe_load(written))
-    assert job.data.datasets == ("dat-1",)
+    assert job.data.datasets == ("dat-1", "dat-2")
     assert (job.data.input is None, job.data.output is None) == (False, False)
+
+
+def test_its_service_is_a_job_that_the_api_takes() -> None:
+    written = SERVICE.format(name="front", reservation="rsv-1")
+    job = JobSubmission.model_validate(yaml.safe_load(written))
+    assert (job.type, job.reservation_id) == ("endpoint", "rsv-1")
 
 
 def test_without_namespaces_it_says_why_and_starts_nothing(

@@ -26,8 +26,10 @@ FAULTS: dict[str, Fault] = {}
 FIRST, SECOND = NODES
 SMALL_MIB = 96
 """The disk of a storage node that has no room for a dataset."""
-SPOILT_AT = 1000
-"""Which byte of an answer is changed on its way: of the first part, behind the heads of HTTP."""
+WAITS = "sleep 6001"
+"""What a job does until a fault ends it."""
+SPOILT_AT = 1 << 20
+"""Which byte of an answer is changed on its way: of a part's content, behind the start of TLS."""
 
 
 def fault(act: Fault) -> Fault:
@@ -107,7 +109,7 @@ def byte_changed_on_the_wire(stage: DataStage, name: str, dice: random.Random) -
     host = stage.lab.network.host_address
     with (
         flipping(host, (address, stage.cache_port()), dice.randint(1, 3)) as proxy,
-        stage.cache_elsewhere(f"{host}:{proxy.port}"),
+        stage.cache_behind(FIRST, proxy.port),
     ):
         job = stage.job(dataset, FIRST)
         stage.check(name, job, dataset)
@@ -144,6 +146,45 @@ def cache_disk_full(stage: DataStage, name: str, dice: random.Random) -> None:
     stage.check(name, stage.job(dataset, node.name, site), dataset)
     for machine in (storage, node):
         machine.power_cut()
+
+
+@fault
+def storage_node_replaced_during_job(stage: DataStage, name: str, dice: random.Random) -> None:
+    """Jobs that run and are fetched meanwhile go on, and the new cache has what the old one had.
+
+    The second job's data come while the new node is filled, or as the old one goes.
+    """
+    moved, fetched = stage.dataset(), stage.dataset()
+    stage.check(name, stage.job(moved, FIRST), moved)
+    kept = {path.name for path in stage.cached_parts()}
+    stage.tally.jobs += 1
+    running = stage.platform.job(
+        f"{WAITS} || :\n{READ.format(name=moved.name)}", stage.site.region_id,
+        data={"datasets": [moved.id]},
+    )  # fmt: skip
+    stage.platform.until_status(running, "running", limit_s=LIMIT_S)
+    machine = f"{STORAGE}-{_number(stage)}"
+    node = stage.replace_storage(machine)
+    stage.platform.until_status(node, "active", limit_s=LIMIT_S)
+    stage.pause(dice.uniform(0.0, 0.5))
+    before = stage.sent_bytes()
+    job = stage.job(fetched, FIRST)
+    stage.until_sent(before, 1 << 20)
+    old = stage.nodes[STORAGE]
+    stage.tell(f"{name}: {_statuses(stage, old, node, running, job)}")
+    stage.storage_replaced(node, machine)
+    stage.tell(f"{name}: {_statuses(stage, old, node, running, job)}")
+    injected(stage, name, 5)
+    if stage.platform.get(running)["status"] != "running":
+        stage.wrong(name, "left", f"{running}: had ended before the storage node was replaced")
+    if missing := kept - {path.name for path in stage.cached_parts()}:
+        stage.wrong(name, "lost", f"{len(missing)} of {len(kept)} parts are not in the new cache")
+    stage.machine(FIRST).run("pkill", "-PIPE", "-fx", WAITS)
+    for each, dataset in ((running, moved), (job, fetched)):
+        stage.check(name, each, dataset)
+        if (attempt := stage.platform.get(each)["attempt"]) != 1:
+            stage.wrong(name, "doubled", f"{each}: has begun again: attempt {attempt}")
+    _fetched_from_cache(stage, name, moved, SECOND)
 
 
 @fault
@@ -261,6 +302,12 @@ def _sent_once(stage: DataStage, name: str, dataset: Dataset, before: int) -> No
     stage.tell(f"{name}: {sent / 2**20:.1f} MiB sent for {dataset.size_bytes / 2**20:.1f} MiB")
     if sent > dataset.size_bytes + OVERHEAD_BYTES:
         stage.wrong(name, "doubled", f"{sent >> 20} MiB sent of {dataset.size_bytes >> 20}")
+
+
+def _statuses(stage: DataStage, *paths: str) -> str:
+    """What these resources are now, in one line."""
+    found = [stage.platform.get(path) for path in paths]
+    return ", ".join(f"{each['name']} {each['status']}" for each in found)
 
 
 def _whole_node(stage: DataStage, dataset: Dataset) -> str:

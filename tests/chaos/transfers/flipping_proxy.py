@@ -1,4 +1,4 @@
-"""What changes bytes between a node and the region's cache, whose transfers are plain HTTP."""
+"""What changes bytes between a node and the region's cache, whose transfers are HTTP over TLS."""
 
 from __future__ import annotations
 

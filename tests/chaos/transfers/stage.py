@@ -65,13 +65,15 @@ class DataStage:
     tell: Callable[[str], None]
     tally: Tally = field(default_factory=Tally)
     nodes: dict[str, str] = field(default_factory=dict)
-    """The paths of nodes by the names of their machines."""
+    """The paths of nodes by the names of their machines; under STORAGE the storage node of now."""
+    storage_machine: str = STORAGE
+    """The machine of the storage node of now."""
     _numbers: Iterator[int] = field(default_factory=count)
 
     # ── what is there ───────────────────────────────────────────────────────────────────────
 
     def machine(self, name: str) -> Machine:
-        return self.lab.machines[name]
+        return self.lab.machines[self.storage_machine if name == STORAGE else name]
 
     def sent_bytes(self) -> int:
         """What this host has sent to the machines so far, that is, the platform."""
@@ -160,23 +162,20 @@ class DataStage:
         return sorted((self.machine(STORAGE).disk / ROOT / "cache/parts").iterdir())
 
     @contextlib.contextmanager
-    def cache_elsewhere(self, address: str) -> Iterator[None]:
-        """Let nodes find the region's cache at another address.
+    def cache_behind(self, node: str, port: int) -> Iterator[None]:
+        """Let a node's connections to the region's cache come to a port of this host.
 
-        As if something on the way answered in its place: the row of the storage node says so.
+        They still go to the cache's address for whoever makes them, so its certificate is right.
         """
-        own = self.platform.get(self.nodes[STORAGE])["id"]
-        change = "UPDATE nodes SET preparation = json_set(preparation, '$.cache', ?) WHERE id = ?"
-        read = "SELECT json_extract(preparation, '$.cache') FROM nodes WHERE id = ?"
-        with contextlib.closing(sqlite3.connect(self.stack.home / "baseload.db")) as rows:
-            (before,) = rows.execute(read, (own,)).fetchone()
-            with rows:
-                rows.execute(change, (address, own))
-            try:
-                yield
-            finally:
-                with rows:
-                    rows.execute(change, (before, own))
+        cache = f"ip daddr {self.machine(STORAGE).address} tcp dport {self.cache_port()}"
+        rule = f"{cache} dnat to {self.lab.network.host_address}:{port}"
+        chain = f"chain output {{\ntype nat hook output priority -100;\n{rule}\n}}"
+        machine = self.machine(node)
+        machine.run("nft", "-f", "-", input_text=f"table ip onway {{\n{chain}\n}}\n")
+        try:
+            yield
+        finally:
+            machine.run("nft", "delete", "table", "ip", "onway")
 
     def cache_port(self) -> int:
         """The port at which the region's cache listens, as the row of its node says."""
@@ -188,11 +187,11 @@ class DataStage:
 
     def until_cache_serves(self) -> None:
         """Wait until the region's cache answers, which nobody else waits for."""
-        url = f"http://{self.machine(STORAGE).address}:{self.cache_port()}/stats"
+        url = f"https://{self.machine(STORAGE).address}:{self.cache_port()}/v2/"
 
         def answers() -> bool:
             with contextlib.suppress(httpx.TransportError):
-                return httpx.get(url, timeout=5, trust_env=False).is_success
+                return httpx.get(url, timeout=5, trust_env=False, verify=False).is_success
             return False
 
         wait_until(answers, "the cache serves again", LIMIT_S)
@@ -203,6 +202,22 @@ class DataStage:
             if path.name.startswith(".part-"):
                 before = time.time() - 7200
                 os.utime(path, (before, before))
+
+    def replace_storage(self, name: str) -> str:
+        """Ask for another machine as the storage node, which takes the place. The path of it.
+
+        Until `storage_replaced` is called, the old one is the storage node of this stage.
+        """
+        machine = self.lab.add(name)
+        self.site.announce(machine)
+        asked = {"name": name, "minion_id": machine.minion_id}
+        return f"/v1/nodes/{self.platform.post(f'{self.nodes[STORAGE]}/replace', asked)['id']}"
+
+    def storage_replaced(self, node: str, name: str) -> None:
+        """Wait until the old one is gone, take its machine away, and go on with the new one."""
+        self.platform.until_status(self.nodes[STORAGE], "archived", limit_s=LIMIT_S)
+        self.machine(STORAGE).power_cut()
+        self.nodes[STORAGE], self.storage_machine = node, name
 
     def kill_cache(self) -> int:
         """kill -9 the server of the region's cache; how many processes there were."""
