@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import time
 from collections.abc import Iterator
 
-from zeroconf import IPVersion, ServiceInfo, Zeroconf
+from zeroconf import IPVersion, ServiceInfo, Zeroconf, current_time_millis
 from zeroconf._dns import DNSAddress
 from zeroconf._services.info import AddressResolverIPv4, AddressResolverIPv6
 
@@ -38,7 +37,7 @@ class Link:
 
     def believed(self) -> list[str]:
         """The addresses of the hostname in the cache, without a question."""
-        now_ms = time.time() * 1000
+        now_ms = current_time_millis()
         entries = self._zeroconf.cache.entries_with_name(self._name)
         return [
             socket.inet_ntoa(each.address)
