@@ -17,7 +17,7 @@ demo: setup  ## Bring everything up and run a real training job on this machine
 demo-gcp: setup-tests  ## Burst into a simulated Google Cloud, from the key to the bill (as root)
 	@.venv/bin/python -m tests.demo_gcp
 
-demo-data: setup-tests  ## A dataset, an NFS and an SMB share, a storage node, on lab machines (as root)
+demo-data: setup-tests  ## Datasets, NFS and SMB shares, a storage node, a reservation, on lab machines (as root)
 	@.venv/bin/python -m tests.demo_data
 
 up: setup  ## Bring everything up: Temporal, API, workers, this machine as an active node

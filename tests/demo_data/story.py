@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
+import socket
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
 from tests.demo_data.stack import Stage
 from tests.demo_gcp.telling import Terminal
 from tests.lab.file_servers import SMB_PASSWORD, SMB_USER
+from tests.lab.link import Link
 from tests.lab.machine import Machine
 from workers.runner.commands import Commands, Resource
 from workers.runner.local_node import shortened
@@ -38,6 +41,14 @@ workers:
 - command: |
     sha256sum < "$BASELOAD_DATASETS"/numbers/numbers.bin > "$BASELOAD_OUTPUT/sha256.txt"
     sort "$BASELOAD_INPUT/list.txt" > "$BASELOAD_OUTPUT/sorted.txt"
+"""
+SERVICE = """\
+name: served
+type: endpoint
+resources: {gpus: cpu, cpu_count: 1, memory_gib: 1}
+reservation_id: front      # web.local:8888
+workers:
+- command: exec python3 -m http.server "$BASELOAD_PORT"
 """
 
 
@@ -110,6 +121,17 @@ def shares(telling: Telling) -> None:
     telling.baseload("datastore", "ls")
 
 
+def nfs_dataset(telling: Telling) -> None:
+    """A node of the region reads a folder of the NFS share, and the platform stores it."""
+    telling.baseload("dataset", "create", "list", "--source", "datastore:sets/words")
+    found = telling.reached("datasets", "list", "ready")
+    size = (telling.stage.nfs.shared / NFS_FILE).stat().st_size
+    telling.expect(
+        f"it has the one file of the share, {size} bytes",
+        (found["file_count"], found["unpacked_bytes"]) == (1, size),
+    )
+
+
 def first_job(telling: Telling) -> None:
     """It needs the dataset and the NFS folder, and stores its output on the SMB share."""
     before = telling.stage.sent_bytes()
@@ -153,13 +175,52 @@ def job_on_other_node(telling: Telling) -> None:
     _check_output(telling, "third")
 
 
+def hostname_follows(telling: Telling) -> None:
+    """A reserved hostname leads to the node of the job that holds it, also after a move."""
+    reserved = "--region", REGION, "--hostname", "web", "--port", "8888"
+    telling.baseload("reservation", "create", "front", *reserved)
+    with closing(Link(telling.stage.lab.network, "web.local.")) as link:
+        _submit(telling, "served", SERVICE)
+        _serves_on(telling, link, NODES[1])
+        telling.baseload("reservation", "show", "front")
+        telling.baseload("stop", "served", "--wait")
+        telling.until("nobody answers for web.local any more", lambda: not link.resolve(200))
+        for verb, name, status in (
+            ("maintenance", NODES[1], "maintenance"),
+            ("activate", NODES[0], "active"),
+        ):
+            telling.baseload("node", verb, name)
+            telling.reached("nodes", name, status)
+        telling.baseload("start", "served")
+        _serves_on(telling, link, NODES[0])
+    telling.baseload("cancel", "served", "--wait")
+    telling.baseload("reservation", "rm", "front")
+
+
+def _serves_on(telling: Telling, link: Link, node: str) -> None:
+    """The job runs, and this host, a third machine on the link, finds it on that node."""
+    telling.reached("jobs", "served", "running")
+    address = telling.stage.lab.machines[node].address
+    telling.until(f"web.local is {node}, {address}", lambda: link.resolve(200) == [address])
+    telling.until("the service answers there", lambda: _answers(address, 8888))
+
+
+def _answers(address: str, port: int) -> bool:
+    try:
+        socket.create_connection((address, port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
 def remove_everything(telling: Telling) -> None:
     """What was stored goes; what is on the shares stays, because it is theirs."""
-    telling.baseload("dataset", "rm", WEB_NAME)
-    telling.until("the dataset is gone", lambda: not telling.api.live("datasets", name=WEB_NAME))
+    for name in (WEB_NAME, "list"):
+        telling.baseload("dataset", "rm", name)
+        telling.until(f"{name} is gone", partial(_is_gone, telling, "datasets", name))
     for name in ("sets", "results"):
         telling.baseload("datastore", "rm", name)
-        telling.until(f"{name} is gone", partial(_is_gone, telling, name))
+        telling.until(f"{name} is gone", partial(_is_gone, telling, "datastores", name))
     stored = sorted(path.name for path in (telling.stage.smb.shared / "runs").iterdir())
     telling.expect("the output is on the share still", stored == ["first", "second", "third"])
 
@@ -169,9 +230,11 @@ STEPS: tuple[tuple[str, Callable[[Telling], None]], ...] = (
     ("Two compute nodes", compute_nodes),
     ("A dataset from a web server", web_dataset),
     ("An NFS and an SMB share, used in place", shares),
+    ("A dataset from the NFS share", nfs_dataset),
     ("The first job: its data come to the region", first_job),
     ("The second job: its data are there", second_job),
     ("A job on the other node: the storage node has them", job_on_other_node),
+    ("A hostname that follows a job between two nodes", hostname_follows),
     ("All gone", remove_everything),
 )
 """Each is told under its heading. One more step is a function, and its line here."""
@@ -193,14 +256,19 @@ def _join(telling: Telling, machine: Machine, *options: str) -> None:
 
 def _run(telling: Telling, name: str) -> Resource:
     """Submit the job that reads dataset and NFS folder and stores on SMB, and wait for its end."""
-    file = telling.stage.settings.home / f"{name}.yaml"
-    file.write_text(_job(telling, name))
-    shown = shortened(file)
-    telling.tell(f"$ cat {shown}\n{file.read_text().rstrip()}")
-    telling.baseload("submit", shown)
+    _submit(telling, name, _job(telling, name))
     job = telling.reached("jobs", name, "finished")
     telling.baseload("events", name)
     return job
+
+
+def _submit(telling: Telling, name: str, text: str) -> None:
+    """Show a job file, and submit it."""
+    file = telling.stage.settings.home / f"{name}.yaml"
+    file.write_text(text)
+    shown = shortened(file)
+    telling.tell(f"$ cat {shown}\n{text.rstrip()}")
+    telling.baseload("submit", shown)
 
 
 def _job(telling: Telling, name: str) -> str:
@@ -236,8 +304,8 @@ def _check_output(telling: Telling, name: str) -> None:
     telling.expect("it has sorted the words of the NFS share", words == sorted(WORDS))
 
 
-def _is_gone(telling: Telling, datastore: str) -> bool:
-    return telling.api.live("datastores", name=datastore) is None
+def _is_gone(telling: Telling, noun: str, name: str) -> bool:
+    return telling.api.live(noun, name=name) is None
 
 
 def _times_sent(telling: Telling) -> int:

@@ -10,7 +10,7 @@ import yaml
 from activities.settings import Settings
 from tests.demo_data import __main__ as demo
 from tests.demo_data.stack import plan
-from tests.demo_data.story import JOB
+from tests.demo_data.story import JOB, SERVICE
 from workers.runner.settings import RunnerSettings
 from workflows.contracts.job_submission import JobSubmission
 
@@ -28,6 +28,8 @@ def test_its_job_is_one_that_the_api_takes() -> None:
     job = JobSubmission.model_validate(yaml.safe_load(written))
     assert job.data.datasets == ("dat-1",)
     assert (job.data.input is None, job.data.output is None) == (False, False)
+    served = JobSubmission.model_validate(yaml.safe_load(SERVICE))
+    assert (served.type, served.reservation_id) == ("endpoint", "front")
 
 
 def test_without_namespaces_it_says_why_and_starts_nothing(
