@@ -10,7 +10,8 @@ from activities.db.session import database
 from activities.db.tables import ARTIFACT_TABLES, Volume, VolumeHold
 from activities.settings import settings
 from activities.storage.blobs import blob_store
-from activities.storage.contents import remove_older_contents
+from activities.storage.contents import remove_content, remove_older_contents
+from activities.storage.names import volume_place
 from activities.temporal.heartbeats import beating_aside
 from workflows.contracts.artifacts import ArtifactStatus, VolumeAccess
 from workflows.effects.volumes import RecordVolume, VolumeRecorded
@@ -23,12 +24,13 @@ def record_volume(command: RecordVolume) -> VolumeRecorded:
     """Make what is stored the content of a volume, if the attempt of the job still writes it.
 
     A repeat changes nothing. What an earlier content has left in the store goes, unless it is being
-    copied now; then it goes with the next one.
+    copied now; then it goes with the next one. What is refused goes as well.
     """
     with beating_aside():
         with database().write() as session:
             refusal = _record(session, command)
         if refusal is not None:
+            _discard(command)
             return VolumeRecorded(refusal=refusal)
         with database().read() as session:
             is_copied = _is_copied(session, command.volume_id)
@@ -72,6 +74,18 @@ def _record(session: Session, command: RecordVolume) -> str | None:
     }
     session.execute(update(Volume).where(col(Volume.id) == row.id).values(values))
     return None
+
+
+def _discard(command: RecordVolume) -> None:
+    """Remove what was refused, for good: a volume that is being removed may yet stay."""
+    with database().read() as session:
+        row = session.get(Volume, command.volume_id)
+        stays = row is not None and (
+            row.content_place == command.place or row.status == ArtifactStatus.REMOVING
+        )
+    if not stays:
+        place = volume_place(command.volume_id, command.place)
+        remove_content(blob_store(settings().storage), place)
 
 
 def _is_copied(session: Session, volume_id: str) -> bool:
