@@ -25,23 +25,21 @@ def record_volume(command: RecordVolume) -> VolumeRecorded:
     """Make what is stored the content of a volume, if the attempt of the job still writes it.
 
     A repeat changes nothing. What an earlier content has left in the store goes, unless it is being
-    copied now; then it goes with the next one. So does at once what the account has no room for.
+    copied now; then it goes with the next one. What is refused goes as well, also for want of room.
     """
     place = volume_place(command.volume_id, command.place)
     with beating_aside():
         store = blob_store(settings().storage)
         is_there = store.size(artifact_manifest_name(place)) is not None
         with database().write() as session:
-            refusal = _refusal(session, command)
-            no_room = None if refusal else _refusal_of_room(session, command)
-            if not refusal and not no_room and not is_there:
+            refusal = _refusal(session, command) or _refusal_of_room(session, command)
+            if refusal is None and not is_there:
                 refusal = f"volume {command.volume_id}: had no room for it, and it is gone"
-            if not refusal and not no_room:
+            if refusal is None:
                 _write(session, command)
-        if no_room is not None:
-            remove_content(store, place)
-        if refusal is not None or no_room is not None:
-            return VolumeRecorded(refusal=refusal or no_room)
+        if refusal is not None:
+            _discard(command)
+            return VolumeRecorded(refusal=refusal)
         with database().read() as session:
             is_copied = _is_copied(session, command.volume_id)
         if not is_copied:
@@ -99,6 +97,18 @@ def _write(session: Session, command: RecordVolume) -> None:
         "written_by": command.job_id,
     }
     session.execute(update(Volume).where(col(Volume.id) == command.volume_id).values(values))
+
+
+def _discard(command: RecordVolume) -> None:
+    """Remove what was refused, for good: a volume that is being removed may yet stay."""
+    with database().read() as session:
+        row = session.get(Volume, command.volume_id)
+        stays = row is not None and (
+            row.content_place == command.place or row.status == ArtifactStatus.REMOVING
+        )
+    if not stays:
+        place = volume_place(command.volume_id, command.place)
+        remove_content(blob_store(settings().storage), place)
 
 
 def _is_copied(session: Session, volume_id: str) -> bool:

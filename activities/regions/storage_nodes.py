@@ -149,7 +149,8 @@ def find_storage_fill(command: FindStorageFill) -> StorageFill:
         if new is None:
             return StorageFill()
         region, older = session.get_one(Region, command.region_id), nodes[new.fills_from or ""]
-        is_source = older.status == NodeStatus.ACTIVE and serves(older)
+        # In maintenance it takes no jobs, and its cache answers as before.
+        is_source = older.status in (NodeStatus.ACTIVE, NodeStatus.MAINTENANCE) and serves(older)
         return StorageFill(
             node_id=new.id,
             name=new.name,

@@ -350,12 +350,14 @@ def remove_content(store: BlobStore, artifact_id: str) -> None:
 def remove_older_contents(store: BlobStore, volume_id: str, place: str) -> None:
     """Remove what is stored of contents of a volume before the one at `place`. Blocking.
 
-    Later ones stay: a newer writer may be storing one.
+    So goes what other tries have left that stored it at the same moment. Later ones stay: a newer
+    writer may be storing one.
     """
     folder = volume_contents_of(volume_id)
     found = {name[len(folder) + 1 :].split("/")[0] for name in store.names(folder)}
-    for each in sorted(found):
-        if each < place:
+    at = place.split("-", 1)[0]
+    for each in sorted(found - {place}):
+        if each < place or each.split("-", 1)[0] == at:
             store.delete_folder(f"{folder}/{each}")
     store.delete(artifact_manifest_name(volume_id))  # Of the content that the volume was made with.
     store.delete_folder(artifact_parts_of(volume_id))

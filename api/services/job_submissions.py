@@ -61,7 +61,7 @@ def submit_job(context: ChangeContext, asked: ReadDocument) -> schemas.Job:
     submission, project = accepted(context, asked)
     if submission.array is not None:
         raise invalid(field_error("array", "is for POST /v1/jobs/arrays", len(submission.array)))
-    row = _create(context, project, submission)
+    row = _create(context, project, submission, data_bytes_of(context.session, submission))
     resources = resources_of(submission, asked.known_gpu_types)
     warnings = region_warnings(context.session, submission, resources)
     found = job_response(context.session, context.caller, row)
@@ -76,7 +76,10 @@ def submit_array(context: ChangeContext, asked: ReadDocument) -> schemas.JobArra
     submission, project = accepted(context, asked)
     if submission.array is None:
         raise invalid(field_error("array", "is needed here; POST /v1/jobs takes one job", None))
-    rows = [_create(context, project, each) for each in jobs_of_array(submission)]
+    # All of them name the same data.
+    data_bytes = data_bytes_of(context.session, submission)
+    jobs = jobs_of_array(submission)
+    rows = [_create(context, project, each, data_bytes) for each in jobs]
     context.resource_id = project.id
     resources = resources_of(submission, asked.known_gpu_types)
     return schemas.JobArray(
@@ -88,10 +91,9 @@ def submit_array(context: ChangeContext, asked: ReadDocument) -> schemas.JobArra
 
 
 def _create(
-    context: ChangeContext, project: tables.Project, submission: JobSubmission
+    context: ChangeContext, project: tables.Project, submission: JobSubmission, data_bytes: int
 ) -> tables.Job:
-    """Create the row of one job, which starts its workflow."""
-    data_bytes = data_bytes_of(context.session, submission)
+    """Create the row of one job, which starts its workflow; data_bytes: as `data_bytes_of`."""
     row = tables.Job(
         id=new_id("job"),
         account_id=project.account_id,
@@ -174,7 +176,8 @@ def resubmit_job(
 ) -> schemas.Job:
     """Create a job as `submit_job`; numbers: variables that an array gave to the earlier one."""
     submission, project = accepted(context, asked)
-    row = _create(context, project, with_variables(submission, numbers))
+    data_bytes = data_bytes_of(context.session, submission)
+    row = _create(context, project, with_variables(submission, numbers), data_bytes)
     return job_response(context.session, context.caller, row)
 
 

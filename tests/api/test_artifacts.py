@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import event
 
 from activities.db import tables
 from activities.settings import settings
@@ -189,6 +190,34 @@ async def test_a_removal_is_refused_while_jobs_use_it_and_names_them(
     site.set(tables.Job, job, status="finished")
     assert (await ada.get(f"/v1/datasets/{dataset}")).json()["job_ids"] == []
     assert (await ada.call("DELETE", f"/v1/datasets/{dataset}")).status_code == 202
+
+
+async def test_an_array_of_jobs_asks_once_how_large_their_dataset_is(
+    site: Site, ada: Person
+) -> None:
+    dataset = (await made(ada))["id"]
+    complete(site, dataset)
+    site.set(tables.Dataset, dataset, unpacked_bytes=5000, file_count=2)
+    asked: list[str] = []
+
+    def count(connection: object, cursor: object, statement: str, *rest: object) -> None:
+        asked.extend(["sum"] if "sum(" in statement and "unpacked_bytes" in statement else [])
+
+    with site.database.connection() as connection:
+        engine = connection.engine
+    body = {
+        "name": "many",
+        "type": "training",
+        "resources": {"gpus": "cpu", "cpu_count": 1},
+        "workers": [{"command": "true"}],
+        "data": {"datasets": [dataset]},
+        "array": 20,
+    }
+    event.listen(engine, "before_cursor_execute", count)
+    await ada.made("/v1/jobs/arrays", body)
+    event.remove(engine, "before_cursor_execute", count)
+    assert len(asked) == 1
+    assert {row.data_bytes for row in site.rows(tables.Job)} == {5000 + 2 * 4096}
 
 
 async def test_only_a_failed_transfer_is_tried_again(site: Site, ada: Person) -> None:

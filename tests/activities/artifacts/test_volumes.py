@@ -152,6 +152,25 @@ def test_what_the_account_has_no_room_for_is_neither_recorded_nor_kept(
     assert job.writes(b"ane", 3)[0] is None, "what takes no more than before is refused"
 
 
+def test_what_is_not_taken_and_what_other_tries_have_left_does_not_stay_stored(
+    migrated: Database,
+) -> None:
+    job = Writer(migrated, "a")
+    for try_, moment in (("ff", 1), ("ff", 2)):  # A try that was killed, and one of a later moment.
+        killed = volume_place(job.volume_id, f"20260101t00000{moment}-{try_}")
+        job.put(killed, {"a.txt": b"killed"})
+    assert job.writes(b"one", 1)[0] is None
+    assert job.places() == ["20260101t000001-aa", "20260101t000002-ff"]
+    assert job.writes(b"old", 0)[0] is not None
+    assert job.places() == ["20260101t000001-aa", "20260101t000002-ff"]
+    job.leaves()
+    row = row_of(migrated, job.volume_id)
+    assert job.writes(b"late", 3)[0] is not None
+    assert job.writes(b"one", 1)[0] is not None  # A repeat that is late; it is the content.
+    assert job.places() == ["20260101t000001-aa", "20260101t000002-ff"]
+    assert row_of(migrated, job.volume_id) == row
+
+
 @pytest.mark.parametrize("status", ["removing", "archived"])
 def test_a_volume_that_is_being_removed_is_not_written(migrated: Database, status: str) -> None:
     job = Writer(migrated, "a")

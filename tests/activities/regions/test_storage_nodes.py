@@ -287,6 +287,8 @@ def test_a_replacement_is_read_from_the_rows_until_the_old_one_goes(migrated: Da
     assert found.source == CacheAddress(node_id=old, address="10.0.0.2:8710", is_secure=True)
     assert found.node is not None
     assert found.node.node_id == new
+    turn(old, status="maintenance")
+    assert fill() == found, "it is removed with all that it holds"
     turn(old, status="offline")
     assert (fill().source, fill().older) == (None, (old,))
     turn(old, status="removing")

@@ -203,7 +203,8 @@ class Regions:
         if new is None:
             return StorageFill()
         older, region = nodes[new.fills_from or ""], self._tables.regions[command.region_id]
-        is_source = older.status == NodeStatus.ACTIVE and serves(cast("Any", older))
+        answers = older.status in (NodeStatus.ACTIVE, NodeStatus.MAINTENANCE)
+        is_source = answers and serves(cast("Any", older))
         return StorageFill(
             node_id=new.id,
             name=new.name,
