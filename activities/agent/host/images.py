@@ -18,7 +18,7 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -102,21 +102,61 @@ def ready(folders: Folders, image: str, run_step: Any, whose: For) -> str:
         except OSError as error:
             words = "image %s: this node has no podman (%s)" % (image, error)
             raise RefusedError("image", words) from error
-        found = _id_of(image) if whose.uses_what_is_here else None
+        found, sent_by = _id_of(image) if whose.uses_what_is_here else None, None
         if not found or _is_private(folders, image, found):
             found = _pulled(folders, image, run_step, whose)
             if found not in before:
                 _check_layers(image, found)
+            if load("host.image_layers:are_foreign")(folders, image, found, before):
+                _must_be_sent(
+                    folders,
+                    image,
+                    found,
+                    before,
+                    lambda store: _pulled(folders, image, run_step, whose, store),
+                )
+                sent_by = private_images.repository_of(image)
         with _locked(folders):
             tags = _tags_of(found)
             if tags is not None:
-                _note_use(folders, found, tags, before, whose.auth_file is not None)
+                _note_use(folders, found, tags, before, whose.auth_file is not None, sent_by)
                 _check_annotations(image, found)
                 return found
     raise RefusedError("image", "image %s: it is removed here as often as it is pulled" % image)
 
 
-def _pulled(folders: Folders, image: str, run_step: Any, whose: For) -> str:
+def _must_be_sent(
+    folders: Folders,
+    image: str,
+    image_id: str,
+    before: dict[str, set[str]],
+    pull: Callable[[list[str]], str],
+) -> None:
+    """Check that the registry of an image sends all of its layers; else remove what was pulled.
+
+    Raises: RefusedError `image`.
+    """
+    try:
+        with load("host.image_layers:empty_store")(folders) as store:
+            _must_be_same(image, image_id, pull(store))
+    except BaseException:
+        added = (_tags_of(image_id) or set()) - before.get(image_id, set())
+        if image_id not in before:
+            _removed([image_id])
+        elif added:
+            podman(["untag", image_id, *sorted(added)])
+        raise
+
+
+def _must_be_same(image: str, image_id: str, sent: str) -> None:
+    if sent != image_id:
+        raise RefusedError("image", "image %s: has changed while it was pulled" % image)
+
+
+def _pulled(
+    folders: Folders, image: str, run_step: Any, whose: For, store: Sequence[str] = ()
+) -> str:
+    """Pull an image, and return its id. store: podman's options for another store than its own."""
     words = "pulling %s" % image
     if whose.uses_what_is_here:
         arguments, options = ["podman", "pull", "--quiet", image], None
@@ -129,6 +169,7 @@ def _pulled(folders: Folders, image: str, run_step: Any, whose: For) -> str:
             arguments[2:2] = ["--authfile", whose.auth_file]
     if whose.auth_file is not None:
         private_images.mark(folders, image)
+    arguments[1:1] = store
     filled = _filled(folders)
     through = _through_mirror(folders, whose, options)
     done = (1, "")
@@ -274,7 +315,12 @@ def _removed(names: list[str]) -> bool:
 
 
 def _note_use(
-    folders: Folders, image: str, tags: set[str], before: dict[str, set[str]], by_login: bool
+    folders: Folders,
+    image: str,
+    tags: set[str],
+    before: dict[str, set[str]],
+    by_login: bool,
+    sent_by: str | None,
 ) -> None:
     path = _note(folders, image)
     note = read_json(path)
@@ -284,7 +330,10 @@ def _note_use(
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     # It stays so: who pulls it without a login may do so from a registry of its own.
     is_private = by_login or bool((note or {}).get("by_login"))
-    write_json(path, {"names": sorted(names), "by_login": is_private}, durable=False)
+    # The repositories whose registries have sent all its layers, see `image_layers.py`.
+    senders = {*((note or {}).get("sent_by") or ()), *((sent_by,) if sent_by else ())}
+    document = {"names": sorted(names), "by_login": is_private, "sent_by": sorted(senders)}
+    write_json(path, document, durable=False)
 
 
 def _is_private(folders: Folders, image: str, image_id: str) -> bool:

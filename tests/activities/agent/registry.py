@@ -75,12 +75,17 @@ class _Answer(BaseHTTPRequestHandler):
         elif parts[-2] == "manifests":
             index = json.loads((self.server.layout / "index.json").read_text())
             self._give(200, self._blob(index["manifests"][0]["digest"]), MANIFEST)
+        elif not (self.server.spoils or self._path(parts[-1]).exists()):
+            self._give(404, b"", "text/plain")
         else:
             content = b"spoilt" if self.server.spoils else self._blob(parts[-1])
             self._give(200, content, "application/octet-stream")
 
     def _blob(self, digest: str) -> bytes:
-        return (self.server.layout / "blobs" / digest.replace(":", "/")).read_bytes()
+        return self._path(digest).read_bytes()
+
+    def _path(self, digest: str) -> Path:
+        return self.server.layout / "blobs" / digest.replace(":", "/")
 
     def _give(
         self, status: int, content: bytes, kind: str, more: Mapping[str, str] | None = None

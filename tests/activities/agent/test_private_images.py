@@ -1,10 +1,13 @@
 """Images of a registry with a password: each project's own login opens it, and no other's pull."""
 
+import hashlib
+import json
 import os
 import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +19,7 @@ from tests.activities.agent.password_registry import (
     password_registry,
 )
 from tests.activities.agent.podman import root_file_system
-from tests.activities.agent.registry import reach
+from tests.activities.agent.registry import reach, save_image, serving_image
 
 PODMAN = """#!/bin/sh
 printf '%s\\n' "$*" >> {folder}/commands
@@ -128,6 +131,61 @@ def test_what_one_project_has_pulled_no_other_one_gets_without_a_login_of_its_ow
     node.call("start", run_id="job-bob-0-1")
     assert node.exit_of("job-bob-0-1")["exit_code"] == 0
     podman(node.environment, "rmi", "--force", image)  # type: ignore[arg-type]
+
+
+def without_layers(image: str, environment: dict[str, str], folder: Path) -> Path:
+    """An image of somebody's own that names the layers of another one, and has none of them."""
+    layout = save_image(image, folder, environment)
+    blobs = layout / "blobs" / "sha256"
+
+    def put(document: dict[str, Any]) -> tuple[str, int]:
+        content = json.dumps(document).encode()
+        digest = hashlib.sha256(content).hexdigest()
+        (blobs / digest).write_bytes(content)
+        return f"sha256:{digest}", len(content)
+
+    index = json.loads((layout / "index.json").read_text())
+    manifest = json.loads((blobs / index["manifests"][0]["digest"][7:]).read_text())
+    config = json.loads((blobs / manifest["config"]["digest"][7:]).read_text())
+    config["config"] = {"Env": ["WHOSE=bob"]}
+    manifest["config"]["digest"], manifest["config"]["size"] = put(config)
+    for layer in manifest["layers"]:
+        (blobs / layer["digest"][7:]).unlink()
+    index["manifests"][0]["digest"], index["manifests"][0]["size"] = put(manifest)
+    (layout / "index.json").write_text(json.dumps(index))
+    return layout
+
+
+def test_who_names_the_layers_of_a_private_image_does_not_get_them(
+    node: LocalAgent, registry: PasswordRegistry, tmp_path: Path
+) -> None:
+    image = f"{registry.address}/vision/train:1"
+    stage(node, "job-ada-0-1", image, ADA, owned=True)
+    environment = node.environment
+    assert isinstance(environment, dict)
+    stage(node, "job-ada-1-1", image, ADA, owned=True)
+    assert "--root" not in (tmp_path / "commands").read_text(), "each job pulls it twice"
+    save_image(image, tmp_path / "whole", environment)
+    layout = without_layers(image, environment, tmp_path / "layout")
+    with serving_image(layout, is_private=False) as other:
+        conf = tmp_path / "registries.conf"
+        conf.write_text(registry.settings + other.settings)
+        for owned in (True, False):
+            with pytest.raises(Refused):
+                stage(node, "job-bob-0-1", f"{other.address}/bob/train:1", None, owned=owned)
+        assert "WHOSE=bob" not in podman(environment, "images", "--all", "--format", "json")
+        assert other.address not in podman(environment, "images", "--all", "--format", "json")
+        # Whose registry has them has them.
+        for path in (tmp_path / "whole" / "blobs" / "sha256").iterdir():
+            shutil.copy(path, layout / "blobs" / "sha256")
+        proofs = []
+        for index in (0, 1):
+            stage(node, f"job-bob-{index}-1", f"{other.address}/bob/train:1", None, owned=False)
+            proofs.append((tmp_path / "commands").read_text().count("--root"))
+        assert proofs[0] == proofs[1], "layers that were sent are asked for again"
+        podman(environment, "rmi", "--force", f"{other.address}/bob/train:1")
+    assert not list(node.root.glob("image-proof*"))
+    podman(environment, "rmi", "--force", image)
 
 
 def test_a_mark_goes_with_the_image_when_nobody_has_used_it_for_long(

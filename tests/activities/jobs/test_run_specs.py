@@ -14,11 +14,9 @@ from temporalio.testing import ActivityEnvironment
 from activities.accounts.accounts import add_account
 from activities.db.session import Database
 from activities.db.tables import (
-    Account,
     Allocation,
     Job,
     Node,
-    Project,
     Provider,
     Region,
     Reservation,
@@ -38,7 +36,6 @@ from activities.settings import settings
 from activities.storage.blobs import BlobStore, blob_store
 from activities.storage.logs import log_store
 from activities.storage.run_specs import RunContent, open_run_spec, seal_run_spec
-from tests.activities.artifacts.artifact_rows import add_artifact
 from workflows.contracts import errors
 from workflows.contracts.artifacts import ArtifactRole, Content
 from workflows.contracts.job_submission import JobSubmission
@@ -257,28 +254,6 @@ def test_workers_are_given_the_addresses_of_all_and_a_port_that_their_job_holds(
         held = session.get_one(Allocation, "all-0").port
     assert first["MASTER_PORT"] == second["MASTER_PORT"] == str(held)
     assert variables() == [first, second]  # What is repeated says the same.
-
-
-@pytest.mark.parametrize(("quota", "most_bytes"), [(0, 500), (1700, 1700)])
-def test_a_volume_may_have_what_its_account_has_room_for_and_never_less_than_it_has(
-    migrated: Database,
-    project: str,
-    monkeypatch: pytest.MonkeyPatch,
-    quota: int,
-    most_bytes: int,
-) -> None:
-    with migrated.read() as session:
-        account = session.get_one(Account, session.get_one(Project, project).account_id)
-    sizes = {"size_bytes": 500, "unpacked_bytes": 400, "file_count": 1}
-    volume_id = add_artifact(
-        migrated, account, "vol", status="ready", content_sha256="cc" * 32, **sizes
-    )
-    submit(migrated, project, data={"volumes": [{"id": volume_id, "access": "write"}]})
-    # Two uploads of a byte each are stored beside it.
-    monkeypatch.setenv("BASELOAD_ACCOUNT_STORED_MAX_BYTES", str(quota and quota + 2))
-    settings.cache_clear()
-    (content,) = open_run_spec(seal().references[0], "reg-1").contents
-    assert content.most_bytes == most_bytes
 
 
 def test_two_jobs_on_a_node_never_meet_at_one_port(migrated: Database, project: str) -> None:
