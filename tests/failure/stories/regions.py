@@ -46,6 +46,7 @@ class PlaceStory(Story):
                 return True
             was_removing = self.status == "removing"
             self.answered.clear()
+            self.asked = False  # What was asked of the workflow that has ended is lost.
             await self.start_it()
             if was_removing:
                 await self.cancel()

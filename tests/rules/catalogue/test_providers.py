@@ -1,5 +1,7 @@
 """The traits of provider kinds, which rules and workflows go by."""
 
+from dataclasses import replace
+
 from workflows.contracts.statuses import ProviderKind
 from workflows.rules.catalogue.providers import (
     NO_TRAITS,
@@ -14,7 +16,7 @@ DAY_S = 86_400
 
 
 def test_an_owners_machines_need_nothing_and_are_never_preempted() -> None:
-    assert traits_of(ProviderKind.PHYSICAL) == NO_TRAITS
+    assert traits_of(ProviderKind.PHYSICAL) == replace(NO_TRAITS, has_own_networks=True)
     assert not NO_TRAITS.is_cloud
     assert (NO_TRAITS.preemption_notice_s, NO_TRAITS.image_disk_gb) == (None, 0)
     assert NO_TRAITS.lifetime_limit_s == 365 * DAY_S
