@@ -315,6 +315,20 @@ class HostileSite:
             "fetch_input": {"found": "missing", "words": "404", "fetched_bytes": 0},
             "find_cache_address": {"host": "10.0.0.1"},
             "fill_cache": {"files": 2, "bytes": 9, "left_files": 0, "reason": ""},
+            **self._honest_of_data(),
+            "start": state,
+            "end": state,
+            "clean": {"removed": [], "kept": []},
+            "orphans": {
+                "ended": {self.name: {**state, "told_before_s": 0.0}},
+                "alive": {},
+                "cache_full": None,
+            },
+        }
+
+    def _honest_of_data(self) -> dict[str, Any]:
+        """Those of the verbs that bring, list and store data."""
+        return {
             "find_contents": {
                 "contents": [
                     {
@@ -345,14 +359,6 @@ class HostileSite:
             "fingerprint_state": {"mark": "ab12", "bytes": 5, "files": 1},
             "fingerprint_volume": {"mark": "ab12", "bytes": 5, "files": 1},
             "open_volumes": {"volumes": [{"name": "digits", "mark": "ab12"}]},
-            "start": state,
-            "end": state,
-            "clean": {"removed": [], "kept": []},
-            "orphans": {
-                "ended": {self.name: {**state, "told_before_s": 0.0}},
-                "alive": {},
-                "cache_full": None,
-            },
         }
 
     def is_honest(self) -> None:

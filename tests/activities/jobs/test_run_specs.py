@@ -24,9 +24,7 @@ from activities.db.tables import (
     Upload,
 )
 from activities.jobs.run_specs import (
-    discard_outputs,
     discard_run_specs,
-    remove_stored,
     seal_run_specs,
 )
 from activities.jobs.submissions import sealed_variables, stored_spec
@@ -34,7 +32,6 @@ from activities.secrets.credentials import STORED
 from activities.secrets.sealing import SealBrokenError, secret_box
 from activities.settings import settings
 from activities.storage.blobs import BlobStore, blob_store
-from activities.storage.logs import log_store
 from activities.storage.run_specs import RunContent, open_run_spec, seal_run_spec
 from workflows.contracts import errors
 from workflows.contracts.artifacts import ArtifactRole, Content
@@ -43,9 +40,7 @@ from workflows.contracts.jobs import WorkerAssignment
 from workflows.contracts.nodes import NodeAddress
 from workflows.contracts.statuses import JobStatus
 from workflows.effects.jobs import (
-    DiscardOutputs,
     DiscardRunSpecs,
-    RemoveStored,
     RunSpecsSealed,
     SealRunSpecs,
 )
@@ -471,30 +466,6 @@ def test_a_writer_that_stood_still_until_the_job_ran_takes_no_orders_away(
     monkeypatch.setattr("activities.jobs.run_specs.seal_run_spec", slowly)
     seal()
     assert store().names("orders") == ["orders/job-o/1/0", "orders/job-o/1/1"]
-
-
-def test_what_a_job_has_stored_is_removed_and_what_others_have_stays(home: Path) -> None:
-    assert home.exists()
-    logs = log_store(settings().storage)
-    for job in (JOB, "job-second"):
-        logs.append(f"{job}-0-1", 0, b"a line\n")
-        store().put(f"outputs/{job}/0-1.tar.gz", b"an output")
-    for _ in range(2):
-        ActivityEnvironment().run(remove_stored, RemoveStored(job_id=JOB))
-    assert store().names("outputs") == ["outputs/job-second/0-1.tar.gz"]
-    assert (logs.length("job-o-0-1"), logs.length("job-second-0-1")) == (0, 7)
-
-
-def test_discarded_outputs_are_removed_of_every_attempt_and_the_logs_stay(home: Path) -> None:
-    assert home.exists()
-    logs = log_store(settings().storage)
-    logs.append(f"{JOB}-0-1", 0, b"a line\n")
-    for name in (f"{JOB}/0-1.tar.gz", f"{JOB}/1-2.tar.gz", "job-second/0-1.tar.gz"):
-        store().put(f"outputs/{name}", b"an output")
-    for _ in range(2):
-        ActivityEnvironment().run(discard_outputs, DiscardOutputs(job_id=JOB))
-    assert store().names("outputs") == ["outputs/job-second/0-1.tar.gz"]
-    assert logs.length(f"{JOB}-0-1") == 7
 
 
 def test_the_hostname_of_a_reservation_is_sealed_and_its_port_is_for_the_network(

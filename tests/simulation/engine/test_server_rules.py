@@ -12,6 +12,7 @@ from temporalio import activity
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from tests.simulation.contracts import Attempt, CutOff, Sleep, Steps
@@ -82,10 +83,12 @@ async def _really(client: Client, probe: Probe, number: int = 1) -> Story:
     for act in probe.acts:
         await asyncio.sleep(begun + act.at - time.monotonic())
         await _has_begun(handle)  # also after it has continued as new
-        if act.do == "signal":
-            await handle.signal("tell", Said(text=act.text))
-        else:
-            await getattr(handle, act.do)()
+        try:
+            await _do_really(handle, act)
+        except RPCError as error:
+            # The workflow has ended before; the story is another one then, and is told again.
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
     try:
         result = await handle.result()
     except WorkflowFailureError as error:
@@ -93,6 +96,13 @@ async def _really(client: Client, probe: Probe, number: int = 1) -> Story:
     latest = client.get_workflow_handle(workflow_id)
     events = [event.event_type async for event in latest.fetch_history_events()]
     return result, [_words(event) for event in events]
+
+
+async def _do_really(handle: WorkflowHandle[Any, Any], act: Act) -> None:
+    if act.do == "signal":
+        await handle.signal("tell", Said(text=act.text))
+    else:
+        await getattr(handle, act.do)()
 
 
 async def _has_begun(handle: WorkflowHandle[Any, Any]) -> None:
