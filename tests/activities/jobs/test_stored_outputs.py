@@ -10,7 +10,7 @@ from activities.storage.blobs import BlobStore, blob_store
 from activities.storage.logs import log_store
 from workflows.effects.jobs import DiscardOutputs, RemoveStored
 
-JOB = "job-kept-outputs"
+JOB = "job-keptoutputs"
 
 
 def store() -> BlobStore:
@@ -20,22 +20,22 @@ def store() -> BlobStore:
 def test_what_a_job_has_stored_is_removed_and_what_others_have_stays(home: Path) -> None:
     assert home.exists()
     logs = log_store(settings().storage)
-    for job in (JOB, "job-others-outputs"):
+    for job in (JOB, "job-othersoutputs"):
         logs.append(f"{job}-0-1", 0, b"a line\n")
         store().put(f"outputs/{job}/0-1.tar.gz", b"an output")
     for _ in range(2):
         ActivityEnvironment().run(remove_stored, RemoveStored(job_id=JOB))
-    assert store().names("outputs") == ["outputs/job-others-outputs/0-1.tar.gz"]
-    assert (logs.length(f"{JOB}-0-1"), logs.length("job-others-outputs-0-1")) == (0, 7)
+    assert store().names("outputs") == ["outputs/job-othersoutputs/0-1.tar.gz"]
+    assert (logs.length(f"{JOB}-0-1"), logs.length("job-othersoutputs-0-1")) == (0, 7)
 
 
 def test_discarded_outputs_are_removed_of_every_attempt_and_the_logs_stay(home: Path) -> None:
     assert home.exists()
     logs = log_store(settings().storage)
     logs.append(f"{JOB}-0-1", 0, b"a line\n")
-    for name in (f"{JOB}/0-1.tar.gz", f"{JOB}/1-2.tar.gz", "job-others-outputs/0-1.tar.gz"):
+    for name in (f"{JOB}/0-1.tar.gz", f"{JOB}/1-2.tar.gz", "job-othersoutputs/0-1.tar.gz"):
         store().put(f"outputs/{name}", b"an output")
     for _ in range(2):
         ActivityEnvironment().run(discard_outputs, DiscardOutputs(job_id=JOB))
-    assert store().names("outputs") == ["outputs/job-others-outputs/0-1.tar.gz"]
+    assert store().names("outputs") == ["outputs/job-othersoutputs/0-1.tar.gz"]
     assert logs.length(f"{JOB}-0-1") == 7
