@@ -112,6 +112,10 @@ class Holdings:
             body = put(body, place.field, text) if place.where == "body" else body
         return asked | {"json": body}
 
+    async def set_key(self) -> None:
+        """Set the third-party key of the holder's project again."""
+        await _set_key(self.person, self.word, self.named["key type"])
+
     def _needed(self, route: Route) -> dict[Place, str]:
         wanted = NEEDED.get(route.name, ())
         return {
@@ -124,6 +128,11 @@ class Holdings:
     def marks(self) -> set[str]:
         """What no answer to another account may show."""
         return {self.word, *self.named.values()}
+
+
+async def _set_key(person: Person, word: str, key_type: str) -> None:
+    of_service = {"type": key_type, "value": f"{word}-key:hidden-hidden"}
+    await person.made(f"/v1/projects/{person.project_id}/credentials", of_service)
 
 
 async def holdings(person: Person, word: str) -> Holdings:
@@ -145,8 +154,7 @@ async def holdings(person: Person, word: str) -> Holdings:
     secrets = f"/v1/projects/{person.project_id}/secrets"
     await person.made(secrets, {"name": f"{word}-secret", "value": f"{word} hidden"})
     key_type = "aws" if word == "ada-lovelace" else "ngc"
-    of_service = {"type": key_type, "value": f"{word}-key:hidden-hidden"}
-    await person.made(f"/v1/projects/{person.project_id}/credentials", of_service)
+    await _set_key(person, word, key_type)
     job_id = await running_job(person, node_id, name=f"{word} job", port=8888)
     site.write(
         tables.LedgerTransaction(
