@@ -102,7 +102,7 @@ def store_source(source: OpenedSource, destination: Destination) -> Content:
         raise unavailable(f"{artifact_id}: begins anew, what was stored is broken: {error}") from (
             error
         )
-    except Exception:
+    except Exception:  # Whatever the source raises: no later attempt can go on after its parts.
         if not source.is_lasting:
             _drop(destination, source)
         raise

@@ -65,7 +65,7 @@ def find_active_node(
         )
         .order_by(col(Node.id))
     )
-    # A machine that somebody rents out is told a password only where no other one can be asked.
+    # A machine that somebody rents out gets a password only where no other one can be asked.
     return min(
         session.exec(query).all(), key=lambda each: each[0].machine is not None, default=None
     )

@@ -123,7 +123,7 @@ async def _store(command: StoreVolume, name: str, place: str, most_bytes: int) -
         await _pack(command, name, store, stored_at, most_bytes)
         set_details(f"storing the volume {name}: its files are checked")
         return await in_check_threads(partial(_unpack, store, stored_at, most_bytes))
-    except BaseException:
+    except BaseException:  # Also when the activity is cancelled: nobody else knows this place.
         await asyncio.shield(asyncio.to_thread(remove_content, store, stored_at))
         raise
 

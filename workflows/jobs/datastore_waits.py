@@ -36,7 +36,7 @@ async def through_absence(
     Raises: the failure of `act`, when it is another one, or when the limit has passed.
     """
     began = away_since = workflow.now()
-    is_first, pause, told = True, FIRST_PAUSE, ""
+    is_first, pause, recorded = True, FIRST_PAUSE, ""
     while True:
         attempted = workflow.now()
         try:
@@ -48,13 +48,13 @@ async def through_absence(
             now = workflow.now()
             has_worked = is_first or now - attempted > WORKED
             if has_worked and workflow.patched(COUNTS_ABSENCE):
-                away_since, pause, told = now, FIRST_PAUSE, ""
+                away_since, pause, recorded = now, FIRST_PAUSE, ""
             is_first = False
             deadline = min(away_since + limit, began + LONGEST)
             if now + pause > deadline:
                 raise
-        if reason != told:
-            told = reason
+        if reason != recorded:
+            recorded = reason
             message = f"waits for a datastore, at most until {deadline:%H:%M} UTC: {reason}"
             await write(Event(type=JobEvent.DATASTORE_AWAY, message=message), None, reason)
         await workflow.sleep(pause, summary="until the datastore may be back")

@@ -121,7 +121,7 @@ def list_datastore(request: dict[str, Any]) -> dict[str, Any]:
 def read_datastore(request: dict[str, Any]) -> None:
     """Write the tar stream of a folder to stdout, from the byte `begin` on.
 
-    identity: as `list_datastore` has told it.
+    identity: as `list_datastore` has said it.
     Raises: RefusedError as that; `datastore-moved`, when the files have changed since then.
     """
     share, files_of = _asked(request)

@@ -79,7 +79,7 @@ def _receive(file: BinaryIO) -> None:
 def unpacked(
     run: Run, request: dict[str, Any], receive: Callable[[BinaryIO], None] = _receive
 ) -> Iterator[str]:
-    """A folder with the unpacked tar that `receive` writes, from stdin unless told otherwise; the
+    """A folder with the unpacked tar that `receive` writes, from stdin by default; the
     caller moves the folder, else it is removed."""
     limits = (
         request.get("max_bytes") or code_archive.MAX_UNPACKED_BYTES,

@@ -98,7 +98,7 @@ def _certificates(environment: dict[str, str]) -> str:
 
 
 def forget() -> None:
-    """Remove what podman was told of mirrors; a repeat changes nothing."""
+    """Remove what podman was given of mirrors; a repeat changes nothing."""
     folder = _certificates(dict(os.environ))
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):

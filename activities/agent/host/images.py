@@ -139,7 +139,7 @@ def _must_be_sent(
     try:
         with load("host.image_layers:empty_store")(folders) as store:
             _must_be_same(image, image_id, pull(store))
-    except BaseException:
+    except BaseException:  # Also when the staging is ended: what was not checked may not stay.
         added = (_tags_of(image_id) or set()) - before.get(image_id, set())
         if image_id not in before:
             _removed([image_id])

@@ -79,7 +79,7 @@ class Publication:
 
 
 def _publish(run: Run, asked: dict[str, Any], supervisor: int) -> int:
-    """Publish until told to end; 0: there is no more to do, 1: start it again after a while."""
+    """Publish until asked to end; 0: there is no more to do, 1: start it again after a while."""
     stop, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)

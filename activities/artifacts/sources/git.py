@@ -34,8 +34,8 @@ from workflows.contracts.artifacts import GitSource
 
 FETCH_S = 3600
 LEAST_VERSION = (2, 39, 1)
-"""The first version of git that connects the address that it is told (2.37), and has no overflow in
-what it reads of a repository's attributes (CVE-2022-23521) and formats (CVE-2022-41903)."""
+"""The first version of git that connects the address that it is given (2.37), and has no overflow
+in what it reads of a repository's attributes (CVE-2022-23521) and formats (CVE-2022-41903)."""
 MEMORY_KIB = 2 << 20
 """The address space that git and each program that it starts may take."""
 MOST_OUTPUT_BYTES = 4096
