@@ -67,7 +67,7 @@ async def test_a_job_that_waits_for_anothers_transfer_says_how_far_that_is(
     content = dataset(store(site))
 
     async def slow(chunk: bytes) -> bytes:
-        await asyncio.sleep(0.005)
+        await asyncio.sleep(0.05)
         return chunk
 
     wire.changes = [slow]
