@@ -14,7 +14,7 @@ from workflows.contracts.base import Done
 from workflows.effects import artifacts, volumes
 
 CONTENT = Content(sha256="c" * 64, size_bytes=3072, unpacked_bytes=1000, file_count=1)
-LONGEST_TRANSFER_S = 2.0
+LONGEST_TRANSFER_S = 30.0
 
 
 @dataclass
