@@ -37,7 +37,16 @@ def users_of(session: Session, artifact_ids: Sequence[str]) -> dict[str, list[st
 
 def data_bytes_of(session: Session, submission: JobSubmission) -> int:
     """About how much disk of a node the artifacts of a job take, each once."""
-    ids = {artifact_id for _, artifact_id in artifacts_of(submission)}
+    return _data_bytes(session, {artifact_id for _, artifact_id in artifacts_of(submission)})
+
+
+def data_bytes_of_job(session: Session, job_id: str) -> int:
+    """The same by the rows of a job that is there, with its input."""
+    used = select(ArtifactUse.artifact_id).where(ArtifactUse.job_id == job_id)
+    return _data_bytes(session, set(session.exec(used)))
+
+
+def _data_bytes(session: Session, ids: set[str]) -> int:
     found = 0
     for table in {table_of_artifact(artifact_id) for artifact_id in ids}:
         files = func.coalesce(col(table.file_count), 0)

@@ -13,6 +13,7 @@ from activities.outbox.workflow_starts import WorkflowStart, workflow_start
 from activities.placement.allocation_states import is_of_job
 from activities.settings import settings
 from workflows.contracts.billing import WorkerUsage
+from workflows.contracts.deliveries import DeliveryStatus
 from workflows.contracts.jobs import (
     EndRequest,
     JobEnding,
@@ -29,7 +30,8 @@ from workflows.contracts.statuses import (
     NodeStatus,
     WorkerStatus,
 )
-from workflows.rules.jobs.artifacts import written_volumes
+from workflows.rules.jobs.artifacts import awaits_data, written_volumes
+from workflows.rules.jobs.data_places import destination_of
 from workflows.rules.jobs.resources import resources_of
 
 TERMINATED = EndRequest(reason="its workflow was terminated in Temporal", code="terminated")
@@ -62,6 +64,8 @@ def start_job(_: Session, row: Job) -> WorkflowStart[JobRequest]:
         volumes=written_volumes(spec),
         auto_terminate=spec.safety.auto_terminate,
         idle_timeout_s=spec.idle_timeout_s,
+        delivers_output=destination_of(spec) is not None,
+        awaits_data=awaits_data(spec),
         removal=row.status == JobStatus.REMOVING,
         sequence=row.sequence,
     )
@@ -99,6 +103,7 @@ def resume_job(session: Session, row: Job, request: JobRequest) -> JobRequest:
         unsettled=_USAGES.validate_python(row.unsettled or ()),
         reason=row.status_reason if waits else None,
         ending=None if row.ending is None else JobEnding.model_validate(row.ending),
+        is_delivering=row.delivery_status == DeliveryStatus.PENDING,
         gone=_machines_gone(session, workers),
         is_adopted=True,
     )

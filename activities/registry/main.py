@@ -7,6 +7,7 @@ from activities.billing.orphaned_runs import bill_orphaned_runs
 from activities.datastores.checks import find_datastore_checker, forget_datastore
 from activities.datastores.readers import find_datastore_reader
 from activities.housekeeping.retention import remove_expired
+from activities.jobs.awaited_data import find_job_data
 from activities.jobs.run_specs import (
     discard_outputs,
     discard_run_specs,
@@ -62,6 +63,7 @@ MAIN: tuple[Activity, ...] = (
     post_usage,
     end_billing,
     tell_job_to_end,
+    find_job_data,
     seal_run_specs,
     discard_run_specs,
     discard_snapshots,

@@ -1,6 +1,7 @@
-"""Activities of the task queue `transfers`, which read what others serve, for hours."""
+"""Activities of the task queue `transfers`, which read from others and send to them, for hours."""
 
+from activities.artifacts.deliveries import deliver_output
 from activities.artifacts.transfers import transfer_artifact
 from activities.registry import Activity
 
-TRANSFERS: tuple[Activity, ...] = (transfer_artifact,)
+TRANSFERS: tuple[Activity, ...] = (transfer_artifact, deliver_output)

@@ -68,6 +68,7 @@ class ArtifactRole(StrEnum):
     DATASET = "dataset"
     MODEL = "model"
     CHECKPOINT = "checkpoint"
+    INPUT = "input"
     VOLUME_READER = "volume_reader"
     VOLUME_WRITER = "volume_writer"
 
@@ -96,7 +97,7 @@ class Content(Contract):
     file_count: int = Field(ge=0)
 
 
-def _without_credentials(url: str) -> str:
+def web_url(url: str) -> str:
     """The URL, which is stored and shown as it is.
 
     Raises: ValueError, when it has a user or a password, or is no URL.
@@ -107,14 +108,14 @@ def _without_credentials(url: str) -> str:
     return url
 
 
-def _without_password(url: str) -> str:
+def git_url(url: str) -> str:
     """The URL; over SSH it may name a user, which is no secret.
 
     Raises: ValueError, when it has a password, or over HTTPS a user, or is no URL.
     """
     parts = urlsplit(url)
     if parts.scheme != "ssh":
-        return _without_credentials(url)
+        return web_url(url)
     if parts.password is not None or parts.port == 0:
         raise ValueError("is a URL with a host, and without a password")
     for part, rule in ((parts.username or "git", _SSH_USER), (parts.hostname or "", _SSH_HOST)):
@@ -125,8 +126,8 @@ def _without_password(url: str) -> str:
 
 _SSH_USER = re.compile(r"[A-Za-z0-9_][\w.-]{0,99}", re.ASCII)
 _SSH_HOST = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}")
-_Url = Annotated[str, AfterValidator(_without_credentials)]
-_GitUrl = Annotated[str, AfterValidator(_without_password)]
+_Url = Annotated[str, AfterValidator(web_url)]
+_GitUrl = Annotated[str, AfterValidator(git_url)]
 
 
 class _Source(Contract):

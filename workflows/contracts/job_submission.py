@@ -196,12 +196,10 @@ class SubmittedCode(Submitted):
 
 
 class DataSource(Submitted):
-    """The source of input or the destination of output."""
+    """A folder of a datastore, or what else has the type of the part."""
 
-    type: str = Field(examples=["local"])
-    """`local`: an upload for input, the platform's own store for output; not for scratch.
-    `regional`: a folder of a datastore, in whose region the job then runs. Others are not available
-    yet: what is in a bucket, in a repository or on the web is made a dataset first."""
+    type: str = Field(examples=["regional"])
+    """`regional`: a folder of a datastore, in whose region the job then runs."""
     upload_id: str | None = Field(None, examples=["upl-01j"])
     """The upload of an archive, for input alone; its files are what BASELOAD_INPUT has."""
     datastore_id: str | None = Field(None, examples=["dst-01j"])
@@ -210,6 +208,93 @@ class DataSource(Submitted):
     """The folder of the datastore, relative to its root and never above it; `/` is all of it, and
     the default. Links on the way are not followed. Output of several workers goes into `worker-0`,
     `worker-1` and so on below it."""
+
+
+class InputSource(DataSource):
+    """The source of a job's input."""
+
+    type: str = Field(examples=["web"])
+    """`local`: an upload. `regional`: a folder of a datastore, in whose region the job then runs.
+    `dataset`, `model`, `checkpoint`: one of the job's project. `job`: the output of another job of
+    the project. `web`, `git`, `aws`, `wasabi`, `gcp`, `azure`, `huggingface`, `kaggle`: transferred
+    once for the job, and for all jobs of its array, with the fields that a dataset from there has;
+    the job waits meanwhile."""
+    id: str | None = Field(None, examples=["dat-01j"])
+    """The dataset, the model or the checkpoint, for these types alone."""
+    job_id: str | None = Field(None, examples=["job-01j"])
+    """The job whose output it is, for `job`."""
+    worker: int | None = Field(None, examples=[0])
+    """The worker of that job, 0 by default, for `job`."""
+    url: str | None = Field(None, examples=["https://example.com/digits.tar.gz"])
+    """The address, for `web` and `git`."""
+    sha256: str | None = Field(None, examples=["9f86d081884c7d65…"])
+    """The hash that the file must have, for `web`; by default any file is taken."""
+    unpack: bool | None = Field(None, examples=[False])
+    """Whether an archive is unpacked, for `web`; by default it is."""
+    revision: str | None = Field(None, examples=["main"])
+    """A branch, a tag or a commit, for `git` and `huggingface`."""
+    bucket: str | None = Field(None, examples=["sets"])
+    """The bucket, for `aws`, `wasabi` and `gcp`."""
+    prefix: str | None = Field(None, examples=["digits/2026"])
+    """What the names of the objects begin with, up to a `/`, for buckets and `azure`."""
+    region: str | None = Field(None, examples=["eu-central-1"])
+    """The region of the bucket, for `aws` and `wasabi`."""
+    account: str | None = Field(None, examples=["clinicstore"])
+    """The storage account, for `azure`."""
+    container: str | None = Field(None, examples=["sets"])
+    """The container, for `azure`."""
+    repo: str | None = Field(None, examples=["google-bert/bert-base-uncased"])
+    """The repository, for `huggingface`."""
+    kind: str | None = Field(None, examples=["dataset"])
+    """Whether the repository is a `model`, as by default, or a `dataset`, for `huggingface`."""
+    dataset: str | None = Field(None, examples=["uciml/iris"])
+    """The dataset, for `kaggle`."""
+    version: int | None = Field(None, examples=[2])
+    """Its version, for `kaggle`; by default the newest."""
+    secret: str | None = Field(None, examples=["bucket_key"])
+    """The project's secret that opens it, for `aws`, `wasabi` and `huggingface`, where no
+    third-party key does."""
+    with_key: bool | None = Field(None, examples=[True])
+    """Whether it is read with the project's third-party key of its type; by default if the project
+    has one, and you may use it."""
+
+
+class OutputDestination(DataSource):
+    """The destination of a job's output."""
+
+    type: str = Field(examples=["local"])
+    """`local`: the platform's own store. `regional`: a folder of a datastore, in whose region the
+    job then runs. Training and inference alone have others, to which the stored output is sent when
+    the job has finished: `aws`, `wasabi`, `gcp`, `azure`, `git`, `huggingface` and `kaggle` with
+    the project's third-party key of the type, `web`, and `dataset`, `model` or `checkpoint`, which
+    is made of it. The platform's own store has it as well."""
+    url: str | None = Field(None, examples=["https://example.com/in/{job_id}.tar.gz"])
+    """The address, for `web`, to which a tar.gz is sent by PUT, and the repository, for `git`."""
+    secret: str | None = Field(None, examples=["upload_token"])
+    """The project's secret that is sent as the header Authorization, for `web`."""
+    branch: str | None = Field(None, examples=["results"])
+    """The branch that gets a commit with the output, `main` by default, for `git` and
+    `huggingface`."""
+    bucket: str | None = Field(None, examples=["results"])
+    """The bucket, for `aws`, `wasabi` and `gcp`."""
+    prefix: str | None = Field(None, examples=["runs/{job_id}"])
+    """The folder there, for all but `web`, `kaggle` and what the platform has; `{job_id}` stands
+    for the id of the job, and an array must have it. What is there under the same names is
+    replaced. Output of several workers goes into `worker-0`, `worker-1` and so on below it."""
+    region: str | None = Field(None, examples=["eu-central-1"])
+    """The region of the bucket, for `aws` and `wasabi`."""
+    account: str | None = Field(None, examples=["clinicstore"])
+    """The storage account, for `azure`."""
+    container: str | None = Field(None, examples=["results"])
+    """The container, for `azure`."""
+    repo: str | None = Field(None, examples=["clinic/digits"])
+    """The repository, which must be there, for `huggingface`."""
+    kind: str | None = Field(None, examples=["dataset"])
+    """Whether the repository is a `model`, as by default, or a `dataset`, for `huggingface`."""
+    dataset: str | None = Field(None, examples=["clinic/digits"])
+    """The dataset, which must be there and gets a new version, for `kaggle`."""
+    name: str | None = Field(None, examples=["digits-{job_id}"])
+    """The name of the new dataset, model or checkpoint; the id of the job by default."""
 
 
 class ModelReference(Submitted):
@@ -250,16 +335,15 @@ class SubmittedData(Submitted):
     """Volumes of the job's project, at most 16; for notebooks and endpoints. Each is a folder of
     its name in BASELOAD_VOLUMES. A job waits while another one writes to a volume that it names,
     and one that writes waits for the readers as well."""
-    input: DataSource | None = Field(None, examples=[{"type": "local", "upload_id": "upl-01j"}])
-    """The files that the command finds in BASELOAD_INPUT: an uploaded archive, or a folder of a
-    datastore."""
+    input: InputSource | None = Field(None, examples=[{"type": "local", "upload_id": "upl-01j"}])
+    """The files that the command finds in BASELOAD_INPUT."""
     scratch: DataSource | None = Field(
         None, examples=[{"type": "regional", "datastore_id": "dst-01j", "path": "tmp"}]
     )
     """A writable folder for the life of each run, in BASELOAD_SCRATCH: one of its own below the
     folder of a datastore (`type: regional`), which goes with the run. Where the machine cannot
     mount the datastore, it is on the machine's own disk (`resources.disk_size_gb`)."""
-    output: DataSource | None = Field(None, examples=[{"type": "local"}])
+    output: OutputDestination | None = Field(None, examples=[{"type": "local"}])
     """The destination of output. If the field is left out, output is stored (`type: local`); null:
     that of training and inference is not. The output of notebooks and endpoints always is: on the
     platform, or on a datastore (`type: regional`)."""

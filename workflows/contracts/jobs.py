@@ -225,6 +225,10 @@ class JobRequest(Contract):
     end_all_on_failure: bool = True
     """Whether the failure of one worker ends the others."""
     keeps_output: bool = True
+    delivers_output: bool = False
+    """Whether the stored output is sent to a destination when the job has finished."""
+    awaits_data: bool = False
+    """Whether the job may have to wait until the content of an artifact is transferred."""
     grace_s: int = 10
     """Seconds between the request to end a command and its kill."""
     unreachable_limit_s: int = 3600
@@ -302,6 +306,8 @@ class JobProgress(Contract):
     """The reason of the status."""
     ending: JobEnding | None = None
     """The end that the job was asked for; None: it was not."""
+    is_delivering: bool = False
+    """Whether the allocations are released, and the output is being sent to its destination."""
     gone: tuple[MachineGone, ...] = ()
     """The job's nodes whose machines have ended."""
     is_adopted: bool = False

@@ -20,6 +20,7 @@ from workflows.contracts.artifacts import (
 from workflows.contracts.base import Contract
 from workflows.contracts.billing import WorkerUsage
 from workflows.contracts.datastores import DatastoreEvent, DatastoreWay
+from workflows.contracts.deliveries import DeliveryStatus
 from workflows.contracts.events import (
     Event,
     JobEvent,
@@ -160,6 +161,7 @@ class JobChanges(Contract):
     """The stored logs of all attempts that have ended."""
     state_bytes: int | None = None
     """The stored state snapshots."""
+    delivery_status: DeliveryStatus | None = None
     confirms: tuple[str, ...] = ()
     """The allocations that the job takes over with this step, which is not written unless all of
     them are live."""

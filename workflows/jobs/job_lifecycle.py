@@ -32,18 +32,19 @@ from workflows.effects.billing import begin_billing
 from workflows.effects.jobs import (
     DiscardRunSpecs,
     FindPlacement,
-    RemoveStored,
     SealRunSpecs,
     discard_run_specs,
     find_placement,
-    remove_stored,
     seal_run_specs,
 )
 from workflows.jobs.attempt import Attempt
+from workflows.jobs.awaited_data import AwaitedData
 from workflows.jobs.contents import StagingProgress, staged_events, staging_event
 from workflows.jobs.datastore_waits import STAGING_LIMIT, through_absence
+from workflows.jobs.delivery import Delivery
 from workflows.jobs.node_outages import NodeOutages
 from workflows.jobs.observations import Observations
+from workflows.jobs.removal import remove_job
 from workflows.jobs.state_snapshots import PREEMPTION_SNAPSHOT_LIMIT, StateSnapshots
 from workflows.jobs.teardown import Teardown, leaving_of, retained_nodes, retention_events
 from workflows.jobs.termination import CANCELED_OUTSIDE, Termination, end_of_idle
@@ -115,9 +116,11 @@ class JobLifecycle:
         self._outages = NodeOutages(request.unreachable_limit_s, lost_since, self.node_unreachable)
         for gone in progress.gone if progress else ():
             self.machine_gone(gone)
-        begins = self._status in (JobStatus.WAITING_FOR_RESOURCES, *_PLACED)
+        begins = self._status in (JobStatus.NEW, JobStatus.WAITING_FOR_RESOURCES, *_PLACED)
         is_ending = self._termination.is_asked or has_failed
         self._resumed = progress is not None and (is_ending or not begins)
+        self._data = AwaitedData(request, self._journal, self._write_step)
+        self._delivery = Delivery(request, self._termination)
         self._snapshots = StateSnapshots(request, self._outages, self._write)
         self._observations = Observations(
             self._attempt, self._outages, self._write_step, self._bill
@@ -136,7 +139,9 @@ class JobLifecycle:
         if request.removal:
             return await self._remove()
         while True:
-            if self._status is not JobStatus.STOPPED:
+            if self._delivery.is_pending:
+                await shielded(self._deliver(), self._canceled_outside)
+            elif self._status is not JobStatus.STOPPED:
                 await self._run_attempt()
             if self._status is JobStatus.STOPPED:
                 await self._rest()
@@ -153,6 +158,7 @@ class JobLifecycle:
             if not self._resumed:
                 if self._status not in _PLACED:
                     await self._pause()
+                    await self._data.wait(self._interruptible)
                     await self._wait_for_resources()
                 await self._provision()
                 await self._stage()
@@ -318,9 +324,9 @@ class JobLifecycle:
                 await self._volumes.wait_stopped()
             await self._journal.continue_when_long()
             await self._end_on_failure()
-            arrival = wait_until(
-                lambda: len(self._attempt.inbox) > 0, self._until_next_look(), "poll"
-            )
+            interval = self._outages.poll_interval(self._attempt.workers)
+            limit = self._termination.within_duration(interval, self._attempt.workers)
+            arrival = wait_until(lambda: len(self._attempt.inbox) > 0, limit, "poll")
             await self._interruptible(arrival)
             self._end_when_over()
             message = self._attempt.inbox.take()
@@ -387,14 +393,25 @@ class JobLifecycle:
         self._termination.reconsider()
         self._termination.plan_pause()
         self._termination.has_stored_files = bool(self._snapshots.snapshot_bytes)
-        self._status = outcome = self._termination.outcome
+        outcome = self._termination.outcome
+        delivers = self._delivery.begins(outcome)
+        self._status = JobStatus.UPLOADING if delivers else outcome
         retained = retained_nodes(self._request, self._termination, self._attempt.workers)
         stored = self._teardown.stored_events()
         discards = self._forgets_outputs()
-        events = (*stored, self._termination.event(), *retention_events(retained))
-        await self._write(*events, release=True)
-        if outcome.is_final:  # Last, so that no machine costs money while the store is unavailable.
+        said = self._delivery.first_event() if delivers else self._termination.event()
+        await self._write(*stored, said, *retention_events(retained), release=True)
+        if delivers:
+            await self._deliver()
+        elif outcome.is_final:  # Last, so that no machine costs money while the store is away.
             await self._discard_stored(outputs=discards)
+
+    async def _deliver(self) -> None:
+        """Send the output to its destination; the job holds nothing any more."""
+        ended = await self._delivery.run(self._attempt.number)
+        self._status = self._termination.outcome
+        await self._write(ended, self._termination.event(), reason=self._delivery.reason)
+        await self._discard_stored(outputs=False)
 
     def _forgets_outputs(self) -> bool:
         """Whether the stored outputs are discarded, which then count nothing; a removal does it."""
@@ -431,11 +448,8 @@ class JobLifecycle:
 
     async def _remove(self) -> JobReport:
         self._status = JobStatus.REMOVING
-        removing = Event(type=JobEvent.REMOVING, message="log and output are being removed")
-        await self._write_removal(removing)
-        await remove_stored(RemoveStored(job_id=self._request.job_id))
+        await remove_job(self._request.job_id, self._journal)
         self._status = JobStatus.ARCHIVED
-        await self._write_removal(Event(type=JobEvent.ARCHIVED, message="archived"))
         return self._report()
 
     # ── messages: handlers put, the loop takes ──────────────────────────────────────────────
@@ -461,6 +475,10 @@ class JobLifecycle:
     @workflow.signal(description="A node cannot be reached, and may be healthy.")
     def node_unreachable(self, outage: NodeUnreachable) -> None:
         self._attempt.inbox.put(outage)
+
+    @workflow.signal(description="An artifact that it waits for has been transferred, or failed.")
+    def data_changed(self) -> None:
+        self._data.change()
 
     @workflow.signal(description="Data are on their way to a worker's node.")
     def data_progress(self, progress: DataProgress) -> None:
@@ -565,12 +583,6 @@ class JobLifecycle:
         if request := self._termination.end_of_duration(self._attempt.workers):
             self._termination.stop(request, is_service=self._request.type.is_service)
 
-    def _until_next_look(self) -> timedelta:
-        """How long to wait for messages: until a poll is due or the job has run long enough."""
-        workers = self._attempt.workers
-        interval, left = self._outages.poll_interval(workers), self._termination.time_left(workers)
-        return interval if left is None else max(min(interval, left), timedelta(seconds=1))
-
     async def _bill(self) -> None:
         billing = billing_of(
             self._request, self._attempt.number, progress_of(self._attempt.workers)
@@ -633,6 +645,7 @@ class JobLifecycle:
             snapshot_bytes=self._snapshots.snapshot_bytes,
             unsettled=self._teardown.unsettled,
             reason=self._termination.before,
+            is_delivering=self._delivery.is_pending,
         )
         return self._request.model_copy(update={"resumed_from": progress})
 
@@ -656,6 +669,7 @@ class JobLifecycle:
             retries=ending.next_retries if release else ending.retries,
             retry_at=ending.retry_at,
             ran_s=ending.next_ran_s(self._attempt.workers) if release else ending.ran_s,
+            delivery_status=self._delivery.status,
             unsettled=self._teardown.unsettled,
             ending=ending.progress(removes=self._remove_asked) if is_asked else None,
             release=release,
@@ -666,14 +680,6 @@ class JobLifecycle:
         )
         shown = reason or (ending.reason if self._status is ending.outcome else None)
         return await self._journal.write(self._status, changes, *events, reason=shown)
-
-    async def _write_removal(self, event: Event) -> None:
-        """Record a step of the removal, which leaves what the row says of the job's attempts.
-
-        The removal of an ended job is a new workflow, which knows nothing of them; among it may be
-        usage that the reconciliation has still to post.
-        """
-        await self._journal.write(self._status, JobChanges(), event)
 
     async def _write_step(
         self, event: Event, status: JobStatus | None = None, reason: str | None = None

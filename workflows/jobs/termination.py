@@ -317,6 +317,11 @@ class Termination:
         limit = timedelta(seconds=self._max_duration_s - self.ran_s)
         return limit - (workflow.now() - min(begins))
 
+    def within_duration(self, interval: timedelta, workers: Sequence[Worker]) -> timedelta:
+        """The interval, or how long the job may still run if that is less."""
+        left = self.time_left(workers)
+        return interval if left is None else max(min(interval, left), timedelta(seconds=1))
+
     def end_of_duration(self, workers: Sequence[Worker]) -> EndRequest | None:
         """The request to end a job that has run for as long as it may, else None."""
         left = self.time_left(workers)

@@ -45,7 +45,13 @@ def _indexes(table: str) -> tuple[Index, ...]:
 
 class Dataset(ArtifactRow, table=True):
     __tablename__ = "datasets"
-    __table_args__ = _indexes("datasets")
+    __table_args__ = (
+        *_indexes("datasets"),
+        index_where("made_for_job_id IS NOT NULL", "datasets_made_for_jobs", "status", "id"),
+    )
+    made_for_job_id: str | None = None
+    """The job whose input it is, or the first job of their array; it goes when they have ended.
+    None: a person has made it."""
 
 
 class Model(ArtifactRow, table=True):

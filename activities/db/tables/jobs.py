@@ -76,6 +76,8 @@ class Job(LifecycleRow, table=True):
     """The stored logs of all attempts that have ended."""
     state_bytes: int | None = Field(default=None, sa_type=BigInteger)
     """The stored state snapshots, when the last step was recorded."""
+    delivery_status: str | None = None
+    """A `DeliveryStatus`; None: the output is not sent to a destination, or not yet."""
     data_bytes: int = Field(default=0, sa_type=BigInteger, sa_column_kwargs={"server_default": "0"})
     """The disk that the datasets, the model, the checkpoints and the volumes of each worker took
     when the job was submitted."""

@@ -14,6 +14,7 @@ from workflows.contracts.base import Contract
 from workflows.contracts.job_submission import (
     DataSource,
     FieldError,
+    InputSource,
     JobSubmission,
     ModelReference,
 )
@@ -23,6 +24,13 @@ from workflows.rules.datastores.places import path_mistake
 from workflows.rules.jobs import formats
 from workflows.rules.jobs.arrays import array_rules
 from workflows.rules.jobs.bounds import out_of_bounds
+from workflows.rules.jobs.data_places import (
+    DESTINATIONS,
+    ENTITIES,
+    SOURCES,
+    mistakes_of_destination,
+    mistakes_of_source,
+)
 from workflows.rules.jobs.resources import (
     Mistakes,
     amounts,
@@ -241,17 +249,42 @@ def _model(job: JobSubmission, model: ModelReference) -> Mistakes:
 def _input(job: JobSubmission) -> Mistakes:
     source = job.data.input
     assert source is not None  # noqa: S101 - the caller has checked
+    if source.type in SOURCES:
+        yield from mistakes_of_source(source)
+        return
+    if source.type not in ("local", "regional", *ENTITIES):
+        known = ", ".join(("local", "regional", *ENTITIES, *SOURCES))
+        yield field_error("data.input.type", f"is one of {known}", source.type)
+        return
     yield from _datastore("data.input", source)
-    if source.type == "regional":
-        if source.upload_id is not None:
-            yield field_error("data.input.upload_id", "is for local input", source.upload_id)
-    elif source.type != "local":
-        rule = "is `local` or `regional`; others are not available yet"
-        yield field_error("data.input.type", rule, source.type)
-    elif source.upload_id is None:
-        yield field_error("data.input.upload_id", "is needed: input is an uploaded archive", None)
-    elif not source.upload_id.startswith("upl-"):
-        yield field_error("data.input.upload_id", "is the id of an upload, upl-…", source.upload_id)
+    yield from _given_id("upload_id", source, "local", "an upload, upl-…")
+    if source.type in ENTITIES:
+        kind = f"a {source.type}, {ENTITIES[source.type]}-…"
+        yield from _given_id("id", source, source.type, kind)
+    shared = {*DataSource.model_fields, *(("id",) if source.type in ENTITIES else ())}
+    yield from _others("data.input", source, shared)
+
+
+def _given_id(name: str, source: InputSource, kind: str, what: str) -> Mistakes:
+    """The rules of an id that one type of input needs, and no other has.
+
+    what: what it names, with the prefix of its ids.
+    """
+    field, given = f"data.input.{name}", getattr(source, name)
+    if source.type != kind:
+        if given is not None:
+            yield field_error(field, f"is for {kind} input", given)
+    elif given is None:
+        yield field_error(field, f"is needed for {kind}: the id of {what}", None)
+    elif not given.startswith(what.rpartition(" ")[2].removesuffix("…")):
+        yield field_error(field, f"is the id of {what}", given)
+
+
+def _others(field: str, part: DataSource, permitted: Collection[str]) -> Mistakes:
+    """The rule that a part has no fields but these."""
+    for name, value in part.model_dump(exclude_none=True).items():
+        if name not in permitted:
+            yield field_error(f"{field}.{name}", f"is not for {part.type}", value)
 
 
 def _output(job: JobSubmission) -> Mistakes:
@@ -259,12 +292,15 @@ def _output(job: JobSubmission) -> Mistakes:
     assert target is not None  # noqa: S101 - the caller has checked
     if job.type.is_service and target.type != "regional":
         yield field_error("data.output", f"is not for {job.type} unless regional", target.type)
+    elif target.type in DESTINATIONS:
+        yield from mistakes_of_destination(job, target)
+        return
     elif target.type not in ("local", "regional"):
-        rule = "is `local` or `regional`; others are not available yet"
-        yield field_error("data.output.type", rule, target.type)
+        known = ", ".join(("local", "regional", *DESTINATIONS))
+        yield field_error("data.output.type", f"is one of {known}", target.type)
+        return
     yield from _datastore("data.output", target)
-    if target.upload_id is not None:
-        yield field_error("data.output.upload_id", "is for input alone", target.upload_id)
+    yield from _others("data.output", target, {*DataSource.model_fields} - {"upload_id"})
 
 
 def _scratch(place: DataSource) -> Mistakes:

@@ -1,0 +1,109 @@
+"""The sources and destinations of a job's data, as artifacts and deliveries know them."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from workflows.contracts.artifacts import ArtifactRole, Source
+from workflows.contracts.deliveries import JOB_ID, Destination
+from workflows.contracts.job_submission import DataSource, FieldError, JobSubmission
+from workflows.contracts.lifecycles import CHECKPOINT, DATASET, MODEL
+from workflows.rules.jobs.resources import Mistakes, field_error
+
+ENTITIES = {noun.name: noun.prefix for noun in (DATASET, MODEL, CHECKPOINT)}
+"""The artifacts that can be a job's input or be made of its output, with their ids' prefixes."""
+SOURCES = ("job", "web", "git", "aws", "wasabi", "gcp", "azure", "huggingface", "kaggle")
+"""The types of input that are transferred for the job."""
+DESTINATIONS = (
+    "aws", "wasabi", "gcp", "azure", "git", "huggingface", "kaggle", "web", *ENTITIES,
+)  # fmt: skip
+"""The types of output that are sent somewhere when the job has finished."""
+_SOURCE: TypeAdapter[Source] = TypeAdapter(Source)
+_DESTINATION: TypeAdapter[Destination] = TypeAdapter(Destination)
+_OF_ONE_WORKER = ("web", *ENTITIES)
+
+
+def source_of(submission: JobSubmission) -> Source | None:
+    """The source from which the input of a job is transferred for it; None: it is not.
+
+    Raises: ValidationError, when the input breaks a rule.
+    """
+    given = submission.data.input
+    if given is None or given.type not in SOURCES:
+        return None
+    return _SOURCE.validate_python(_set_fields(given))
+
+
+def destination_of(submission: JobSubmission) -> Destination | None:
+    """The destination to which the output of a job is sent; None: it is sent nowhere.
+
+    Raises: ValidationError, when the output breaks a rule.
+    """
+    given = submission.data.output
+    if given is None or given.type not in DESTINATIONS:
+        return None
+    return _DESTINATION.validate_python(_set_fields(given))
+
+
+def input_artifact(submission: JobSubmission) -> tuple[tuple[ArtifactRole, str], ...]:
+    """The role and the id of the artifact that a job names as its input, if it names one."""
+    given = submission.data.input
+    if given is None or given.type not in ENTITIES or given.id is None:
+        return ()
+    return ((ArtifactRole.INPUT, given.id),)
+
+
+def mistakes_of_source(part: DataSource) -> Mistakes:
+    """The rules of an input that is transferred from a source."""
+    yield from _mistakes("data.input", part, _SOURCE)
+
+
+def mistakes_of_destination(job: JobSubmission, part: DataSource) -> Mistakes:
+    """The rules of an output that is sent to a destination."""
+    yield from _mistakes("data.output", part, _DESTINATION)
+    if len(job.workers) > 1 and part.type in _OF_ONE_WORKER:
+        rule = "is for a job with one worker, whose output is one archive or one entity"
+        yield field_error("data.output.type", rule, part.type)
+    if job.array is not None:
+        yield from _of_array(part)
+
+
+def _of_array(part: DataSource) -> Mistakes:
+    """Jobs of an array do not replace each other's output."""
+    if part.type == "kaggle":
+        yield field_error(
+            "data.output.type", "is not for arrays: each job would replace it", "kaggle"
+        )
+        return
+    field = {"web": "url"}.get(part.type, "name" if part.type in ENTITIES else "prefix")
+    given = getattr(part, field)
+    is_by_default = part.type in ENTITIES and given is None
+    if not is_by_default and JOB_ID not in (given or ""):
+        rule = f"has {JOB_ID} for an array, whose jobs would replace each other's output"
+        yield field_error(f"data.output.{field}", rule, given)
+
+
+def _mistakes(field: str, part: DataSource, adapter: TypeAdapter[Any]) -> Iterator[FieldError]:
+    given = _set_fields(part)
+    try:
+        adapter.validate_python(given)
+    except ValidationError as error:
+        for details in error.errors():
+            name = str(details["loc"][-1])
+            yield field_error(f"{field}.{name}", _rule(details, part.type), given.get(name))
+
+
+def _rule(details: Any, kind: str) -> str:
+    if details["type"] == "extra_forbidden":
+        return f"is not for {kind}"
+    if details["type"] == "missing":
+        return f"is needed for {kind}"
+    if details["type"] == "value_error":
+        return str(details["ctx"]["error"])
+    message = str(details["msg"])
+    return message[:1].lower() + message[1:]
+
+
+def _set_fields(part: DataSource) -> dict[str, Any]:
+    return part.model_dump(exclude_none=True)
