@@ -17,7 +17,7 @@ from workflows.artifacts import artifact_lifecycle, regional_transfer
 from workflows.billing import job_billing
 from workflows.datastores import datastore_lifecycle
 from workflows.effects.effect import Effect
-from workflows.jobs import job_lifecycle, node_outages, teardown
+from workflows.jobs import awaited_data, delivery, job_lifecycle, node_outages, teardown
 from workflows.leases import lease_lifecycle
 from workflows.nodes import connection, leased_machine, outage, running_jobs
 from workflows.placement import loop
@@ -32,6 +32,8 @@ GIVEN_UP_S = 5.0
 
 SHORTENED: tuple[tuple[ModuleType, str, float], ...] = (
     (job_lifecycle, "WAIT_INTERVAL", 0.2),
+    (awaited_data, "LOOK_INTERVAL", 0.5),
+    (delivery, "FIRST_SLOT_INTERVAL", 0.2),
     (teardown, "STORE_LIMIT", 120),
     (node_outages, "OUTAGE_POLL_INTERVAL", 2),
     (connection, "FIRST_INTERVAL", 0.3),

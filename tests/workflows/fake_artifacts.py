@@ -11,7 +11,8 @@ from tests.workflows.fake_allocations import Allocations
 from workflows.contracts import errors
 from workflows.contracts.artifacts import Content, Progress
 from workflows.contracts.base import Done
-from workflows.effects import artifacts, volumes
+from workflows.contracts.jobs import run_id
+from workflows.effects import artifacts, job_data, volumes
 
 CONTENT = Content(sha256="c" * 64, size_bytes=3072, unpacked_bytes=1000, file_count=1)
 LONGEST_TRANSFER_S = 30.0
@@ -34,6 +35,14 @@ class Artifacts(Allocations):
     """The content of each volume that was written, and its place."""
     volume_writers: dict[str, tuple[str, int]] = field(default_factory=dict)
     """The job and the attempt that hold a volume, where it is not who asks."""
+    awaited: dict[str, str] = field(default_factory=dict)
+    """What each job waits for before it asks for resources, in words."""
+    lost_data: dict[str, str] = field(default_factory=dict)
+    """Why a job's data will never be there."""
+    outputs: set[str] = field(default_factory=set)
+    """The runs whose outputs are stored."""
+    destinations: set[str] = field(default_factory=set)
+    """The runs whose outputs have arrived at their destinations."""
     looks_wanted: int = 0
     """How often its progress must have been recorded before a transfer ends."""
 
@@ -56,6 +65,23 @@ class Artifacts(Allocations):
 
     def find_progress(self, _: artifacts.FindProgress) -> Progress:
         return Progress(bytes_transferred=1024, file_count=1, total_bytes=CONTENT.size_bytes)
+
+    def find_job_data(self, asked: job_data.FindJobData) -> job_data.JobDataFound:
+        row = self.rows.get(asked.job_id)
+        return job_data.JobDataFound(
+            waits_for=self.awaited.get(asked.job_id, ""),
+            failure=self.lost_data.get(asked.job_id, ""),
+            sequence=row.sequence if row else 0,
+        )
+
+    def deliver_output(self, asked: job_data.DeliverOutput) -> job_data.OutputDelivered:
+        if asked.job_id in self.held:
+            raise AssertionError(f"{asked.job_id} holds machines while its output is sent")
+        run = run_id(asked.job_id, 0, asked.attempt)
+        if run not in self.outputs:
+            raise ApplicationError(f"{run}: has no output", type=errors.REFUSED, non_retryable=True)
+        self.destinations.add(run)
+        return job_data.OutputDelivered(place="s3://results", file_count=1, sent_bytes=7)
 
     def store_volume(self, asked: volumes.StoreVolume) -> volumes.VolumeStored:
         """Store what the run has written so far, of which its mark tells."""

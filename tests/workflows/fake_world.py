@@ -74,7 +74,6 @@ class World(Artifacts, WantedStatuses, LeasedNodes, CloudProjects, Datastores):
     statuses: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     orders: set[tuple[str, int]] = field(default_factory=set)
     logs: set[str] = field(default_factory=set)
-    outputs: set[str] = field(default_factory=set)
     states: dict[tuple[str, int], StateSnapshot] = field(default_factory=dict)
     """The newest copy of each worker's state, by job and worker."""
     state_limit: int = 1000

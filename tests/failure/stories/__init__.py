@@ -7,6 +7,7 @@ from tests.failure.stories.cloud_region import CloudRegionStory
 from tests.failure.stories.datastores import DatastoreStory
 from tests.failure.stories.ends import ENDED_STORIES
 from tests.failure.stories.job import (
+    DeliveredStory,
     KeptStateStory,
     PreemptedStory,
     RescheduledStory,
@@ -36,6 +37,7 @@ from tests.failure.stories.story import Story
 
 STORIES: tuple[type[Story], ...] = (
     TrainingStory,
+    DeliveredStory,
     *NOTEBOOK_STORIES,
     *ENDED_STORIES,
     PreemptedStory,

@@ -206,6 +206,36 @@ class TrainingStory(JobStory):
     type = JobType.TRAINING
 
 
+class DeliveredStory(TrainingStory):
+    """A training that waits for its input, and whose output is sent somewhere when it is over."""
+
+    only = frozenset({"find_job_data", "deliver_output"})
+
+    @property
+    def request(self) -> JobRequest:
+        return super().request.model_copy(update={"awaits_data": True, "delivers_output": True})
+
+    async def begin(self) -> None:
+        self.world.awaited[self.job_id] = "its input is being transferred"
+        await super().begin()
+
+    async def step(self) -> bool:
+        if self.status == JobStatus.NEW and self.world.awaited.pop(self.job_id, None):
+            await self.signal(self.workflow_id_of_job, "data_changed")
+        return await super().step()
+
+    def _look_at_its_end(self) -> None:
+        super()._look_at_its_end()
+        events, arrived = self.world.events[self.job_id], bool(self.world.destinations)
+        if self.mode in HARMLESS:
+            self.expect("job.awaits-data" in events, "nobody could read what it waited for")
+            self.expect("job.delivered" in events, "nobody could read that its output has arrived")
+        self.expect(arrived or "job.delivered" not in events, "its output has not arrived")
+        if self.status == JobStatus.FINISHED and "job.delivered" not in events:
+            reason = self.world.rows[self.job_id].status_reason or ""
+            self.expect("was not delivered" in reason, f"it says of its output: {reason}")
+
+
 class PreemptedStory(JobStory):
     """A training whose first machine is taken away while it runs: it finishes on the next."""
 
