@@ -80,8 +80,20 @@ PLANTED: tuple[Defect, ...] = (
     _one(
         "allocations-are-not-released",
         JOB,
-        "await self._write(*events, release=True)",
-        "await self._write(*events, release=False)",
+        "*retention_events(retained), release=True)",
+        "*retention_events(retained), release=False)",
+    ),
+    _one(
+        "machines-are-held-while-output-is-sent",
+        JOB,
+        "*retention_events(retained), release=True)",
+        "*retention_events(retained), release=not delivers)",
+    ),
+    _one(
+        "a-delivery-is-forgotten-with-the-engine",
+        "workflows.jobs.delivery",
+        "progress is not None and progress.is_delivering",
+        "False",
     ),
     _one(
         "only-the-first-worker-is-settled",
@@ -182,8 +194,8 @@ PLANTED: tuple[Defect, ...] = (
     ),
     _one(
         "stored-files-of-a-removed-job-stay",
-        JOB,
-        "        await remove_stored(RemoveStored(job_id=self._request.job_id))\n",
+        "workflows.jobs.removal",
+        "    await remove_stored(RemoveStored(job_id=job_id))\n",
         "",
     ),
     _one(

@@ -205,8 +205,8 @@ class Player:
             life, plan = self.life, self.life.plan.jobs[index]
             account = life.accounts[plan.account % len(life.accounts)]
             try:
-                has_volumes = not life.plan.real_rows  # Whose volumes would have rows.
-                asked = submission_of(plan, index, has_volumes=has_volumes)
+                has_data = not life.plan.real_rows  # Whose volumes and keys would have rows.
+                asked = submission_of(plan, index, has_data=has_data)
                 job_id = life.rows.submit(account, asked)
             except Refused as refusal:
                 life.refused.append(str(refusal))

@@ -7,11 +7,11 @@ GPU = "A100"
 PORT = 8888
 
 
-def submission_of(plan: JobPlan, index: int, *, has_volumes: bool = True) -> JobSubmission:
+def submission_of(plan: JobPlan, index: int, *, has_data: bool = True) -> JobSubmission:
     """The submission of a job of a plan, with a name of its own.
 
-    has_volumes: whether two of three notebooks and endpoints have a volume of their account, which
-    has three.
+    has_data: whether two of three notebooks and endpoints have a volume of their account, which
+    has three, and one of three of the others has its output sent to a bucket.
     """
     gpus = {"gpus": f"{GPU}:{plan.gpu_count}"} if plan.gpu_count else {"cpu_count": 1}
     service = {"port": PORT} if plan.type.is_service else {}
@@ -29,9 +29,15 @@ def submission_of(plan: JobPlan, index: int, *, has_volumes: bool = True) -> Job
                 "end_all_on_failure": plan.end_all_on_failure,
             },
             **service,
-            "data": {"volumes": _volumes(plan, index) if has_volumes else []},
+            "data": _data(plan, index) if has_data else {},
         }
     )
+
+
+def _data(plan: JobPlan, index: int) -> dict[str, object]:
+    if index % 3 or plan.type.is_service:
+        return {"volumes": _volumes(plan, index)}
+    return {"output": {"type": "aws", "bucket": "results", "prefix": "{job_id}"}}
 
 
 def _volumes(plan: JobPlan, index: int) -> list[dict[str, str]]:

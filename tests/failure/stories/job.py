@@ -220,7 +220,7 @@ class DeliveredStory(TrainingStory):
         await super().begin()
 
     async def step(self) -> bool:
-        if self.status == JobStatus.NEW and self.world.awaited.pop(self.job_id, None):
+        if self.status == JobStatus.NEW and self.world.awaited.pop(self.job_id, ""):
             await self.signal(self.workflow_id_of_job, "data_changed")
         return await super().step()
 

@@ -132,6 +132,9 @@ class Outside(Protocol):
     def stored_output_bytes(self, run_id: str) -> int | None:
         """The size of the stored output of a run; None: none is stored."""
 
+    def delivered_attempt(self, job_id: str) -> int | None:
+        """The attempt of a job whose output has arrived at its destination; None: none has."""
+
     def longest_store_absence_s(self) -> float:
         """How long the object store was away at most, without a break."""
 

@@ -60,6 +60,8 @@ class JobView:
     """Why a job that waits has no place: the first refusal of its demand."""
     restarts: int = 0
     """How often it has begun again after a loss, since a person has started it."""
+    delivery_status: str | None = None
+    """How the delivery of its output is; None: it has none, or not yet."""
 
 
 @dataclass(frozen=True)
@@ -206,6 +208,9 @@ class Rows(Protocol):
     def datasets(self) -> Iterable[ResourceView]: ...
     def dataset_status(self, dataset_id: str) -> str:
         """As artifacts/transfers.py:_tell reads it; empty: no such row."""
+
+    def delivery_status(self, job_id: str) -> str | None:
+        """As artifacts/deliveries.py reads it; None: no delivery has begun."""
 
     def add_datastore(self, region_id: str) -> str:
         """A share of the region, for an account with the plan team. Raises: Refused."""

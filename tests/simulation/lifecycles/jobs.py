@@ -126,6 +126,7 @@ def _at_rest(life: Life) -> Iterable[str]:
         yield from _runs_as_its_policy_says(life, job, processes[job.job_id], given_up)
         yield from _succeeds_as_its_workers(life, job, processes[job.job_id])
         yield from _output_is_stored(life, job, processes[job.job_id])
+        yield from _output_is_delivered(life, job)
         yield from _nothing_stored_too_long(job, stored.get(job.job_id, ()))
         if job.status == "failed" and any(
             words in (job.status_reason or "") for words in IMPOSSIBLE
@@ -156,6 +157,22 @@ def _output_is_stored(life: Life, job: JobView, processes: list[Process]) -> Ite
         found = life.world.stored_output_bytes(one.run_id)
         if found != one.written_bytes:
             yield f"{one.run_id} has written {one.written_bytes} bytes, and {found} are stored"
+
+
+def _output_is_delivered(life: Life, job: JobView) -> Iterable[str]:
+    """A delivery ends, and says of the destination what is there."""
+    arrived = life.world.delivered_attempt(job.job_id) == job.attempt
+    says_why = job.status == "archived" or "was not delivered" in (job.status_reason or "")
+    if job.delivery_status == "pending" and job.status != "uploading":
+        yield f"{job.job_id} is {job.status}, and its delivery has not ended"
+    if job.delivery_status == "delivered" and not arrived:
+        yield f"{job.job_id} is delivered, and nothing of attempt {job.attempt} has arrived"
+    if job.delivery_status == "failed" and not says_why:
+        yield f"{job.job_id} was not delivered, and says: {job.status_reason}"
+    if job.delivery_status == "pending" and any(
+        job.job_id == one.job_id for one in life.rows.allocations()
+    ):
+        yield f"{job.job_id} holds machines while its output is sent"
 
 
 def _succeeds_as_its_workers(life: Life, job: JobView, processes: list[Process]) -> Iterable[str]:

@@ -8,6 +8,7 @@ from activities.storage.names import output_name
 from tests.simulation.behaviour import Behaviour
 from tests.simulation.contracts import CloudMachine, Handler, Process, Rows, Temporal
 from tests.simulation.outside.collection import Collection
+from tests.simulation.outside.deliveries import Deliveries
 from tests.simulation.outside.faults import LASTS_S, MachineFaults
 from tests.simulation.outside.machine import Machine
 from tests.simulation.outside.machines import Machines, host_key
@@ -61,6 +62,7 @@ class World:
         runs = RunEffects(self.machines, self.store)
         collection = Collection(self.machines, self.store)
         self.transfers = Transfers(temporal, self.store)
+        self.deliveries = Deliveries(temporal, self.store)
         watches = Watches(self.machines, self.store, self._is_odd)
         self._faults = MachineFaults(self.machines, self.store, nodes, self._announce)
         self.faults: Sequence[str] = tuple(
@@ -89,13 +91,14 @@ class World:
             "store_output": collection.store_output,
             "save_snapshot": collection.save_snapshot,
             "store_volume": collection.store_volume,
+            "deliver_output": self.deliveries.deliver_output,
             "transfer_artifact": self.transfers.transfer_artifact,
             "transfer_from_datastore": self.transfers.transfer_from_datastore,
         }
 
     def connect(self, rows: Rows) -> None:
         """The rows that cloud activities read, and to which machines announce themselves."""
-        self._rows = self.transfers.rows = rows
+        self._rows = self.transfers.rows = self.deliveries.rows = rows
         self.clouds.connect(rows)
 
     def behave(self, job_id: str, behaviour: Behaviour) -> None:
@@ -199,6 +202,9 @@ class World:
     def stored_output_bytes(self, run_id: str) -> int | None:
         size: int | None = self.store.get(output_name(*parse_run_id(run_id)))
         return size
+
+    def delivered_attempt(self, job_id: str) -> int | None:
+        return self.deliveries.attempts.get(job_id)
 
     def longest_store_absence_s(self) -> float:
         return self.store.longest_absence_s

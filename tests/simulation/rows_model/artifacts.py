@@ -4,6 +4,8 @@ As activities/artifacts/*.py and api/services/artifacts.py; models, checkpoints 
 same lifecycle.
 """
 
+from temporalio.exceptions import ApplicationError
+
 from api.services.lifecycles import GONE
 from tests.simulation.contracts import Attempt, Handler, Outside, Refused
 from tests.simulation.rows_model.connection import Connection
@@ -13,8 +15,10 @@ from tests.simulation.rows_model.records import Dataset
 from tests.simulation.rows_model.tables import Tables
 from workflows.contracts.artifacts import ArtifactStatus, Progress, RetryTransfer
 from workflows.contracts.base import Done
+from workflows.contracts.errors import NOT_FOUND
 from workflows.contracts.removals import Removal
 from workflows.effects.artifacts import FindProgress, RemoveContent
+from workflows.effects.job_data import FindJobData, JobDataFound
 from workflows.effects.volumes import RecordVolume, VolumeRecorded
 
 SOURCE = {"type": "web", "url": "https://example.test/cats.tar"}
@@ -34,6 +38,7 @@ class Artifacts:
             "find_progress": self._find_progress,
             "remove_content": self._remove_content,
             "record_volume": self._record_volume,
+            "find_job_data": self._find_job_data,
         }
 
     def _find_progress(self, attempt: Attempt, command: FindProgress) -> Progress:
@@ -56,6 +61,14 @@ class Artifacts:
         with tables.write():
             tables.put(tables.volume_places, command.volume_id, command.place)
         return VolumeRecorded()
+
+    def _find_job_data(self, attempt: Attempt, command: FindJobData) -> JobDataFound:
+        """As awaited_data.py:find_job_data; jobs of the model have volumes alone, which are
+        there."""
+        job = self._tables.jobs.get(command.job_id)
+        if job is None:
+            raise ApplicationError(f"{command.job_id}: there is no such job", type=NOT_FOUND)
+        return JobDataFound(sequence=job.sequence)
 
     def add(self, account_id: str) -> tuple[str, list[str]]:
         """As create_artifact."""

@@ -306,6 +306,10 @@ class ModelRows:
         row = self.tables.datasets.get(dataset_id)
         return "" if row is None else row.status
 
+    def delivery_status(self, job_id: str) -> str | None:
+        row = self.tables.jobs.get(job_id)
+        return None if row is None else row.delivery_status
+
     def usage(self) -> Iterable[Usage]:
         return [
             Usage(run_id(row.job_id, row.worker, row.attempt), row.posted_s)

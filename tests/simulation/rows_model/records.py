@@ -172,6 +172,8 @@ class Job(LifecycleRow):
     output_bytes: int | None = None
     log_bytes: int | None = None
     state_bytes: int | None = None
+    delivery_status: str | None = None
+    data_bytes: int = 0
 
 
 @dataclass(slots=True, kw_only=True)

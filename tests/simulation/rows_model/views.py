@@ -40,6 +40,7 @@ def job_view(tables: Tables, row: Job) -> JobView:
         auto_restarts=row.spec.safety.max_restarts > 0,
         refusal=of_demand[0].detail if of_demand else None,
         restarts=row.restarts,
+        delivery_status=row.delivery_status,
     )
 
 

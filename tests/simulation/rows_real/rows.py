@@ -244,6 +244,9 @@ class RealRows:
     def dataset_status(self, dataset_id: str) -> str:
         return self._views.dataset_status(dataset_id)
 
+    def delivery_status(self, job_id: str) -> str | None:
+        return self._views.delivery_status(job_id)
+
     def usage(self) -> Iterable[Usage]:
         return self._views.usage()
 

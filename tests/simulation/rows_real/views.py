@@ -60,10 +60,11 @@ class Views:
                 auto_restarts=row["max_restarts"] > 0,
                 refusal=row["refusal"],
                 restarts=row["restarts"],
+                delivery_status=row["delivery_status"],
             )
             for row in self.all(
-                "SELECT id, account_id, type, status, attempt, restarts, workers,"
-                f" created_at, {_WHY} AS why,"
+                "SELECT id, account_id, type, status, attempt, restarts, delivery_status,"
+                f" workers, created_at, {_WHY} AS why,"
                 f" spec ->> '$.safety.max_restarts' AS max_restarts, {_REFUSAL} AS refusal"
                 " FROM jobs ORDER BY id"
             )
@@ -194,6 +195,10 @@ class Views:
     def dataset_status(self, dataset_id: str) -> str:
         found = self.all("SELECT status FROM datasets WHERE id = ?", dataset_id)
         return found[0]["status"] if found else ""
+
+    def delivery_status(self, job_id: str) -> str | None:
+        found = self.all("SELECT delivery_status FROM jobs WHERE id = ?", job_id)
+        return found[0]["delivery_status"] if found else None
 
     def provider_status(self, provider_id: str) -> str | None:
         found = self.all("SELECT status FROM providers WHERE id = ?", provider_id)
