@@ -91,7 +91,7 @@ class MachineEffects:
             if (left := (yield from driver.find(name, zone))) is not None:
                 raise NotYet(f"{name}: the machine is {left.state}, and not gone")
             gone = yield from _billed_period(driver, command, or_none=waited > PERIOD_LIMIT)
-        del self._begun[asked]
+        self._begun.pop(asked, None)  # A late attempt may have ended before.
         return gone.model_copy(update={"reason": self._remarks.pop(asked, "")})
 
     def terminate_orphaned_machine(
