@@ -56,7 +56,17 @@ _REFUSALS = (
     "permission denied",
     "couldn't find remote ref",
     "authentication failed",
-    "could not read",
+    "returned error: 403",
+)
+_NO_ACCESS = "could not read"
+"""What git says of a server that refuses it, and over SSH of one that is away."""
+_OUTAGES = (
+    "connection refused",
+    "connection reset",
+    "connection closed",
+    "timed out",
+    "network is unreachable",
+    "no route to host",
 )
 _NO_MEMORY = ("out of memory", "cannot allocate memory", "memory exhausted")
 
@@ -248,7 +258,7 @@ def run_git(
                 if time.monotonic() > ends_at:
                     raise unavailable(f"git has not ended within {MOST_S} s") from None
                 if most_bytes is not None and _size(scratch) > most_bytes:
-                    raise refused(f"the revision has at most {most_bytes} bytes") from None
+                    raise refused(f"the repository has at most {most_bytes} bytes") from None
     if started.running.returncode == NO_PROGRAM:
         raise refused("the host of the worker process has no git")
     if started.running.returncode:
@@ -280,7 +290,9 @@ def git_failure(problem: str) -> ApplicationError:
     words = problem.strip()[-500:]
     if any(each in words.lower() for each in _NO_MEMORY):
         return refused(f"git: needs more than {MEMORY_KIB} KiB of memory: {words}")
+    is_away = any(each in words.lower() for each in _OUTAGES)
     is_final = any(each in words.lower() for each in _REFUSALS)
+    is_final = is_final or (_NO_ACCESS in words.lower() and not is_away)
     return (refused if is_final else unavailable)(f"git: {words}")
 
 

@@ -5,7 +5,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from activities.artifacts.sources.tar_streams import unavailable
 from activities.settings import settings
+
+LEFT_BYTES = 1 << 30
+"""What transfers leave free on the disk of the worker process."""
 
 
 @contextmanager
@@ -33,3 +37,13 @@ def remove_scratch(artifact_id: str) -> None:
 
 def _folder_of(artifact_id: str) -> Path:
     return settings().home / "transfers" / artifact_id
+
+
+def check_room(folder: Path, size_bytes: int) -> None:
+    """Raises: ApplicationError `Unavailable`, when the disk has no room for so many bytes now."""
+    free = shutil.disk_usage(folder).free
+    if free < size_bytes + LEFT_BYTES:
+        raise unavailable(
+            f"the disk of the worker process: asked for {size_bytes} bytes, found {free} free, of "
+            f"which {LEFT_BYTES} stay so"
+        )

@@ -1,9 +1,9 @@
-"""A git repository, served over HTTP by git's own `http-backend`."""
+"""A git repository, read and written over HTTP by git's own `http-backend`."""
 
 import os
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -27,6 +27,11 @@ class GitServer:
     """The `Authorization` that each request has to have; empty: none is needed."""
     asked_with: set[str] = field(default_factory=set)
     """Each `Authorization` that was sent; empty: none."""
+    before_push: Callable[[], None] | None = None
+    """Called once, when the next push begins: what others do meanwhile."""
+    loses_replies: int = 0
+    """How many replies to pushes still do not arrive, after what was pushed is there."""
+    pushes: int = 0
 
     @property
     def url(self) -> str:
@@ -59,7 +64,11 @@ class GitServer:
     def serving(self) -> Iterator["GitServer"]:
         (self.folder / "cats").mkdir(parents=True)
         self.run("init", "--quiet", "--initial-branch", "main")
-        self.run("config", "uploadpack.allowAnySHA1InWant", "true")
+        for name in ("uploadpack.allowAnySHA1InWant", "uploadpack.allowFilter"):
+            self.run("config", name, "true")
+        self.run("config", "receive.fsckObjects", "true")
+        self.run("config", "receive.denyCurrentBranch", "ignore")
+        self.run("config", "http.receivepack", "true")
         server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self.port = server.server_address[1]
         thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -78,9 +87,23 @@ def _handler(repository: GitServer) -> type[BaseHTTPRequestHandler]:  # noqa: C9
             self._serve(b"")
 
         def do_POST(self) -> None:
-            self._serve(self.rfile.read(int(self.headers.get("Content-Length", "0"))))
+            is_push = self.path.endswith("/git-receive-pack")
+            if is_push and repository.before_push is not None:
+                called, repository.before_push = repository.before_push, None
+                called()
+            self._serve(self._body(), is_push=is_push)
 
-        def _serve(self, body: bytes) -> None:
+        def _body(self) -> bytes:
+            if self.headers.get("Transfer-Encoding") != "chunked":
+                return self.rfile.read(int(self.headers.get("Content-Length", "0")))
+            body = b""
+            while size := int(self.rfile.readline(), 16):
+                body += self.rfile.read(size)
+                self.rfile.readline()
+            self.rfile.readline()
+            return body
+
+        def _serve(self, body: bytes, *, is_push: bool = False) -> None:
             sent = self.headers.get("Authorization", "")
             repository.asked_with.add(sent)
             if repository.authorization not in ("", sent):
@@ -116,6 +139,11 @@ def _handler(repository: GitServer) -> type[BaseHTTPRequestHandler]:  # noqa: C9
                 check=False,
                 timeout=30,
             )
+            repository.pushes += is_push
+            if is_push and repository.loses_replies:
+                repository.loses_replies -= 1
+                self.close_connection = True
+                return
             head, _, content = done.stdout.partition(b"\r\n\r\n")
             headers = dict(line.split(": ", 1) for line in head.decode().split("\r\n"))
             self.send_response(int(headers.pop("Status", "200").split()[0]))
