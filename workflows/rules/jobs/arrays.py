@@ -2,7 +2,7 @@
 
 from workflows.contracts.job_submission import JobSubmission
 from workflows.rules.jobs import formats
-from workflows.rules.jobs.resources import Mistakes, field_error
+from workflows.rules.jobs.field_errors import Mistakes, field_error
 
 INDEX = "BASELOAD_ARRAY_INDEX"
 SIZE = "BASELOAD_ARRAY_SIZE"

@@ -9,7 +9,7 @@ from workflows.contracts.artifacts import ArtifactRole, Source
 from workflows.contracts.deliveries import JOB_ID, Destination
 from workflows.contracts.job_submission import DataSource, FieldError, JobSubmission
 from workflows.contracts.lifecycles import CHECKPOINT, DATASET, MODEL
-from workflows.rules.jobs.resources import Mistakes, field_error
+from workflows.rules.jobs.field_errors import Mistakes, field_error
 
 ENTITIES = {noun.name: noun.prefix for noun in (DATASET, MODEL, CHECKPOINT)}
 """The artifacts that can be a job's input or be made of its output, with their ids' prefixes."""

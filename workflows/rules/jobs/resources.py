@@ -2,12 +2,10 @@
 
 import hashlib
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import asdict
 
-from pydantic import JsonValue
-
-from workflows.contracts.job_submission import FieldError, JobSubmission
+from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.placement import Demand, Resources, SpotPolicy
 from workflows.rules.catalogue.gpu_names import (
     MAX_GPUS_PER_WORKER,
@@ -16,17 +14,12 @@ from workflows.rules.catalogue.gpu_names import (
     unknown_name_rule,
 )
 from workflows.rules.jobs.artifacts import volumes_of
+from workflows.rules.jobs.field_errors import Mistakes, field_error
 
 GIB = 1024**3
 MEMORY_GIB_PER_CPU = 1.5
 """What a machine of 2 GB for each CPU can spare beside its own system."""
 MEMORY_GIB_PER_GPU = 6
-
-Mistakes = Iterator[FieldError]
-
-
-def field_error(field: str, rule: str, value: JsonValue) -> FieldError:
-    return FieldError(field=field, rule=rule, value=value)
 
 
 def resources_of(submission: JobSubmission, known_gpu_types: Collection[str] = ()) -> Resources:

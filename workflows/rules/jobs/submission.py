@@ -31,10 +31,9 @@ from workflows.rules.jobs.data_places import (
     mistakes_of_destination,
     mistakes_of_source,
 )
+from workflows.rules.jobs.field_errors import Mistakes, field_error
 from workflows.rules.jobs.resources import (
-    Mistakes,
     amounts,
-    field_error,
     gpu_names,
     gpus_asked,
     with_memory,
