@@ -73,7 +73,7 @@ def deliver_git(
             if tip and (found := made.found(tip)):
                 return f"{place} commit {found}"
             commit = made.on_top_of(tip)
-            sending.tell(sending.done)  # An attempt that another one has followed pushes nothing.
+            sending.tell(0)  # An attempt that another one has followed pushes nothing.
             if made.is_pushed(remote, commit):
                 return f"{place} commit {commit}"
     raise unavailable(f"{place}: others have pushed {MOST_RACES} times while the commit was made")

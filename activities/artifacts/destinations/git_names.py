@@ -2,6 +2,7 @@
 
 import re
 
+from activities.artifacts.destinations.sending import name_below
 from activities.artifacts.sources.tar_streams import refused
 
 _IGNORED = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
@@ -17,7 +18,7 @@ def git_name(prefix: str, name: str) -> bytes:
 
     Raises: ApplicationError `Refused` for a name that git, on any system, takes for its own.
     """
-    below = f"{prefix.strip('/')}/{name}" if prefix.strip("/") else name
+    below = name_below(prefix, name)
     for part in below.split("/"):
         if part in ("", ".", ".."):
             raise refused(f"{below[:200]!r}: is no name of a file in a git repository")

@@ -19,6 +19,12 @@ class OutputFile:
     content: IO[bytes]
 
 
+def name_below(prefix: str, name: str) -> str:
+    """The whole name of a file at a destination, below a prefix, which may be empty."""
+    folder = prefix.strip("/")
+    return f"{folder}/{name}" if folder else name
+
+
 @dataclass(frozen=True)
 class Sending:
     """One attempt of a delivery."""
@@ -40,8 +46,9 @@ class Sending:
     done: int
     """How many files earlier attempts have sent."""
     tell: Callable[[int], None]
-    """Says that so many files are sent, for a later attempt. Raises: ApplicationError, when this
-    attempt is not the newest any more."""
+    """Says that so many files are sent, for a later attempt; also called, with the same number,
+    while a large file is sent. Raises: ApplicationError, when this attempt is not the newest any
+    more."""
 
     @property
     def mark(self) -> str:
