@@ -27,7 +27,7 @@ class GitServer:
     """The `Authorization` that each request has to have; empty: none is needed."""
     asked_with: set[str] = field(default_factory=set)
     """Each `Authorization` that was sent; empty: none."""
-    before_push: Callable[[], None] | None = None
+    before_push: Callable[[], object] | None = None
     """Called once, when the next push begins: what others do meanwhile."""
     loses_replies: int = 0
     """How many replies to pushes still do not arrive, after what was pushed is there."""
@@ -91,7 +91,8 @@ def _handler(repository: GitServer) -> type[BaseHTTPRequestHandler]:  # noqa: C9
             if is_push and repository.before_push is not None:
                 called, repository.before_push = repository.before_push, None
                 called()
-            self._serve(self._body(), is_push=is_push)
+            body = self._body()
+            self._serve(body, is_push=is_push and body != b"0000")  # Such a one only asks.
 
         def _body(self) -> bytes:
             if self.headers.get("Transfer-Encoding") != "chunked":
