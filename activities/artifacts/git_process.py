@@ -336,6 +336,7 @@ def git_started(
     """git with a limit of its memory, which is ended with all that it has started.
 
     is_read: the caller reads what it writes. is_fed: the caller writes what it reads.
+    Raises: ApplicationError `Refused`, when the host has no shell.
     """
     limited = f'ulimit -v {MEMORY_KIB} && exec git "$@"'
     try:

@@ -91,18 +91,8 @@ def _handler(repository: GitServer) -> type[BaseHTTPRequestHandler]:  # noqa: C9
             if is_push and repository.before_push is not None:
                 called, repository.before_push = repository.before_push, None
                 called()
-            body = self._body()
+            body = _body(self)
             self._serve(body, is_push=is_push and body != b"0000")  # Such a one only asks.
-
-        def _body(self) -> bytes:
-            if self.headers.get("Transfer-Encoding") != "chunked":
-                return self.rfile.read(int(self.headers.get("Content-Length", "0")))
-            body = b""
-            while size := int(self.rfile.readline(), 16):
-                body += self.rfile.read(size)
-                self.rfile.readline()
-            self.rfile.readline()
-            return body
 
         def _serve(self, body: bytes, *, is_push: bool = False) -> None:
             sent = self.headers.get("Authorization", "")
@@ -120,32 +110,13 @@ def _handler(repository: GitServer) -> type[BaseHTTPRequestHandler]:  # noqa: C9
             if repository.endless:
                 self._send_without_end()
                 return
-            path, _, query = self.path.partition("?")
-            environment = {
-                "PATH": os.environ["PATH"],
-                "GIT_PROJECT_ROOT": str(repository.folder),
-                "GIT_HTTP_EXPORT_ALL": "1",
-                "REQUEST_METHOD": self.command,
-                "PATH_INFO": path,
-                "QUERY_STRING": query,
-                "CONTENT_TYPE": self.headers.get("Content-Type", ""),
-                "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
-                "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
-            }
-            done = subprocess.run(
-                (BACKEND,),
-                input=body,
-                env=environment,
-                capture_output=True,
-                check=False,
-                timeout=30,
-            )
+            said = _backend(self, repository.folder, body)
             repository.pushes += is_push
             if is_push and repository.loses_replies:
                 repository.loses_replies -= 1
                 self.close_connection = True
                 return
-            head, _, content = done.stdout.partition(b"\r\n\r\n")
+            head, _, content = said.partition(b"\r\n\r\n")
             headers = dict(line.split(": ", 1) for line in head.decode().split("\r\n"))
             self.send_response(int(headers.pop("Status", "200").split()[0]))
             for name, value in headers.items():
@@ -169,3 +140,35 @@ def _handler(repository: GitServer) -> type[BaseHTTPRequestHandler]:  # noqa: C9
             return
 
     return Handler
+
+
+def _body(asked: BaseHTTPRequestHandler) -> bytes:
+    """The whole body of a request, which git sends in chunks when it is large."""
+    if asked.headers.get("Transfer-Encoding") != "chunked":
+        return asked.rfile.read(int(asked.headers.get("Content-Length", "0")))
+    body = b""
+    while size := int(asked.rfile.readline(), 16):
+        body += asked.rfile.read(size)
+        asked.rfile.readline()
+    asked.rfile.readline()
+    return body
+
+
+def _backend(asked: BaseHTTPRequestHandler, folder: Path, body: bytes) -> bytes:
+    """What git's own backend answers."""
+    path, _, query = asked.path.partition("?")
+    environment = {
+        "PATH": os.environ["PATH"],
+        "GIT_PROJECT_ROOT": str(folder),
+        "GIT_HTTP_EXPORT_ALL": "1",
+        "REQUEST_METHOD": asked.command,
+        "PATH_INFO": path,
+        "QUERY_STRING": query,
+        "CONTENT_TYPE": asked.headers.get("Content-Type", ""),
+        "HTTP_CONTENT_ENCODING": asked.headers.get("Content-Encoding", ""),
+        "GIT_PROTOCOL": asked.headers.get("Git-Protocol", ""),
+    }
+    done = subprocess.run(
+        (BACKEND,), input=body, env=environment, capture_output=True, check=False, timeout=30
+    )
+    return done.stdout

@@ -4,6 +4,7 @@ git packs the files itself (`fast-import`), so nothing of an output or of a repo
 unpacked into a work tree, where attributes and hooks could run something.
 """
 
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -11,8 +12,7 @@ from urllib.parse import urlsplit
 
 from temporalio.exceptions import ApplicationError
 
-from activities.artifacts.destinations.git_names import git_name, quoted
-from activities.artifacts.destinations.sending import OutputFile, Sending
+from activities.artifacts.destinations.sending import OutputFile, Sending, name_below
 from activities.artifacts.git_process import (
     COMMIT,
     GitRemote,
@@ -50,6 +50,12 @@ _RACES = (
     "stale info",
 )
 _REJECTED = "rejected]"
+_IGNORED = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
+"""What a file system of Apple leaves out of a name."""
+_OWN = re.compile(
+    r"\.git|git~[0-9]+|\.gitmodules|gitmod~[0-9]+|gi7eba~[0-9]+|gi7eb[0-9a-f]+~[0-9]+"
+)
+"""The repository and its list of submodules, also by the short names that Windows gives them."""
 
 
 def deliver_git(
@@ -157,7 +163,7 @@ class _Commit:
         for number, file in enumerate(self._sending.files(0), start=1):
             if number > MOST_FILES:
                 raise refused(f"{self._destination.url}: takes at most {MOST_FILES} files")
-            names.append(quoted(git_name(self._destination.prefix, file.name)))
+            names.append(_quoted(git_name(self._destination.prefix, file.name)))
             yield b"blob\nmark :%d\ndata %d\n" % (number, file.size_bytes)
             yield from _content(file)
             yield b"\n"
@@ -206,3 +212,29 @@ def _content(file: OutputFile) -> Iterator[bytes]:
             raise unavailable(f"{file.name[:200]}: ended {left} bytes too early")
         left -= len(chunk)
         yield chunk
+
+
+def git_name(prefix: str, name: str) -> bytes:
+    """The name of a file in the repository, below the prefix.
+
+    Raises: ApplicationError `Refused` for a name that git, on any system, takes for its own.
+    """
+    below = name_below(prefix, name)
+    for part in below.split("/"):
+        if part in ("", ".", ".."):
+            raise refused(f"{below[:200]!r}: is no name of a file in a git repository")
+        if any(_is_own(each) for each in part.split("\\")):
+            raise refused(f"{below[:200]!r}: is a name that git keeps for itself; rename the file")
+    return below.encode("utf-8", "surrogateescape")
+
+
+def _quoted(name: bytes) -> bytes:
+    """A name as `fast-import` reads it."""
+    escaped = name.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n")
+    return b'"' + escaped + b'"'
+
+
+def _is_own(part: str) -> bool:
+    """Whether a system takes this for a name of git: without case, streams, or dots at its end."""
+    plain = _IGNORED.sub("", part).partition(":")[0].rstrip(" .").casefold()
+    return _OWN.fullmatch(plain) is not None

@@ -13,8 +13,7 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from activities.artifacts.destinations import git
-from activities.artifacts.destinations.git import deliver_git
-from activities.artifacts.destinations.git_names import git_name
+from activities.artifacts.destinations.git import deliver_git, git_name
 from activities.settings import settings
 from tests.activities.artifacts.destinations.sendings import JOB_ID, sending_of
 from tests.activities.sshd import Sshd
