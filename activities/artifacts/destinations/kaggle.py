@@ -1,9 +1,9 @@
 """Datasets at Kaggle, which get a new version with an output, by Kaggle's HTTP API.
 
 `sources/kaggle.py` says why its own library is not used. The requests are those that the code of
-this library makes (kaggle 1.7.4, kagglehub 1.0.3, kagglesdk 0.1.38). They were tried against a double
-that follows this code, never against Kaggle itself. Above all it is only declared there that a
-dataset's description has the notes of its versions, by which a repeat finds its own.
+this library makes (kaggle 1.7.4, kagglehub 1.0.3, kagglesdk 0.1.38). They were tried against a
+double that follows this code, never against Kaggle itself. Above all it is only declared there that
+a dataset's description has the notes of its versions, by which a repeat finds its own.
 """
 
 import base64
