@@ -5,8 +5,8 @@ from sqlmodel import col
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.artifacts.attempts import forget_attempts
 from activities.artifacts.scratch import remove_scratch
+from activities.artifacts.slots import forget_slot
 from activities.db.session import database
 from activities.db.tables import ArtifactPart, table_of_artifact
 from activities.settings import settings
@@ -56,7 +56,7 @@ def remove_content(command: RemoveContent) -> Done:
     with beating_aside():
         contents.remove_content(blob_store(settings().storage), command.artifact_id)
         remove_scratch(command.artifact_id)
-        forget_attempts(command.artifact_id)
+        forget_slot(command.artifact_id)
     own = col(ArtifactPart.artifact_id) == command.artifact_id
     with database().write() as session:
         session.execute(delete(ArtifactPart).where(own))

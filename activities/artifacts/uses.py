@@ -5,7 +5,14 @@ from collections.abc import Sequence
 
 from sqlmodel import Session, col, func, select
 
-from activities.db.tables import ArtifactUse, Job, table_of_artifact
+from activities.db.tables import (
+    ARTIFACT_TABLES,
+    ArtifactRow,
+    ArtifactUse,
+    Job,
+    table_of_artifact,
+)
+from workflows.contracts.artifacts import ArtifactStatus
 from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.statuses import JobStatus
 from workflows.rules.jobs.artifacts import artifacts_of
@@ -53,4 +60,17 @@ def _data_bytes(session: Session, ids: set[str]) -> int:
         size = func.coalesce(col(table.unpacked_bytes), 0) + files * _FILE_BYTES
         query = select(func.coalesce(func.sum(size), 0)).where(col(table.id).in_(ids))
         found += int(session.exec(query).one())
+    return found
+
+
+def copies_of_output(session: Session, job: Job) -> list[ArtifactRow]:
+    """The artifacts that are made of a job's output, which are not complete yet."""
+    found: list[ArtifactRow] = []
+    for table in ARTIFACT_TABLES.values():
+        # Of the project, whose owner is the account of its jobs and artifacts.
+        under_way = select(table).where(
+            table.account_id == job.account_id,
+            col(table.status).in_((ArtifactStatus.NEW, ArtifactStatus.TRANSFERRING)),
+        )
+        found += (row for row in session.exec(under_way) if row.source.get("job_id") == job.id)
     return found

@@ -4,6 +4,7 @@ The outbox dispatcher (`activities/outbox/dispatcher.py`) relays the rows after 
 workflow `OutboxRelay` relays all rows that are left.
 """
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -25,9 +26,10 @@ _NEW_EVENT = insert(SQLModel.metadata.tables[EventRow.__tablename__])
 _NEW_REQUEST = insert(SQLModel.metadata.tables[OutboxRow.__tablename__])
 
 
-def create(session: Session, row: LifecycleRow) -> str:
+def create(session: Session, row: LifecycleRow, details: Mapping[str, Any] | None = None) -> str:
     """Add a row, its event of sequence 0, and its workflow's start; return the outbox row's id.
 
+    details: of the event.
     Raises: ValueError, when no lifecycle has ids like the row's, or its noun has no such event.
     """
     noun = noun_of(row.id)
@@ -45,7 +47,7 @@ def create(session: Session, row: LifecycleRow) -> str:
             "index": 0,
             "type": noun.events(f"{noun.name}.requested").value,
             "message": f"{noun.name} {row.name} was requested",
-            "details": {},
+            "details": dict(details or {}),
             "at": row.created_at,
         },
     )

@@ -117,16 +117,21 @@ def open_archive(packed: IO[bytes]) -> Iterator[tuple[tarfile.TarFile, IO[bytes]
             yield archive, content
 
 
-def check_archive(packed: IO[bytes], limits: ArchiveLimits) -> int:
+def check_archive(
+    packed: IO[bytes],
+    limits: ArchiveLimits,
+    seen: Callable[[tarfile.TarInfo, str], object] | None = None,
+) -> int:
     """Check that a tar.gz is complete, within its limits, and has no path outside its folder.
 
+    seen: called with each member that breaks no rule, and its name without `.` and `//`.
     Returns how many files it has, links included, folders not.
     Raises: ArchiveRefusedError, when the archive breaks a rule, or FilesRefusedError, when its
     files do.
     """
     try:
         with open_archive(packed) as (archive, content):
-            tally = _check_members(archive, limits)
+            tally = _check_members(archive, limits, seen=seen)
             _check_rest(content)
             return tally.file_count
     except ArchiveRefusedError:
@@ -158,7 +163,10 @@ def check_tar(
 
 
 def _check_members(
-    archive: tarfile.TarFile, limits: ArchiveLimits, counted: Callable[[int], object] = int
+    archive: tarfile.TarFile,
+    limits: ArchiveLimits,
+    counted: Callable[[int], object] = int,
+    seen: Callable[[tarfile.TarInfo, str], object] | None = None,
 ) -> ArchiveTally:
     size, files, links = 0, 0, set[bytes]()
     for count, member in enumerate(archive, 1):
@@ -177,6 +185,8 @@ def _check_members(
             _check_links(member, name, links)
         if member.issym():
             links.add(_digest(name))
+        if seen is not None:
+            seen(member, name)
         # Python keeps every header that it has read; a stream does not need them again.
         archive.members = []  # type: ignore[attr-defined]
     return ArchiveTally(files, size)

@@ -6,10 +6,10 @@ from pathlib import Path
 from sqlmodel import Session, col, select
 
 from activities.accounts.stored_bytes import follow_each_other, refusal_of_artifact
+from activities.artifacts.creation import NewArtifact, refusal_of_new, row_of_new
 from activities.artifacts.starts import SOURCES
 from activities.artifacts.uses import jobs_using, users_of
 from activities.db import tables
-from activities.db.ids import new_id
 from activities.db.session import database
 from activities.placement.volume_holds import volume_holders
 from activities.settings import settings
@@ -27,7 +27,6 @@ from api.schemas.artifacts import (
     UploadCompletion,
     VolumeHolder,
 )
-from api.services.account_limits import check_limit
 from api.services.artifact_datastores import check_regional_source
 from api.services.job_references import personal_project
 from api.services.lifecycles import GONE, wrong_state
@@ -95,28 +94,11 @@ def create_artifact(
     project = _project(context, noun, asked.project_id)
     _check_source(context, noun, project, asked)
     check_regional_source(context, project, asked.source)
-    table = table_of(noun)
-    same = select(table.id).where(
-        table.project_id == project.id,
-        table.name == asked.name,
-        table.status != ArtifactStatus.ARCHIVED,
-    )
-    if (found := session.exec(same).first()) is not None:
-        raise Problem("conflict", f"{noun.name} {asked.name}: is there already, {found}")
-    check_limit(context, table, project.account_id)
-    if (refusal := refusal_of_artifact(session, project.account_id, 1)) is not None:
-        raise Problem("storage-exhausted", refusal)
-    row = table(
-        id=new_id(noun.prefix),
-        account_id=project.account_id,
-        project_id=project.id,
-        name=asked.name,
-        creator_user_id=context.caller.user_id,
-        creator_account_id=context.caller.account_id,
-        source=with_source_key(context, asked.source, project).model_dump(mode="json"),
-        created_at=context.now,
-        updated_at=context.now,
-    )
+    new = NewArtifact(table_of(noun), noun, project, asked.name, context.now)
+    if (refusal := refusal_of_new(session, new)) is not None:
+        raise Problem(refusal.kind, refusal.reason)
+    creator = (context.caller.user_id, context.caller.account_id)
+    row = row_of_new(new, creator, with_source_key(context, asked.source, project))
     context.concerned_account_id = row.account_id
     context.create(row)
     return _response(row, [])

@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
+from activities.artifacts.uses import copies_of_output
 from activities.db import tables
 from activities.jobs.submissions import submission_of
 from api.authorization import Caller
@@ -17,8 +18,11 @@ from api.services.job_submissions import check_balance, check_room, known_gpu_ty
 from api.services.lifecycles import GONE, wrong_state
 from api.services.ownership import visible_job, visible_jobs
 from workflows.contracts.jobs import EndRequest
+from workflows.contracts.lifecycles import noun_of
 from workflows.contracts.statuses import JobStatus, JobType
 from workflows.rules.jobs.resources import resources_of
+
+_COPIES_SHOWN = 5
 
 
 def statuses(asked: Sequence[str]) -> list[str]:
@@ -87,9 +91,11 @@ def start_job(context: ChangeContext, job_id: str) -> schemas.Job:
 def remove_job(context: ChangeContext, job_id: str) -> schemas.Job:
     """Remove a job that has ended; a second call changes nothing.
 
-    Raises: Problem `conflict`, when the job has not ended.
+    Raises: Problem `conflict`, when the job has not ended, or its output is being copied.
     """
     row = _changed_job(context, job_id)
+    if row.status == JobStatus.STOPPED or (row.status in ENDED and row.status not in GONE):
+        _must_not_be_copied(context.session, row)
     if row.status == JobStatus.STOPPED:
         context.tell(row.id, "remove")
     elif row.status in (JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELED):
@@ -111,6 +117,13 @@ def kill_all(context: ChangeContext) -> schemas.JobsKilled:
     for row in rows:
         context.tell(row.id, "cancel", _end(context))
     return schemas.JobsKilled(job_ids=[row.id for row in rows])
+
+
+def _must_not_be_copied(session: Session, row: tables.Job) -> None:
+    """Raises: Problem `conflict`, while artifacts are made of the job's output."""
+    if copies := copies_of_output(session, row):
+        named = ", ".join(f"{noun_of(each.id).name} {each.name}" for each in copies[:_COPIES_SHOWN])
+        raise Problem("conflict", f"job {row.name}: its output is being copied to {named}")
 
 
 def _must_be_open(row: tables.Job, deed: str) -> None:

@@ -395,3 +395,15 @@ async def test_the_secrets_of_a_project_are_used_with_a_right_of_their_own(
             session.merge(member)
         answer = await bob.call("POST", "/v1/datasets", json={**asked, "name": f"his-{status}"})
         assert answer.status_code == status, answer.text
+
+
+async def test_a_job_is_not_removed_while_its_output_is_copied(site: Site, ada: Person) -> None:
+    job_id = await ada.job()
+    site.set(tables.Job, job_id, status="finished")
+    source = {"type": "job", "job_id": job_id}
+    copy = await made(ada, source, name="results")
+    refused = await ada.call("DELETE", f"/v1/jobs/{job_id}")
+    assert refused.status_code == 409
+    assert "its output is being copied to dataset results" in refused.json()["detail"]
+    site.set(tables.Dataset, copy["id"], status="failed")
+    assert (await ada.call("DELETE", f"/v1/jobs/{job_id}")).status_code == 202

@@ -92,7 +92,10 @@ ALLOWED = {
     "s3fs": ("activities/artifacts/sources/object_stores.py",),
     "botocore": ("activities/artifacts/sources/object_stores.py",),
     "azure": ("activities/artifacts/sources/azure.py",),
-    "huggingface_hub": ("activities/artifacts/sources/huggingface.py",),
+    "huggingface_hub": (
+        "activities/artifacts/sources/huggingface.py",
+        "activities/artifacts/destinations/huggingface.py",
+    ),
     "fastapi": ("api/",),
     "starlette": ("api/",),
     "uvicorn": ("api/", "workers/"),

@@ -1,9 +1,9 @@
-"""A git repository, served over HTTP by git's own `http-backend`."""
+"""A git repository, read and written over HTTP by git's own `http-backend`."""
 
 import os
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -27,6 +27,11 @@ class GitServer:
     """The `Authorization` that each request has to have; empty: none is needed."""
     asked_with: set[str] = field(default_factory=set)
     """Each `Authorization` that was sent; empty: none."""
+    before_push: Callable[[], object] | None = None
+    """Called once, when the next push begins: what others do meanwhile."""
+    loses_replies: int = 0
+    """How many replies to pushes still do not arrive, after what was pushed is there."""
+    pushes: int = 0
 
     @property
     def url(self) -> str:
@@ -59,7 +64,11 @@ class GitServer:
     def serving(self) -> Iterator["GitServer"]:
         (self.folder / "cats").mkdir(parents=True)
         self.run("init", "--quiet", "--initial-branch", "main")
-        self.run("config", "uploadpack.allowAnySHA1InWant", "true")
+        for name in ("uploadpack.allowAnySHA1InWant", "uploadpack.allowFilter"):
+            self.run("config", name, "true")
+        self.run("config", "receive.fsckObjects", "true")
+        self.run("config", "receive.denyCurrentBranch", "ignore")
+        self.run("config", "http.receivepack", "true")
         server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self.port = server.server_address[1]
         thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -78,9 +87,14 @@ def _handler(repository: GitServer) -> type[BaseHTTPRequestHandler]:  # noqa: C9
             self._serve(b"")
 
         def do_POST(self) -> None:
-            self._serve(self.rfile.read(int(self.headers.get("Content-Length", "0"))))
+            is_push = self.path.endswith("/git-receive-pack")
+            if is_push and repository.before_push is not None:
+                called, repository.before_push = repository.before_push, None
+                called()
+            body = _body(self)
+            self._serve(body, is_push=is_push and body != b"0000")  # Such a one only asks.
 
-        def _serve(self, body: bytes) -> None:
+        def _serve(self, body: bytes, *, is_push: bool = False) -> None:
             sent = self.headers.get("Authorization", "")
             repository.asked_with.add(sent)
             if repository.authorization not in ("", sent):
@@ -96,27 +110,13 @@ def _handler(repository: GitServer) -> type[BaseHTTPRequestHandler]:  # noqa: C9
             if repository.endless:
                 self._send_without_end()
                 return
-            path, _, query = self.path.partition("?")
-            environment = {
-                "PATH": os.environ["PATH"],
-                "GIT_PROJECT_ROOT": str(repository.folder),
-                "GIT_HTTP_EXPORT_ALL": "1",
-                "REQUEST_METHOD": self.command,
-                "PATH_INFO": path,
-                "QUERY_STRING": query,
-                "CONTENT_TYPE": self.headers.get("Content-Type", ""),
-                "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
-                "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
-            }
-            done = subprocess.run(
-                (BACKEND,),
-                input=body,
-                env=environment,
-                capture_output=True,
-                check=False,
-                timeout=30,
-            )
-            head, _, content = done.stdout.partition(b"\r\n\r\n")
+            said = _backend(self, repository.folder, body)
+            repository.pushes += is_push
+            if is_push and repository.loses_replies:
+                repository.loses_replies -= 1
+                self.close_connection = True
+                return
+            head, _, content = said.partition(b"\r\n\r\n")
             headers = dict(line.split(": ", 1) for line in head.decode().split("\r\n"))
             self.send_response(int(headers.pop("Status", "200").split()[0]))
             for name, value in headers.items():
@@ -140,3 +140,35 @@ def _handler(repository: GitServer) -> type[BaseHTTPRequestHandler]:  # noqa: C9
             return
 
     return Handler
+
+
+def _body(asked: BaseHTTPRequestHandler) -> bytes:
+    """The whole body of a request, which git sends in chunks when it is large."""
+    if asked.headers.get("Transfer-Encoding") != "chunked":
+        return asked.rfile.read(int(asked.headers.get("Content-Length", "0")))
+    body = b""
+    while size := int(asked.rfile.readline(), 16):
+        body += asked.rfile.read(size)
+        asked.rfile.readline()
+    asked.rfile.readline()
+    return body
+
+
+def _backend(asked: BaseHTTPRequestHandler, folder: Path, body: bytes) -> bytes:
+    """What git's own backend answers."""
+    path, _, query = asked.path.partition("?")
+    environment = {
+        "PATH": os.environ["PATH"],
+        "GIT_PROJECT_ROOT": str(folder),
+        "GIT_HTTP_EXPORT_ALL": "1",
+        "REQUEST_METHOD": asked.command,
+        "PATH_INFO": path,
+        "QUERY_STRING": query,
+        "CONTENT_TYPE": asked.headers.get("Content-Type", ""),
+        "HTTP_CONTENT_ENCODING": asked.headers.get("Content-Encoding", ""),
+        "GIT_PROTOCOL": asked.headers.get("Git-Protocol", ""),
+    }
+    done = subprocess.run(
+        (BACKEND,), input=body, env=environment, capture_output=True, check=False, timeout=30
+    )
+    return done.stdout

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -33,6 +33,8 @@ class Answer:
     status: int = 200
     body: bytes = b""
     headers: Mapping[str, str] | None = None
+    is_lost: bool = False
+    """Whether the connection is closed instead."""
 
 
 def part_of(content: bytes, asked: Asked, headers: Mapping[str, str]) -> Answer:
@@ -43,6 +45,24 @@ def part_of(content: bytes, asked: Asked, headers: Mapping[str, str]) -> Answer:
     begin, end = found
     said = {"Content-Range": f"bytes {begin}-{end - 1}/{len(content)}"}
     return Answer(206, content[begin:end], {**headers, **said})
+
+
+@dataclass
+class Faults:
+    """What goes wrong with the next requests that change something, in this order."""
+
+    before: list[int] = field(default_factory=list)
+    """The statuses that the next ones are answered with, and nothing is done; 0: it is done."""
+    lost: list[bool] = field(default_factory=list)
+    """Whether the next ones that are done are not answered."""
+
+    def refusal(self) -> int:
+        """The status with which a request is refused; 0: it is done."""
+        return self.before.pop(0) if self.before else 0
+
+    def after(self, answer: Answer) -> Answer:
+        """The answer of a request that was done, or its loss."""
+        return Answer(is_lost=True) if self.lost and self.lost.pop(0) else answer
 
 
 @contextmanager
@@ -58,6 +78,12 @@ def serving(answer: Callable[[Asked], Answer]) -> Iterator[str]:
         def do_POST(self) -> None:
             self._serve()
 
+        def do_PUT(self) -> None:
+            self._serve()
+
+        def do_DELETE(self) -> None:
+            self._serve()
+
         def _serve(self) -> None:
             parts = urlsplit(self.path)
             length = int(self.headers.get("Content-Length") or 0)
@@ -65,6 +91,9 @@ def serving(answer: Callable[[Asked], Answer]) -> Iterator[str]:
             query = dict(parse_qsl(parts.query, keep_blank_values=True))
             body = self.rfile.read(length)
             given = answer(Asked(self.command, parts.path, query, headers, body))
+            if given.is_lost:
+                self.close_connection = True
+                return
             self.send_response(given.status)
             for name, value in (given.headers or {}).items():
                 self.send_header(name, value)

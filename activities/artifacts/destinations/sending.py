@@ -2,8 +2,11 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO
+
+from activities.artifacts.sources.tar_streams import refused, unavailable
 
 MARK = "baseload job {job_id}, attempt {attempt}"
 """What a commit or a version says of its origin, by which a repeat finds it."""
@@ -17,6 +20,12 @@ class OutputFile:
     """Relative, below the prefix of the destination; of several workers below `worker-N/`."""
     size_bytes: int
     content: IO[bytes]
+
+
+def name_below(prefix: str, name: str) -> str:
+    """The whole name of a file at a destination, below a prefix, which may be empty."""
+    folder = prefix.strip("/")
+    return f"{folder}/{name}" if folder else name
 
 
 @dataclass(frozen=True)
@@ -40,10 +49,42 @@ class Sending:
     done: int
     """How many files earlier attempts have sent."""
     tell: Callable[[int], None]
-    """Says that so many files are sent, for a later attempt. Raises: ApplicationError, when this
-    attempt is not the newest any more."""
+    """Says that so many files are sent, for a later attempt; also called, with the same number,
+    while a large file is sent. Raises: ApplicationError, when this attempt is not the newest any
+    more."""
 
     @property
     def mark(self) -> str:
         """What a commit or a version says of its origin: the same for every repeat."""
         return MARK.format(job_id=self.job_id, attempt=self.attempt)
+
+
+MOST_NAME_BYTES = 1024
+"""What the object stores take of a name, with its prefix."""
+
+
+def send_each(
+    sending: Sending, prefix: str, put: Callable[[str, OutputFile, Callable[[], None]], None]
+) -> None:
+    """Send the files one after the other, going on after those that earlier attempts have sent.
+
+    put: stores a file under a whole name, replacing an earlier one; it calls the last argument now
+    and then while it sends a large file.
+    Raises: ApplicationError, as `Sending.tell`; `Refused`, for a name that is too long.
+    """
+    done = sending.done
+    for file in sending.files(done):
+        name = name_below(prefix, file.name)
+        if (size := len(name.encode())) > MOST_NAME_BYTES:
+            raise refused(f"{name[:200]}…: has {size} bytes as a name, at most {MOST_NAME_BYTES}")
+        put(name, file, partial(sending.tell, done))
+        done += 1
+        sending.tell(done)
+
+
+def read_whole(file: OutputFile, size_bytes: int) -> bytes:
+    """The next bytes of a file's content. Raises: ApplicationError, when it has fewer."""
+    content = file.content.read(size_bytes)
+    if len(content) != size_bytes:
+        raise unavailable(f"{file.name[:200]}: its stored output broke off")
+    return content

@@ -44,7 +44,7 @@ def open_container(source: AzureSource, key: Mapping[str, str] | None) -> Opened
     key: the fields of a third-party key; None: the container is public.
     Raises: ApplicationError `Refused` or `Unavailable`.
     """
-    client = _client(source, key)
+    client = container_client(source.account, source.container, key)
     files, marks = [], hashlib.sha256()
     for blob in _listed(client, source):
         name, etag = name_below(source.prefix, blob.name), str(blob.etag)
@@ -58,25 +58,24 @@ def open_container(source: AzureSource, key: Mapping[str, str] | None) -> Opened
     return OpenedSource(identity, partial(tar_of, files), tar_size(files))
 
 
-def _client(source: AzureSource, key: Mapping[str, str] | None) -> Any:
-    if key is not None and key["account_name"] != source.account:
-        raise refused(
-            f"azure {source.account}: the project's key is of the account {key['account_name']}"
-        )
+def container_client(account: str, container: str, key: Mapping[str, str] | None) -> Any:
+    """A container, as Azure's library speaks to it.
+
+    key: the fields of a third-party key; None: nobody logs in.
+    Raises: ApplicationError `Refused`, for a key of another account.
+    """
+    if key is not None and key["account_name"] != account:
+        raise refused(f"azure {account}: the project's key is of the account {key['account_name']}")
     endpoint = settings().azure_endpoint
-    url = (
-        f"{endpoint.rstrip('/')}/{source.account}"
-        if endpoint
-        else HOST.format(account=source.account)
-    )
+    url = f"{endpoint.rstrip('/')}/{account}" if endpoint else HOST.format(account=account)
     credential: Any = None
     if key is not None and "account_key" in key:
-        credential = {"account_name": source.account, "account_key": key["account_key"]}
+        credential = {"account_name": account, "account_key": key["account_key"]}
     elif key is not None:
         from azure.core.credentials import AzureSasCredential  # noqa: PLC0415
 
         credential = AzureSasCredential(key["sas_token"].removeprefix("?"))
-    return ContainerClient(url, source.container, credential, **TIMEOUTS_S, **RETRIES)
+    return ContainerClient(url, container, credential, **TIMEOUTS_S, **RETRIES)
 
 
 def _listed(client: Any, source: AzureSource) -> list[Any]:

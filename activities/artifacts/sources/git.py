@@ -1,62 +1,25 @@
 """Revisions of git repositories, fetched by the `git` program over HTTPS or SSH alone."""
 
-import os
-import re
-import shlex
-import signal
-import subprocess
-import threading
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
 from functools import partial
-from ipaddress import ip_address
 from pathlib import Path
-from typing import IO
-from urllib.parse import urlsplit
 
-from temporalio.exceptions import ApplicationError
-
-from activities.artifacts.sources.source_addresses import (
-    SourceAddressRefusedError,
-    permitted_address,
+from activities.artifacts.git_process import (
+    COMMIT,
+    MOST_S,
+    check_version,
+    git_failure,
+    git_remote,
+    git_started,
+    run_git,
 )
 from activities.artifacts.sources.tar_streams import (
     CHUNK_BYTES,
     OpenedSource,
     after,
-    refused,
     unavailable,
 )
-from activities.secrets.sealing import write_private
-from activities.third_party_keys.of_runs import git_header, known_hosts_of
 from workflows.contracts.artifacts import GitSource
-
-FETCH_S = 3600
-LEAST_VERSION = (2, 39, 1)
-"""The first version of git that connects the address that it is given (2.37), and has no overflow
-in what it reads of a repository's attributes (CVE-2022-23521) and formats (CVE-2022-41903)."""
-MEMORY_KIB = 2 << 20
-"""The address space that git and each program that it starts may take."""
-MOST_OUTPUT_BYTES = 4096
-"""What is kept of what git says, which a server may have written: its end."""
-NO_PROGRAM = 127
-"""How the shell ends that finds no program."""
-LOOK_S = 1.0
-SLOW_BYTES_PER_S = 1000
-SLOW_S = 60
-"""A fetch ends that is slower than this for so long."""
-_NAME = re.compile(r"(?!-)[a-z0-9-]{1,63}(?<!-)(\.(?!-)[a-z0-9-]{1,63}(?<!-))*")
-_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-_REFUSALS = (
-    "not found",
-    "host key verification failed",
-    "permission denied",
-    "couldn't find remote ref",
-    "authentication failed",
-    "could not read",
-)
-_NO_MEMORY = ("out of memory", "cannot allocate memory", "memory exhausted")
 
 
 def open_git(
@@ -68,262 +31,32 @@ def open_git(
     key: the fields of a third-party key; None: the repository is public.
     Raises: ApplicationError `Refused` or `Unavailable`.
     """
-    _check_version(scratch)
-    over_ssh = urlsplit(source.url).scheme == "ssh"
-    url, address = (source.url, "") if over_ssh else _pinned(source.url)
+    check_version(scratch)
     repository = scratch / "repository"
-    _run(("init", "--quiet", "--bare", str(repository)), scratch)
-    fetch = (
-        *("--git-dir", str(repository), "-c", f"http.curloptResolve={address}"),
-        *("-c", f"protocol.ssh.allow={'always' if over_ssh else 'never'}", "fetch"),
-        *("--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", "--end-of-options"),
-        *(url, source.revision),
-    )
-    with _opening(source.url, key, scratch) as variables:
-        _run(fetch, scratch, most_bytes=most_bytes, variables=variables)
+    run_git(("init", "--quiet", "--bare", str(repository)), scratch)
+    with git_remote(source.url, key, scratch) as remote:
+        fetch = (
+            *("--git-dir", str(repository), *remote.options, "fetch", "--quiet", "--depth=1"),
+            *("--no-tags", "--no-recurse-submodules", "--end-of-options"),
+            *(remote.url, source.revision),
+        )
+        run_git(fetch, scratch, most_bytes=most_bytes, variables=remote.variables)
     asked = ("--git-dir", str(repository), "rev-parse", "--verify", "FETCH_HEAD^{commit}")
-    commit = _run(asked, scratch).strip()
-    if _COMMIT.fullmatch(commit) is None:
+    commit = run_git(asked, scratch).strip()
+    if COMMIT.fullmatch(commit) is None:
         raise unavailable(f"{source.url}: {source.revision} is no commit")
     chunks = partial(_archive, repository, commit)
     return OpenedSource(f"git {source.url} {commit}", lambda begin: after(chunks(), begin))
 
 
-def _check_version(scratch: Path) -> None:
-    """Raises: ApplicationError `Refused`, when the worker's git is too old."""
-    said = _run(("version",), scratch).strip()
-    found = tuple(int(each) for each in re.findall(r"\d+", said)[:3])
-    if found < LEAST_VERSION:
-        least = ".".join(map(str, LEAST_VERSION))
-        raise refused(f"the worker's git: asked for at least {least}, found {said[:80]!r}")
-
-
-def _pinned(url: str) -> tuple[str, str]:
-    """The URL as git gets it, and its port with the checked address, as curl takes them.
-
-    git and curl read a host in ways of their own (escapes, other forms of numbers, a dot at its
-    end), so it must be one that can be read in one way only, and every name is pinned.
-    """
-    parts = urlsplit(url)
-    host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
-    address = _permitted(url, host, port)
-    shown = f"[{host}]" if ":" in host else host
-    plain = parts._replace(netloc=f"{shown}:{port}").geturl()
-    return plain, f"*:{port}:{f'[{address}]' if ':' in address else address}"
-
-
-def _permitted(url: str, host: str, port: int) -> str:
-    """The checked address of a host. Raises: ApplicationError."""
-    try:
-        address = permitted_address(host, port) if _is_plain(host) else None
-    except SourceAddressRefusedError as error:
-        raise refused(f"{url}: {error}") from error
-    except (OSError, ValueError) as error:
-        raise unavailable(f"{url}: {error}") from error
-    if address is None:
-        raise refused(f"{url}: its host is a name of letters, digits, - and dots, or an address")
-    return address
-
-
-def _is_plain(host: str) -> bool:
-    """Whether a host is an address as it is written, or a name that is no number."""
-    try:
-        return str(ip_address(host)) == host and "%" not in host
-    except ValueError:
-        last = host.rpartition(".")[2]
-        is_number = last.isdigit() or re.fullmatch(r"0x[0-9a-f]*", last) is not None
-        return _NAME.fullmatch(host) is not None and not is_number
-
-
-@contextmanager
-def _opening(url: str, key: Mapping[str, str] | None, scratch: Path) -> Iterator[Mapping[str, str]]:
-    """The variables by which git opens a repository with a key, whose files go after the block."""
-    parts = urlsplit(url)
-    if parts.scheme != "ssh":
-        if key is not None and "token" in key and key["host"] == parts.hostname:
-            # To this URL alone: redirects are not followed.
-            yield git_header(key) | {"GIT_CONFIG_KEY_0": "http.extraHeader"}
-        else:
-            yield {}
-        return
-    if key is None or "private_key" not in key:
-        raise refused(f"{url}: needs a private key in the project's key of the type git")
-    files = {"git_key": key["private_key"], "known_hosts": known_hosts_of(key)}
-    try:
-        for name, text in files.items():
-            write_private(scratch / name, text)
-        yield {"GIT_SSH_COMMAND": _ssh(url, scratch), "GIT_SSH_VARIANT": "ssh"}
-    finally:
-        for name in files:
-            (scratch / name).unlink(missing_ok=True)
-
-
-def _ssh(url: str, scratch: Path) -> str:
-    """The command that connects the checked address alone, where it finds a known host."""
-    parts = urlsplit(url)
-    host, port = parts.hostname or "", parts.port or 22
-    options = {
-        "HostName": _permitted(url, host, port),
-        "HostKeyAlias": host if port == 22 else f"[{host}]:{port}",
-        "UserKnownHostsFile": str(scratch / "known_hosts"),
-        "GlobalKnownHostsFile": "/dev/null",
-        "StrictHostKeyChecking": "yes",
-        "IdentitiesOnly": "yes",
-        "IdentityAgent": "none",
-        "BatchMode": "yes",
-        "ConnectTimeout": "10",
-        "ServerAliveInterval": "15",
-        "ServerAliveCountMax": "4",
-    }
-    words = ["ssh", "-F", "none", "-i", str(scratch / "git_key")]
-    return shlex.join([*words, *(f"-o{name}={value}" for name, value in options.items())])
-
-
-def _options() -> tuple[str, ...]:
-    """What git may do: HTTP without redirects, which could lead to another address."""
-    said = {
-        "protocol.allow": "never",
-        "protocol.https.allow": "always",
-        "protocol.http.allow": "always",  # A source has https alone; tests serve http.
-        "http.followRedirects": "false",
-        "http.lowSpeedLimit": str(SLOW_BYTES_PER_S),
-        "http.lowSpeedTime": str(SLOW_S),
-        "http.proxy": "",
-        "credential.helper": "",
-        "core.hooksPath": "/dev/null",
-        "core.fsmonitor": "false",
-        "transfer.fsckObjects": "true",
-        "gc.auto": "0",
-        # What git holds in its memory at once; larger files pass through it.
-        "core.bigFileThreshold": "64m",
-        "core.packedGitWindowSize": "32m",
-        "core.packedGitLimit": "256m",
-        "core.deltaBaseCacheLimit": "64m",
-        "pack.threads": "2",
-    }
-    return tuple(part for name, value in said.items() for part in ("-c", f"{name}={value}"))
-
-
-def _environment(home: Path) -> dict[str, str]:
-    return {
-        "PATH": "/usr/local/bin:/usr/bin:/bin",
-        "HOME": str(home),
-        "LC_ALL": "C",
-        "GIT_CONFIG_NOSYSTEM": "1",
-        "GIT_CONFIG_GLOBAL": "/dev/null",
-        "GIT_ATTR_NOSYSTEM": "1",
-        "GIT_TERMINAL_PROMPT": "0",
-        "GIT_ASKPASS": "/bin/false",
-        "MALLOC_ARENA_MAX": "2",
-    }
-
-
-def _run(
-    words: Sequence[str],
-    scratch: Path,
-    *,
-    most_bytes: int | None = None,
-    variables: Mapping[str, str] | None = None,
-) -> str:
-    """The output of git. Raises: ApplicationError, when it fails, or its folder grows too large."""
-    with _started(words, scratch, variables=variables) as (running, said, problems):
-        ends_at = time.monotonic() + FETCH_S
-        while True:
-            try:
-                running.wait(LOOK_S)
-                break
-            except subprocess.TimeoutExpired:
-                if time.monotonic() > ends_at:
-                    raise unavailable(f"git has not ended within {FETCH_S} s") from None
-                if most_bytes is not None and _size(scratch) > most_bytes:
-                    raise refused(f"the revision has at most {most_bytes} bytes") from None
-    if running.returncode == NO_PROGRAM:
-        raise refused("the host of the worker process has no git")
-    if running.returncode:
-        raise _failure(problems.text())
-    return said.text()
-
-
-def _failure(problem: str) -> ApplicationError:
-    words = problem.strip()[-500:]
-    if any(each in words.lower() for each in _NO_MEMORY):
-        return refused(f"git: needs more than {MEMORY_KIB} KiB of memory: {words}")
-    is_final = any(each in words.lower() for each in _REFUSALS)
-    return (refused if is_final else unavailable)(f"git: {words}")
-
-
-class _Tail:
-    """The end of what a program writes into a pipe, which is read as long as it is open."""
-
-    def __init__(self, pipe: IO[bytes]) -> None:
-        self._pipe, self._found = pipe, b""
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
-
-    def text(self) -> str:
-        """What was kept, once the program has ended."""
-        self._thread.join(LOOK_S)
-        return self._found.decode(errors="replace")
-
-    def _read(self) -> None:
-        with self._pipe:
-            while chunk := self._pipe.read1(CHUNK_BYTES):  # type: ignore[attr-defined]
-                self._found = (self._found + chunk)[-MOST_OUTPUT_BYTES:]
-
-
-@contextmanager
-def _started(
-    words: Sequence[str],
-    home: Path,
-    *,
-    is_read: bool = False,
-    variables: Mapping[str, str] | None = None,
-) -> Iterator[tuple["subprocess.Popen[bytes]", _Tail, _Tail]]:
-    """git with a limit of its memory, which is ended with all that it has started.
-
-    is_read: the caller reads what it writes.
-    """
-    limited = f'ulimit -v {MEMORY_KIB} && exec git "$@"'
-    try:
-        running = subprocess.Popen(
-            ("/bin/sh", "-c", limited, "git", *_options(), *words),
-            env={**_environment(home), **(variables or {})},
-            cwd=home,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-    except FileNotFoundError as error:
-        raise refused("the host of the worker process has no shell") from error
-    assert running.stdout is not None and running.stderr is not None  # noqa: S101, PT018 - pipes
-    try:
-        problems = _Tail(running.stderr)
-        yield running, problems if is_read else _Tail(running.stdout), problems
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(running.pid, signal.SIGKILL)
-        running.wait()
-
-
-def _size(folder: Path) -> int:
-    size = 0
-    for path in folder.rglob("*"):
-        try:
-            size += path.lstat().st_size
-        except FileNotFoundError:  # git has moved it meanwhile.
-            continue
-    return size
-
-
 def _archive(repository: Path, commit: str) -> Iterator[bytes]:
     """The tar of a commit, which is the same each time."""
     words = ("--git-dir", str(repository), "archive", "--format=tar", commit)
-    with _started(words, repository, is_read=True) as (running, _, problems):
-        assert running.stdout is not None  # noqa: S101 - it is a pipe
-        with running.stdout:
-            while chunk := running.stdout.read(CHUNK_BYTES):
+    with git_started(words, repository, is_read=True) as started:
+        assert started.running.stdout is not None  # noqa: S101 - it is a pipe
+        with started.running.stdout as packed:
+            while chunk := packed.read(CHUNK_BYTES):
                 yield chunk
-        running.wait(FETCH_S)
-    if running.returncode:
-        raise _failure(problems.text() or f"archive {commit}: ended with {running.returncode}")
+        started.running.wait(MOST_S)
+    if code := started.running.returncode:
+        raise git_failure(started.problems.text() or f"archive {commit}: ended with {code}")

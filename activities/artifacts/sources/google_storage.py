@@ -56,20 +56,45 @@ def open_google_bucket(source: GoogleStorageSource, key: Mapping[str, str] | Non
     return OpenedSource(identity, partial(tar_of, files), tar_size(files))
 
 
-class _Bucket:
-    """A bucket, and the tokens by which it is read."""
+class GoogleAccess:
+    """Where a bucket is asked for, and the tokens by which it is opened."""
 
-    def __init__(self, source: GoogleStorageSource, key: Mapping[str, str] | None) -> None:
+    def __init__(self, bucket: str, key: Mapping[str, str] | None, scope: str) -> None:
         endpoint = settings().gcs_endpoint
-        self._base = (endpoint or ENDPOINT).rstrip("/")
-        self._source = source
+        self.base = (endpoint or ENDPOINT).rstrip("/")
+        self._bucket = bucket
         self._credentials: Any = None
         if key is not None:
             account = service_account(key)
             if endpoint is not None:
-                account["token_uri"] = f"{self._base}/token"
+                account["token_uri"] = f"{self.base}/token"
             make: Any = Credentials.from_service_account_info
-            self._credentials = make(account, scopes=[READ_ONLY])
+            self._credentials = make(account, scopes=[scope])
+
+    def authorization(self) -> str:
+        """The header with a token that is valid now; empty without a key.
+
+        Raises: ApplicationError `Refused` or `Unavailable`.
+        """
+        if self._credentials is None:
+            return ""
+        if not self._credentials.valid:
+            try:
+                self._credentials.refresh(partial(Request(), timeout=TOKEN_S))
+            except TransportError as error:
+                raise unavailable(f"{self._bucket}: no token: no answer") from error
+            except GoogleAuthError as error:
+                # Without its words, which are of whoever answers.
+                raise refused(f"{self._bucket}: Google refuses the project's key") from error
+        return f"Bearer {self._credentials.token}"
+
+
+class _Bucket:
+    """A bucket, and the tokens by which it is read."""
+
+    def __init__(self, source: GoogleStorageSource, key: Mapping[str, str] | None) -> None:
+        self._source = source
+        self._access = GoogleAccess(source.bucket, key, READ_ONLY)
 
     def listed(self) -> list[tuple[str, int, str]]:
         """Name, size and generation of all objects below the prefix, in order; no folders."""
@@ -93,7 +118,7 @@ class _Bucket:
         query = urlencode({"alt": "media", "generation": generation})
         url = f"{self._objects}/{quote(name, safe='')}?{query}"
         try:
-            yield from remote_bytes(RemoteFile(url, size, "", self._authorization()), begin)
+            yield from remote_bytes(RemoteFile(url, size, "", self._access.authorization()), begin)
         except ApplicationError as error:
             if str(error).endswith("answers 404"):
                 raise unavailable(f"{name[:200]}: has changed while it was read") from error
@@ -101,12 +126,12 @@ class _Bucket:
 
     @property
     def _objects(self) -> str:
-        return f"{self._base}/storage/v1/b/{self._source.bucket}/o"
+        return f"{self._access.base}/storage/v1/b/{self._source.bucket}/o"
 
     def _page(self, asked: Mapping[str, str]) -> dict[str, Any]:
         url = f"{self._objects}?{urlencode(asked)}"
         content = b""
-        for chunk in remote_bytes(RemoteFile(url, None, "", self._authorization()), 0):
+        for chunk in remote_bytes(RemoteFile(url, None, "", self._access.authorization()), 0):
             content += chunk
             if len(content) > MOST_PAGE_BYTES:
                 raise unavailable(f"{self._objects}: a page has more than {MOST_PAGE_BYTES} bytes")
@@ -117,17 +142,3 @@ class _Bucket:
         if not isinstance(found, dict):
             raise unavailable(f"{self._objects}: its answer is no JSON object")
         return found
-
-    def _authorization(self) -> str:
-        """The header with a token that is valid now; empty without a key."""
-        if self._credentials is None:
-            return ""
-        if not self._credentials.valid:
-            try:
-                self._credentials.refresh(partial(Request(), timeout=TOKEN_S))
-            except TransportError as error:
-                raise unavailable(f"{self._source.bucket}: no token: no answer") from error
-            except GoogleAuthError as error:
-                # Without its words, which are of whoever answers.
-                raise refused(f"{self._source.bucket}: Google refuses the project's key") from error
-        return f"Bearer {self._credentials.token}"

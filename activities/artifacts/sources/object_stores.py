@@ -4,7 +4,7 @@ Its libraries take half a second to import, so its caller imports it when a sour
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -26,6 +26,8 @@ from workflows.contracts.artifacts import MOST_FILES, ObjectStoreSource
 
 READ_BYTES = 8 << 20
 TIMEOUTS_S = {"connect_timeout": 10, "read_timeout": 60}
+CHECKSUMS = {"request_checksum_calculation": "when_required"}
+"""Not every store with this API takes the newer checksums of its own accord."""
 ENDPOINTS = {
     "aws": "https://s3.{region}.amazonaws.com",
     "wasabi": "https://s3.{region}.wasabisys.com",
@@ -60,16 +62,27 @@ def _store(source: ObjectStoreSource, secret: str | None, session_token: str | N
     key, _, hidden = (secret or "").partition(":")
     if secret is not None and not (key and hidden):
         raise refused(f"secret {source.secret}: is no ACCESS_KEY_ID:SECRET_ACCESS_KEY")
-    endpoint = settings().s3_endpoint or ENDPOINTS[source.type].format(region=source.region)
+    login = {
+        "access_key_id": key, "secret_access_key": hidden, "session_token": session_token or "",
+    }  # fmt: skip
+    return store_at(source.type, source.region, login if secret is not None else None)
+
+
+def store_at(provider: str, region: str, login: Mapping[str, str] | None) -> Any:
+    """The store of a provider in a region, as s3fs speaks to it.
+
+    login: the fields of a third-party key; None: nobody logs in.
+    """
+    key = login or {}
     return S3FileSystem(
         # Without a key it must not look for one: the host may have one of its own.
-        anon=secret is None,
-        key=key or None,
-        secret=hidden or None,
-        token=session_token,
-        endpoint_url=endpoint,
-        client_kwargs={"region_name": source.region},
-        config_kwargs={**TIMEOUTS_S, "retries": {"max_attempts": 3}},
+        anon=login is None,
+        key=key.get("access_key_id"),
+        secret=key.get("secret_access_key"),
+        token=key.get("session_token") or None,
+        endpoint_url=settings().s3_endpoint or ENDPOINTS[provider].format(region=region),
+        client_kwargs={"region_name": region},
+        config_kwargs={**TIMEOUTS_S, "retries": {"max_attempts": 3}, **CHECKSUMS},
         use_listings_cache=False,
         skip_instance_cache=True,
     )

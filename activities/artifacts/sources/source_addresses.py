@@ -4,7 +4,7 @@ A name is resolved once, and the address that was checked is the one that is con
 """
 
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any
 
@@ -77,10 +77,16 @@ def _is_of_this_host(address: Address) -> bool:
 
 
 class CheckedNetwork(httpcore.NetworkBackend):
-    """The network as HTTP requests to sources see it: they connect permitted addresses alone."""
+    """The network as HTTP requests to others see it: they connect permitted addresses alone.
 
-    def __init__(self) -> None:
-        self._network, self._pace = httpcore.SyncBackend(), Pace()
+    watched: makes of a connection one whose rate is watched; None: as of a source that is read.
+    """
+
+    def __init__(
+        self, watched: Callable[[httpcore.NetworkStream], httpcore.NetworkStream] | None = None
+    ) -> None:
+        self._network, pace = httpcore.SyncBackend(), Pace()
+        self._watched = watched or (lambda stream: PacedStream(stream, pace))
 
     def connect_tcp(
         self,
@@ -101,4 +107,4 @@ class CheckedNetwork(httpcore.NetworkBackend):
         except OSError as error:
             raise httpcore.ConnectError(str(error)) from error
         stream = self._network.connect_tcp(address, port, timeout, local_address, socket_options)
-        return PacedStream(stream, self._pace)
+        return self._watched(stream)

@@ -133,10 +133,11 @@ class ArtifactPart(SQLModel, table=True):
 
 
 class ArtifactTransfer(SQLModel, table=True):
-    """The newest attempt of a transfer that is under way; the row goes with the attempt."""
+    """The newest attempt of a transfer or a delivery that is under way; the row goes with it."""
 
     __tablename__ = "artifact_transfers"
     artifact_id: str = Field(primary_key=True)
+    """The artifact that is transferred, or the job whose output is delivered."""
     account_id: str = Field(index=True)
     token: str
     """Names the attempt; one with another token writes nothing any more."""

@@ -10,7 +10,8 @@ import pytest
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from activities.artifacts.attempts import LEASE_S, Attempt, attempt_of, forget_attempts
+from activities.artifacts.attempts import Attempt, attempt_of
+from activities.artifacts.slots import LEASE_S, forget_slot
 from activities.artifacts.sources.tar_streams import OpenedSource
 from activities.artifacts.storing import Destination, store_source
 from activities.db.session import Database
@@ -95,7 +96,7 @@ def test_an_account_has_no_more_transfers_under_way_than_its_share(
         other = add_payer(session, "other")
     with attempt_of(add_artifact(migrated, other)):
         pass
-    forget_attempts("dat-0")
+    forget_slot("dat-0")
     with attempt_of(dataset), attempt_of(dataset):
         pass  # A later attempt of the same one needs no other slot.
 
@@ -113,7 +114,7 @@ def test_the_slots_of_killed_processes_are_free_after_their_lease(
 def test_an_attempt_that_runs_for_long_keeps_its_slot(
     migrated: Database, dataset: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("activities.artifacts.attempts.RENEW_S", 0.01)
+    monkeypatch.setattr("activities.artifacts.slots.RENEW_S", 0.01)
     with attempt_of(dataset) as attempt:
         with migrated.write() as session:
             row = session.get_one(ArtifactTransfer, dataset)
@@ -128,7 +129,7 @@ def test_an_attempt_that_runs_for_long_keeps_its_slot(
 def test_the_attempt_that_a_later_one_has_followed_learns_it_and_writes_nothing(
     migrated: Database, dataset: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("activities.artifacts.attempts.RENEW_S", 0.01)
+    monkeypatch.setattr("activities.artifacts.slots.RENEW_S", 0.01)
     with attempt_of(dataset) as late, attempt_of(dataset) as new:
         assert late.is_lost.wait(5)
         for act in (

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from activities.artifacts.sources import git
+from activities.artifacts import git_process as git
 from activities.artifacts.sources.git import open_git
 from activities.settings import settings
 from tests.activities.artifacts.artifact_rows import files_of
@@ -118,7 +118,7 @@ def test_every_name_is_connected_at_the_address_that_was_checked(
 def test_a_git_with_known_holes_is_refused_with_what_is_needed(
     server: GitServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
 ) -> None:
-    monkeypatch.setattr(git, "_run", lambda *_, **__: f"git version {version}\n")
+    monkeypatch.setattr(git, "run_git", lambda *_, **__: f"git version {version}\n")
     with pytest.raises(ApplicationError, match=r"asked for at least 2\.39\.1, found") as refused:
         files(source(server), tmp_path / "1")
     assert (refused.value.type, version in refused.value.message) == ("Refused", True)

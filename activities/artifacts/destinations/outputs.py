@@ -1,0 +1,203 @@
+"""The stored output of a job as the files that are sent of it: checked, in a lasting order.
+
+An output is hearsay of a node, so each archive is read once to its end before any of it is sent.
+"""
+
+import hashlib
+import posixpath
+import tarfile
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from shutil import copyfileobj
+
+from activities.artifacts.destinations.sending import OutputFile
+from activities.artifacts.sources.tar_streams import refused
+from activities.storage.archives import (
+    ArchiveLimits,
+    ArchiveRefusedError,
+    check_archive,
+    open_archive,
+)
+from activities.storage.blobs import BlobStore
+from activities.storage.names import output_name
+
+COPY_BYTES = 1 << 20
+_DIGEST_BYTES = 16
+
+
+@dataclass(frozen=True)
+class _Archive:
+    """The stored tar.gz of one worker."""
+
+    name: str
+    """In the object store."""
+    size_bytes: int
+    folder: str
+    """What the names of its files begin with; empty for the only worker."""
+
+
+@dataclass
+class _Tally:
+    """What the check of one archive has counted, and the names that it may not have again."""
+
+    files: dict[bytes, int] = field(default_factory=dict)
+    """The size of each file, by the digest of its name."""
+    folders: set[bytes] = field(default_factory=set)
+    linked: set[bytes] = field(default_factory=set)
+    """The files that hard links have as another name."""
+    size_bytes: int = 0
+    left_out: int = 0
+    """The symbolic links, which no destination has."""
+
+    def see(self, member: tarfile.TarInfo, name: str) -> None:
+        """Raises: ArchiveRefusedError, for a name that two files have, or that is no text."""
+        if member.isdir():
+            return
+        if not _is_text(name):
+            raise ArchiveRefusedError(f"has names in UTF-8, found {name[:200]!r}")
+        if member.issym():
+            self.left_out += 1
+            return
+        size = member.size if member.isreg() else self._size_of_link(member)
+        digest = _digest(name)
+        parents = {_digest(each) for each in _parents(name)}
+        if digest in self.files or digest in self.folders or parents & self.files.keys():
+            raise ArchiveRefusedError(f"has one file of each name, found two of {name[:200]!r}")
+        self.folders |= parents
+        self.files[digest] = size
+        self.size_bytes += size
+
+    def _size_of_link(self, member: tarfile.TarInfo) -> int:
+        """The size of the file that a hard link is another name of."""
+        target = _digest(posixpath.normpath(member.linkname))
+        if target not in self.files:
+            raise ArchiveRefusedError(f"{member.name[:200]!r} links to no file before it")
+        self.linked.add(target)
+        return self.files[target]
+
+
+@dataclass(frozen=True)
+class StoredOutput:
+    """The archives of all workers, each checked."""
+
+    store: BlobStore
+    archives: tuple[_Archive, ...]
+    linked: tuple[frozenset[bytes], ...]
+    """Of each archive, the digests of the names of files that hard links name too."""
+    file_count: int
+    size_bytes: int
+    left_out: int
+    """How many symbolic links are not sent."""
+
+    @property
+    def packed_bytes(self) -> int:
+        return self.archives[0].size_bytes
+
+    def packed(self) -> Iterator[bytes]:
+        """The stored tar.gz of the first worker."""
+        return self.store.stream(self.archives[0].name)
+
+    def files(self, scratch: Path, start: int) -> Iterator[OutputFile]:
+        """The files from one on; scratch: a folder for files that have several names."""
+        index = 0
+        for archive, linked in zip(self.archives, self.linked, strict=True):
+            with closing(self._of_archive(archive, linked, scratch)) as found:
+                for file in found:
+                    if index >= start:
+                        yield file
+                    index += 1
+
+    def _of_archive(
+        self, archive: _Archive, linked: frozenset[bytes], scratch: Path
+    ) -> Generator[OutputFile]:
+        kept = scratch / hashlib.sha256(archive.name.encode()).hexdigest()[:16]
+        with self.store.open(archive.name) as packed, open_archive(packed) as (tar, _):
+            for member in tar:
+                tar.members = []  # type: ignore[attr-defined] # Python keeps every header.
+                if not (member.isreg() or member.islnk()):
+                    continue
+                name = posixpath.normpath(member.name)
+                shown = f"{archive.folder}{name}"
+                digest = _digest(posixpath.normpath(member.linkname) if member.islnk() else name)
+                if digest not in linked:
+                    content = tar.extractfile(member)
+                    assert content is not None  # noqa: S101 - of a file
+                    yield OutputFile(shown, member.size, content)
+                    continue
+                path = kept / digest.hex()
+                if not member.islnk():
+                    kept.mkdir(exist_ok=True)
+                    _keep(tar, member, path)
+                with path.open("rb") as content:
+                    yield OutputFile(shown, path.stat().st_size, content)
+
+
+def checked_output(
+    store: BlobStore, job: tuple[str, int], workers: int, limits: ArchiveLimits
+) -> StoredOutput:
+    """The newest output of each worker of a job up to an attempt, once all are checked. Blocking.
+
+    job: its id and the attempt. limits: what the archive of each worker may hold, and all together.
+    Raises: ApplicationError `Refused`.
+    """
+    archives = tuple(_found(store, job, worker, workers) for worker in range(workers))
+    tallies = []
+    for archive in archives:
+        tally = _Tally()
+        try:
+            with store.open(archive.name) as packed:
+                check_archive(packed, limits, tally.see)
+        except ArchiveRefusedError as error:
+            raise refused(f"{job[0]}: its stored output {error}") from error
+        tallies.append(tally)
+    count = sum(len(tally.files) for tally in tallies)
+    if count > limits.max_files:
+        raise refused(f"{job[0]}: its outputs have at most {limits.max_files} files together")
+    return StoredOutput(
+        store,
+        archives,
+        tuple(frozenset(tally.linked) for tally in tallies),
+        count,
+        sum(tally.size_bytes for tally in tallies),
+        sum(tally.left_out for tally in tallies),
+    )
+
+
+def _found(store: BlobStore, job: tuple[str, int], worker: int, workers: int) -> _Archive:
+    job_id, attempt = job
+    for each in range(attempt, 0, -1):
+        name = output_name(job_id, worker, each)
+        size = store.size(name)
+        if size is not None:
+            return _Archive(name, size, f"worker-{worker}/" if workers > 1 else "")
+    raise refused(f"{job_id}: worker {worker} has no stored output")
+
+
+def _keep(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None:
+    content = tar.extractfile(member)
+    assert content is not None  # noqa: S101 - of a file
+    with content, path.open("wb") as file:
+        copyfileobj(content, file, COPY_BYTES)
+
+
+def _digest(name: str) -> bytes:
+    """What is kept of a name, of which there may be very many and very long ones."""
+    encoded = name.encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(encoded, digest_size=_DIGEST_BYTES).digest()
+
+
+def _parents(name: str) -> Iterator[str]:
+    end = name.find("/")
+    while end >= 0:
+        yield name[:end]
+        end = name.find("/", end + 1)
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
