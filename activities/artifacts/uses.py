@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from datetime import datetime
 
 from sqlmodel import Session, col, func, select
 
@@ -12,11 +13,15 @@ from activities.db.tables import (
     Job,
     table_of_artifact,
 )
+from activities.outbox.requests import enqueue
 from workflows.contracts.artifacts import ArtifactStatus
 from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.statuses import JobStatus
 from workflows.rules.jobs.artifacts import artifacts_of
+from workflows.rules.jobs.data_places import input_artifact
 
+DATA_CHANGED = "data_changed"
+"""The signal to a job that one of its artifacts is there, or will not be."""
 _FILE_BYTES = 4096
 """What a file takes on disk beside its bytes, about, as the agent counts it."""
 
@@ -42,9 +47,28 @@ def users_of(session: Session, artifact_ids: Sequence[str]) -> dict[str, list[st
     return found
 
 
+def wake_waiting_jobs(session: Session, artifact_id: str, at: datetime) -> list[str]:
+    """Signal the jobs that wait for this artifact that it has changed; the ids of the outbox rows.
+
+    A job that begins just now sees the change itself: its submission has locked the artifact's row.
+    """
+    waiting = (
+        select(Job.id)
+        .join(ArtifactUse, col(ArtifactUse.job_id) == Job.id)
+        .where(ArtifactUse.artifact_id == artifact_id, Job.status == JobStatus.NEW)
+        .order_by(col(Job.id))
+        .distinct()
+    )
+    return [enqueue(session, each, DATA_CHANGED, None, at) for each in session.exec(waiting).all()]
+
+
 def data_bytes_of(session: Session, submission: JobSubmission) -> int:
-    """About how much disk of a node the artifacts of a job take, each once."""
-    return _data_bytes(session, {artifact_id for _, artifact_id in artifacts_of(submission)})
+    """About how much disk of a node the artifacts that a job names take, each once.
+
+    What is still being transferred counts nothing yet.
+    """
+    named = (*artifacts_of(submission), *input_artifact(submission))
+    return _data_bytes(session, {artifact_id for _, artifact_id in named})
 
 
 def data_bytes_of_job(session: Session, job_id: str) -> int:

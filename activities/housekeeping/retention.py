@@ -15,6 +15,7 @@ from temporalio import activity
 from activities.accounts import audit
 from activities.db.session import advisory_lock, database
 from activities.db.tables import IdempotencyKey, Job, OutboxRow, Upload, UsedLink
+from activities.housekeeping.job_inputs import remove_job_inputs
 from activities.settings import settings
 from activities.storage.blobs import blob_store
 from activities.storage.names import code_name, states_of, upload_lock
@@ -52,6 +53,7 @@ def remove_expired(_: RemoveExpired) -> ExpiredRemoved:
             used_links=sum(_batches(_used_links, now - LINK_RETENTION)),
             audit_entries=sum(_remove_audit_entries(now - AUDIT_RETENTION)),
             uploads=_remove_uploads(now),
+            job_inputs=remove_job_inputs(now),
             jobs_with_snapshots=sum(_remove_snapshots(now - SNAPSHOT_RETENTION)),
         )
 

@@ -15,6 +15,7 @@ from activities.db.session import database
 from activities.db.tables import (
     Allocation,
     ArtifactRow,
+    ArtifactUse,
     Job,
     Node,
     Region,
@@ -93,7 +94,7 @@ class RunInputs:
     isolations: dict[int, Isolation]
     """Worker to its isolation, by the allocation and the node's own row."""
     contents: tuple[RunContent, ...]
-    """The datasets, the model, the checkpoints and the volumes of the job."""
+    """The datasets, the model, the checkpoints, the volumes and the input of the job."""
     hostname: RunHostname | None
     """What the node of worker 0 publishes."""
     caches: dict[str, RegionCache]
@@ -215,7 +216,11 @@ def _gather(session: Session, command: SealRunSpecs, port: int | None) -> RunInp
 
 def _contents(session: Session, job: Job, submission: JobSubmission) -> tuple[RunContent, ...]:
     """What the runs of a job have of artifacts. Raises: WorkRefused, when one is not there."""
-    asked = artifacts_of(submission)
+    used = select(ArtifactUse.artifact_id).where(
+        ArtifactUse.job_id == job.id, ArtifactUse.role == ArtifactRole.INPUT.value
+    )
+    inputs = ((ArtifactRole.INPUT, each) for each in session.exec(used))
+    asked = (*artifacts_of(submission), *inputs)
     found: dict[str, ArtifactRow] = {}
     for table in {table_of_artifact(artifact_id) for _, artifact_id in asked}:
         ids = [artifact_id for _, artifact_id in asked]

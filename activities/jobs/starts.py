@@ -30,8 +30,8 @@ from workflows.contracts.statuses import (
     NodeStatus,
     WorkerStatus,
 )
-from workflows.rules.jobs.artifacts import awaits_data, written_volumes
-from workflows.rules.jobs.data_places import destination_of
+from workflows.rules.jobs.artifacts import written_volumes
+from workflows.rules.jobs.data_places import awaits_data, destination_of
 from workflows.rules.jobs.resources import resources_of
 
 TERMINATED = EndRequest(reason="its workflow was terminated in Temporal", code="terminated")

@@ -8,6 +8,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.accounts.stored_bytes import add_job_bytes, job_bytes
+from activities.artifacts.uses import wake_waiting_jobs
 from activities.db.ids import new_id
 from activities.db.session import advisory_lock, database
 from activities.db.tables import Allocation, EventRow, LifecycleRow
@@ -23,7 +24,7 @@ from activities.placement.allocations import (
     release_allocations,
 )
 from activities.placement.wake import wake_placement
-from workflows.contracts.artifacts import Content
+from workflows.contracts.artifacts import ArtifactStatus, Content
 from workflows.contracts.errors import NOT_FOUND
 from workflows.contracts.lifecycles import (
     ArtifactChanges,
@@ -96,6 +97,8 @@ def _apply(session: Session, step: Record) -> tuple[Recorded, list[str]]:
             staying_nodes=step.changes.staying_nodes,
         )
     free_allocations(session, left, step.at)
+    if isinstance(step.changes, ArtifactChanges) and step.status in _SETTLED:
+        request_ids = wake_waiting_jobs(session, step.resource_id, step.at)
     _append_events(session, step)
     append_violation(session, step)
     return Recorded(applied=True, sequence=step.sequence), request_ids
@@ -155,6 +158,8 @@ def _values(step: Record) -> dict[str, Any]:
     return values
 
 
+_SETTLED = (ArtifactStatus.READY, ArtifactStatus.FAILED, ArtifactStatus.ARCHIVED)
+"""The statuses of an artifact for which no job has to wait any more."""
 _ALLOCATIONS = {"confirms", "release", "leaving", "staying_nodes"}
 """What a step of a job changes in its allocations, and not in its row."""
 _NO_COLUMNS = {"noun", "is_another", "removal", "content", *_ALLOCATIONS}

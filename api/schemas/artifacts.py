@@ -41,6 +41,9 @@ class Artifact(Lifecycle):
     """What is stored of the content."""
     total_bytes: int | None
     """The size of the source as a tar, where it is known before its end."""
+    made_for_job_id: str | None
+    """The job whose input a dataset is, or the first job of their array; it is removed when they
+    have ended. Null: a person has made it."""
     job_ids: list[str]
     """The jobs that use it and have not ended."""
     holders: list[VolumeHolder]

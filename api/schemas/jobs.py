@@ -78,6 +78,9 @@ class Job(Lifecycle):
     environment: SubmittedEnvironment
     code: SubmittedCode | None
     data: SubmittedData
+    input_id: str | None
+    """The dataset, model or checkpoint whose files are the input, also one that was made for the
+    job from the source of its input; null: the job has no such input."""
     commands: list[SubmittedWorker]
     placement: SubmittedPlacement
     safety: SubmittedSafety

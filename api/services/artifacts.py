@@ -384,6 +384,7 @@ def _response(
     return Artifact(
         **lifecycle(row),
         **{name: getattr(row, name) for name in shown},
+        made_for_job_id=getattr(row, "made_for_job_id", None),
         job_ids=list(job_ids),
         holders=[VolumeHolder(job_id=each.job_id, access=each.access) for each in holders],
         written_at=volume and volume.written_at,

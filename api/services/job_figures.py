@@ -12,18 +12,21 @@ from activities.placement.refusals import refusals_of_jobs
 from api.authorization import Caller
 from api.schemas import jobs as schemas
 from api.services.people import People
+from workflows.contracts.artifacts import ArtifactRole
 from workflows.contracts.statuses import JobStatus, WorkerStatus
 
 _RUNS = (JobStatus.RUNNING, JobStatus.UNREACHABLE)
 
 
 class JobFigures:
-    """The refusals, accrued costs, nodes and people of some jobs, as one caller may see them."""
+    """The refusals, costs, inputs, nodes and people of some jobs, as one caller may see them."""
 
     def __init__(self, session: Session, caller: Caller, rows: Sequence[tables.Job]) -> None:
         self._now = datetime.now(UTC)
         self._nodes = _nodes_of(session, rows)
         self.refusals = refusals_of_jobs(session, rows)
+        self.inputs = _inputs_of(session, rows)
+        """By the ids of jobs, the artifact whose files are the input."""
         self.accrued = accrued_of(session, rows, self._now)
         self.people = People(session, caller, [row.status_reason for row in rows])
 
@@ -69,6 +72,17 @@ class JobFigures:
             started_at=worker.get("started_at"),
             finished_at=worker.get("finished_at"),
         )
+
+
+def _inputs_of(session: Session, rows: Sequence[tables.Job]) -> dict[str, str]:
+    with_input = [row.id for row in rows if (row.spec.get("data") or {}).get("input")]
+    if not with_input:
+        return {}
+    query = select(tables.ArtifactUse.job_id, tables.ArtifactUse.artifact_id).where(
+        col(tables.ArtifactUse.job_id).in_(with_input),
+        tables.ArtifactUse.role == ArtifactRole.INPUT.value,
+    )
+    return dict(session.exec(query).all())
 
 
 def _nodes_of(session: Session, rows: Sequence[tables.Job]) -> dict[str, tuple[str, str | None]]:

@@ -15,6 +15,7 @@ from api.changes import ChangeContext
 from api.problems import field_error
 from api.schemas.base import FieldError
 from api.services.job_datastores import wrong_datastores
+from api.services.job_inputs import wrong_input
 from api.services.lifecycles import GONE
 from api.services.ownership import projects_of, visible_artifacts
 from api.services.third_party_keys import wrong_keys
@@ -24,12 +25,15 @@ from workflows.contracts.statuses import RegionStatus
 from workflows.rules.jobs.bounds import out_of_bounds
 from workflows.rules.jobs.formats import project_of_secret, secret_reference
 
-_ARTIFACTS = {
-    DATASET: ("data", "datasets"),
-    MODEL: ("data", "model", "id"),
-    CHECKPOINT: ("data", "checkpoints"),
-    VOLUME: ("data", "volumes"),
-}
+_INPUT = ("data", "input", "id")
+_ARTIFACTS = (
+    (DATASET, ("data", "datasets")),
+    (MODEL, ("data", "model", "id")),
+    (CHECKPOINT, ("data", "checkpoints")),
+    (VOLUME, ("data", "volumes")),
+    *((noun, _INPUT) for noun in (DATASET, MODEL, CHECKPOINT)),
+)
+_COMES = (ArtifactStatus.NEW, ArtifactStatus.TRANSFERRING)
 NAMED_AGAIN = timedelta(days=1)
 """Far below the retention of uploads."""
 
@@ -38,7 +42,7 @@ def wrong_references(context: ChangeContext, document: Any) -> list[FieldError]:
     """The field errors for ids in the document that name no resource that the caller may use."""
     if not isinstance(document, dict) or out_of_bounds(document):
         return []
-    owner_id = _owner_id(context, document)
+    owner_id, project = _owner_id(context, document), _project_of(context, document)
     found = [
         _wrong_upload(context, document, ("code", "upload_id")),
         _wrong_upload(context, document, ("data", "input", "upload_id")),
@@ -47,7 +51,8 @@ def wrong_references(context: ChangeContext, document: Any) -> list[FieldError]:
         *_wrong_secrets(context, document),
         *_wrong_artifacts(context, document),
         *wrong_datastores(context, document, owner_id),
-        *wrong_keys(context, document, _project_of(context, document)),
+        *wrong_keys(context, document, project),
+        *wrong_input(context, document, project),
     ]
     return [wrong for wrong in found if wrong is not None]
 
@@ -170,7 +175,7 @@ def _wrong_artifacts(context: ChangeContext, document: Any) -> list[FieldError]:
     """
     project_id = document.get("project_id") or personal_project(context)
     wrong = []
-    for noun, path in _ARTIFACTS.items():
+    for noun, path in _ARTIFACTS:
         fields = _named(document, path)
         ids = {each for each in fields.values() if isinstance(each, str)}
         named = {each for each in ids if each.startswith(f"{noun.prefix}-")}
@@ -243,8 +248,8 @@ def _why_not(noun: LifecycleNoun, row: tables.ArtifactRow | None, project_id: st
         return (
             f"is a {noun.name} of the job's project {project_id}: this one is of {row.project_id}"
         )
-    if row.status != ArtifactStatus.READY:
-        return f"is ready: this {noun.name} is {row.status}"
+    if row.status not in (ArtifactStatus.READY, *_COMES):
+        return f"is ready, or is being transferred: this {noun.name} is {row.status}"
     return None
 
 

@@ -60,6 +60,7 @@ def _job_response(row: tables.Job, figures: JobFigures) -> schemas.Job:
         environment=spec.environment.model_copy(update={"variables": masked}),
         code=spec.code,
         data=spec.data,
+        input_id=figures.inputs.get(row.id),
         commands=list(spec.workers),
         placement=spec.placement,
         safety=spec.safety,

@@ -1,5 +1,6 @@
 """Submissions of jobs: documents checked, and the rows that start the workflows of jobs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ from api.problems import Problem, field_error, invalid
 from api.schemas import jobs as schemas
 from api.services.account_limits import check_limit
 from api.services.job_datastores import datastores_of, pinned, region_warnings
+from api.services.job_inputs import check_input, create_input
 from api.services.job_references import personal_project, wrong_references
 from api.services.job_responses import job_response
 from api.services.ownership import project_for, visible_job
@@ -29,6 +31,7 @@ from workflows.contracts.placement import Resources
 from workflows.contracts.statuses import NodeStatus
 from workflows.rules.jobs.arrays import INDEX, SIZE, jobs_of_array, with_variables
 from workflows.rules.jobs.artifacts import artifacts_of
+from workflows.rules.jobs.data_places import input_artifact
 from workflows.rules.jobs.formats import secret_reference
 from workflows.rules.jobs.resources import demand_key, resources_of
 from workflows.rules.jobs.submission import Reading, read_submission
@@ -61,7 +64,7 @@ def submit_job(context: ChangeContext, asked: ReadDocument) -> schemas.Job:
     submission, project = accepted(context, asked)
     if submission.array is not None:
         raise invalid(field_error("array", "is for POST /v1/jobs/arrays", len(submission.array)))
-    row = _create(context, project, submission, data_bytes_of(context.session, submission))
+    (row,) = _create_all(context, project, [submission])
     resources = resources_of(submission, asked.known_gpu_types)
     warnings = region_warnings(context.session, submission, resources)
     found = job_response(context.session, context.caller, row)
@@ -76,10 +79,7 @@ def submit_array(context: ChangeContext, asked: ReadDocument) -> schemas.JobArra
     submission, project = accepted(context, asked)
     if submission.array is None:
         raise invalid(field_error("array", "is needed here; POST /v1/jobs takes one job", None))
-    # All of them name the same data.
-    data_bytes = data_bytes_of(context.session, submission)
-    jobs = jobs_of_array(submission)
-    rows = [_create(context, project, each, data_bytes) for each in jobs]
+    rows = _create_all(context, project, jobs_of_array(submission))
     context.resource_id = project.id
     resources = resources_of(submission, asked.known_gpu_types)
     return schemas.JobArray(
@@ -88,6 +88,16 @@ def submit_array(context: ChangeContext, asked: ReadDocument) -> schemas.JobArra
         project_id=project.id,
         jobs=[schemas.JobOfArray(id=row.id, name=row.name) for row in rows],
     )
+
+
+def _create_all(
+    context: ChangeContext, project: tables.Project, submissions: Sequence[JobSubmission]
+) -> list[tables.Job]:
+    """Create the jobs of one submission, all of which name the same data."""
+    data_bytes = data_bytes_of(context.session, submissions[0])
+    rows = [_create(context, project, each, data_bytes) for each in submissions]
+    create_input(context, project, submissions[0], rows)
+    return rows
 
 
 def _create(
@@ -116,7 +126,7 @@ def _create(
     row.sealed_variables = sealed_variables(row.id, submission)
     context.concerned_account_id = row.account_id
     context.create(row)
-    for role, artifact_id in artifacts_of(submission):
+    for role, artifact_id in (*artifacts_of(submission), *input_artifact(submission)):
         use = tables.ArtifactUse(job_id=row.id, artifact_id=artifact_id, role=role.value)
         context.session.add(use)
     for datastore_id in datastores_of(submission):
@@ -138,6 +148,7 @@ def accepted(context: ChangeContext, asked: ReadDocument) -> tuple[JobSubmission
     count = 1 if submission.array is None else len(submission.array)
     check_limit(context, tables.Job, project.account_id, count)
     check_room(context.session, project.account_id)
+    check_input(context, submission, project)
     whole = with_image_key(context, _with_references(submission, project.id), project)
     return pinned(context.session, whole), project
 
@@ -176,8 +187,7 @@ def resubmit_job(
 ) -> schemas.Job:
     """Create a job as `submit_job`; numbers: variables that an array gave to the earlier one."""
     submission, project = accepted(context, asked)
-    data_bytes = data_bytes_of(context.session, submission)
-    row = _create(context, project, with_variables(submission, numbers), data_bytes)
+    (row,) = _create_all(context, project, [with_variables(submission, numbers)])
     return job_response(context.session, context.caller, row)
 
 

@@ -104,21 +104,23 @@ def wrong_keys(
     return [each for each in wrong if each is not None]
 
 
-def with_source_key(context: ChangeContext, source: Source, project: tables.Project) -> Source:
+def with_source_key(
+    context: ChangeContext, source: Source, project: tables.Project, field: str = "source"
+) -> Source:
     """A source that says whether it is read with the project's key of its type.
 
-    Raises: Problem `invalid-request`, when the key that it asks for is not there, or may not be
-    used by the caller.
+    field: where the request has the source. Raises: Problem `invalid-request`, when the key that it
+    asks for is not there, or may not be used by the caller.
     """
     if not isinstance(source, KeyedSource):
         return source
     kind, secret = KeyType(source.type), getattr(source, "secret", None)
     over_ssh = isinstance(source, GitSource) and source.url.startswith("ssh://")
     if secret is not None and source.with_key:
-        raise invalid(field_error("source.with_key", "is not beside source.secret", True))
+        raise invalid(field_error(f"{field}.with_key", f"is not beside {field}.secret", True))
     if over_ssh or source.with_key:
         asked = source.model_copy(update={"with_key": True})
-        check_source_key(context, asked, project)
+        check_source_key(context, asked, project, field)
         return asked
     if source.with_key is None and secret is None:
         row = key_row(context.session, project.id, kind)
@@ -127,14 +129,16 @@ def with_source_key(context: ChangeContext, source: Source, project: tables.Proj
     return source.model_copy(update={"with_key": False})
 
 
-def check_source_key(context: ChangeContext, source: Source, project: tables.Project) -> None:
+def check_source_key(
+    context: ChangeContext, source: Source, project: tables.Project, field: str = "source"
+) -> None:
     """Check that the caller may have a source read with the project's key, if it is read so.
 
     Raises: Problem `invalid-request`.
     """
     if not isinstance(source, KeyedSource) or not source.with_key:
         return
-    wrong = refusal_of_use(context, project, "source.with_key", KeyType(source.type))
+    wrong = refusal_of_use(context, project, f"{field}.with_key", KeyType(source.type))
     if wrong is not None:
         raise invalid(wrong)
 

@@ -19,6 +19,8 @@ def with_reference(place: str, text: str) -> dict[str, Any]:
         "data.datasets.0": {"data": {"datasets": [text]}},
         "data.model.id": {"data": {"model": {"id": text}}},
         "data.checkpoints.0": {"data": {"checkpoints": [text]}},
+        "data.input.id": {"data": {"input": {"type": "model", "id": text}}},
+        "data.input.job_id": {"data": {"input": {"type": "job", "job_id": text}}},
     }
     return JOB | documents[place]
 
@@ -36,13 +38,15 @@ async def named(person: Person, place: str) -> str:
         return await artifact(person, place)
     if place == "code.upload_id":
         return str((await person.upload()).json()["id"])
-    return person.project_id
+    is_job = place == "data.input.job_id"
+    return (await person.made("/v1/jobs", JOB))["id"] if is_job else person.project_id
 
 
 ARTIFACTS: dict[str, tuple[str, type[tables.ArtifactRow]]] = {
     "data.datasets.0": ("datasets", tables.Dataset),
     "data.model.id": ("models", tables.Model),
     "data.checkpoints.0": ("checkpoints", tables.Checkpoint),
+    "data.input.id": ("models", tables.Model),
 }
 """By place, the plural of what it names, and its table."""
 
@@ -62,6 +66,7 @@ PLACES = (
     "placement.providers.0",
     "environment.secrets.TOKEN",
     "code.upload_id",
+    "data.input.job_id",
     "project_id",
 )
 
@@ -91,8 +96,8 @@ async def test_a_job_names_a_public_region_of_another_account_unless_it_has_fail
 
 
 @pytest.mark.parametrize("place", ARTIFACTS)
-@pytest.mark.parametrize("status", ["new", "transferring", "failed", "removing", "archived"])
-async def test_a_job_takes_no_data_that_is_not_ready_and_is_told_its_status(
+@pytest.mark.parametrize("status", ["failed", "removing", "archived"])
+async def test_a_job_takes_no_data_that_will_not_be_there_and_the_refusal_says_its_status(
     ada: Person, place: str, status: str
 ) -> None:
     found = await artifact(ada, place, status)
@@ -100,7 +105,16 @@ async def test_a_job_takes_no_data_that_is_not_ready_and_is_told_its_status(
     (error,) = refused.json()["errors"]
     noun = ARTIFACTS[place][0].removesuffix("s")
     assert (error["field"], error["value"]) == (place, found)
-    assert error["rule"] == f"is ready: this {noun} is {status}"
+    assert error["rule"] == f"is ready, or is being transferred: this {noun} is {status}"
+
+
+@pytest.mark.parametrize("place", ARTIFACTS)
+@pytest.mark.parametrize("status", ["new", "transferring"])
+async def test_a_job_takes_data_that_is_still_being_transferred(
+    ada: Person, place: str, status: str
+) -> None:
+    document = with_reference(place, await artifact(ada, place, status))
+    assert (await ada.made("/v1/jobs", document))["status"] == "new"
 
 
 async def test_a_job_takes_no_data_of_another_project(ada: Person) -> None:

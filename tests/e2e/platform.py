@@ -129,18 +129,23 @@ class Platform:
         answer = self.ask("POST", "/v1/uploads", content=packed.getvalue(), headers=headers)
         return str(answer.json()["id"])
 
-    def dataset(self, name: str, files: dict[str, bytes]) -> str:
-        """A dataset of these files, uploaded in one part, once it is ready. The path of it."""
+    def packed(self, files: dict[str, bytes]) -> bytes:
+        """A tar of these files."""
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode="w") as archive:
             for file, content in files.items():
                 entry = tarfile.TarInfo(file)
                 entry.size = len(content)
                 archive.addfile(entry, io.BytesIO(content))
+        return packed.getvalue()
+
+    def dataset(self, name: str, files: dict[str, bytes]) -> str:
+        """A dataset of these files, uploaded in one part, once it is ready. The path of it."""
+        packed = self.packed(files)
         made = self.post("/v1/datasets", {"name": name, "source": {"type": "upload"}})
         path = f"/v1/datasets/{made['id']}"
-        query = {"sha256": hashlib.sha256(packed.getvalue()).hexdigest()}
-        self.ask("PUT", f"{path}/parts/0", params=query, content=packed.getvalue())
+        query = {"sha256": hashlib.sha256(packed).hexdigest()}
+        self.ask("PUT", f"{path}/parts/0", params=query, content=packed)
         self.post(f"{path}/complete", {"part_count": 1})
         self.until_status(path, "ready")
         return path

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.doubles.file_server import FileServer
 from tests.e2e.conftest import CPU_CORE_HOUR_MICROCREDITS
 from tests.e2e.platform import Platform, Resource, Site
 from tests.lab.hardware import put_gpus
@@ -345,3 +346,31 @@ def test_two_jobs_read_one_dataset_and_the_second_fetches_nothing(
     assert (root / "contents").stat().st_mode & 0o777 == 0o700
     platform.ask("DELETE", dataset)
     platform.until_status(dataset, "archived")
+
+
+def test_a_job_waits_for_its_input_from_the_web_and_reads_it_as_it_reads_an_own_dataset(
+    platform: Platform, eight: Eight
+) -> None:
+    """Transferred for the job alone; a source that answers 404 fails the job with that reason."""
+    packed = platform.packed({"train/images": b"images", "labels": b"0123"})
+    command = (
+        'cat "$BASELOAD_INPUT/train/images"; touch "$BASELOAD_INPUT/new" || ls $BASELOAD_INPUT'
+    )
+    with FileServer(files={"/digits.tar": packed}).serving() as server:
+        web = {"type": "web", "url": server.url("/digits.tar")}
+        job = platform.job(command, eight.region_id, data={"input": web})
+        finished = platform.until_status(job, "finished")
+        away = {"type": "web", "url": server.url("/none.tar")}
+        refused = platform.job(command, eight.region_id, data={"input": away})
+        failed = platform.until_status(refused, "failed")
+    assert platform.log(job).splitlines()[0].startswith("images")
+    made = platform.get(f"/v1/datasets/{finished['input_id']}")
+    assert (made["made_for_job_id"], made["file_count"]) == (finished["id"], 2)
+    assert "job.awaits-data" in platform.events(job)
+    assert failed["status_reason"].startswith(f"its input ({failed['input_id']}) is failed: ")
+    assert "404" in failed["status_reason"]
+    again = platform.job(
+        command, eight.region_id, data={"input": {"type": "dataset", "id": made["id"]}}
+    )
+    platform.until_status(again, "finished")
+    assert platform.log(again) == platform.log(job)

@@ -16,6 +16,8 @@ class ExpiredRemoved(Contract):
     used_links: int = 0
     audit_entries: int = 0
     uploads: int = 0
+    job_inputs: int = 0
+    """Datasets that were made for jobs, of which the removal was asked for."""
     jobs_with_snapshots: int = 0
     """Ended jobs whose state snapshots had stayed, because their workflow was lost."""
 

@@ -87,7 +87,7 @@ def prepare(
         "--workdir",
         INSIDE + "/work",
         *_limits(spec),
-        *_mounts(run),
+        *_mounts(run, spec),
         *run_contents.volumes(run, spec, INSIDE),
         *run_keys.volumes(run, INSIDE),
         *run_datastores.volumes(run, spec, INSIDE),
@@ -115,9 +115,11 @@ def _limits(spec: dict[str, Any]) -> list[str]:
     return limits
 
 
-def _mounts(run: Run) -> list[str]:
-    mounts = []
+def _mounts(run: Run, spec: dict[str, Any]) -> list[str]:
+    mounts, contents = [], run_contents.places(run.folders, spec)
     for name, mode in (("work", "rw"), ("input", "ro"), ("output", "rw"), ("state", "rw")):
+        if name in contents:  # podman refuses two volumes at one place.
+            continue
         mounts += ["--volume", "%s:%s/%s:%s" % (run.at(name), INSIDE, name, mode)]
     if run.has(SETUP):
         mounts += ["--volume", "%s:%s/%s:rw" % (run.at(SETUP), INSIDE, SETUP)]

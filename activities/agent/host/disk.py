@@ -21,7 +21,7 @@ GROWN_BYTES = 8 << 20
 """A run that has grown by this much while the node's disk filled up is ended for it."""
 MEASURED = ("work", "output", "state", OWN_ENVIRONMENT, own_folders.OWN)
 SHARED_FOLDERS = ("/tmp", "/var/tmp")
-INPUT = "input"
+INPUT = run_contents.INPUT
 
 
 def reserve(run: Run) -> None:
@@ -86,7 +86,8 @@ class DiskUse:
         self.user: str | None = None if self.in_container else spec.get("user")
         self.layer: str | None = None
         volumes = [run.at(run_contents.WRITTEN + one["name"]) for one in run_contents.written(spec)]
-        self.brought = [run.at(INPUT), *volumes]
+        shared = run_contents.places(run.folders, spec)
+        self.brought = [*(() if INPUT in shared else (run.at(INPUT),)), *volumes]
         """What is put there before the start does not count; the run may write there afterwards."""
         self.given: int | None = None
         """What the input and the volumes have taken when they were first measured."""

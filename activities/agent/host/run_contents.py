@@ -1,8 +1,9 @@
 """The contents of a run: the folders in which its command finds datasets, a model and others.
 
 They are `datasets/<name>`, `models/<name>`, `checkpoints/<name>` and `volumes/<name>` in the run's
-folder. A volume that the run writes to is `volume-<name>` beside them, of the run's account, and
-the folder of its name is a link to that (`contents/volumes.py`).
+folder; one is `input` itself, where the job has such an input. A volume that the run writes to is
+`volume-<name>` beside them, of the run's account, and the folder of its name is a link to that
+(`contents/volumes.py`).
 
 All others can only be read. A run in a mount namespace of its own has the contents mounted there,
 and nobody else can enter them; a container has them as volumes. Any other run has links: where runs
@@ -26,6 +27,8 @@ WRITTEN = "volume-"
 """What the name of a folder begins with that holds a volume which the run writes to."""
 SINGLE = "model"
 """The role of which a run has one content at most, so that its variable names that content."""
+INPUT = "input"
+"""The role of the content that is the run's input folder itself."""
 
 
 def places(folders: Folders, spec: dict[str, Any]) -> dict[str, str]:
@@ -65,6 +68,8 @@ def variables(spec: dict[str, Any], top: str) -> dict[str, str]:
     found = {}
     for one in spec.get("contents") or []:
         folder = "%s/%s" % (top, _place(one))
+        if one["role"] == INPUT:
+            continue  # Every run has that variable.
         if one["role"] == SINGLE:
             found["BASELOAD_" + SINGLE.upper()] = folder
         else:
@@ -74,6 +79,8 @@ def variables(spec: dict[str, Any], top: str) -> dict[str, str]:
 
 def _place(one: dict[str, Any]) -> str:
     """The folder of a content in the run's folder."""
+    if one["role"] == INPUT:
+        return INPUT
     return "%ss/%s" % (one["role"], one["name"])
 
 

@@ -295,12 +295,15 @@ def test_contents_that_nobody_has_used_for_long_are_pruned(node: Node, whole: Cu
 
 # ── runs ────────────────────────────────────────────────────────────────────────────────────────
 
+OWN = ("datasets", "models/m", "input")
 READ = (
     'cat "$BASELOAD_DATASETS/one/small.txt" "$BASELOAD_MODEL/small.txt"'
-    ' "$BASELOAD_CHECKPOINTS/best/small.txt"; echo; ls "$BASELOAD_DATASETS"'
+    ' "$BASELOAD_CHECKPOINTS/best/small.txt" "$BASELOAD_INPUT/small.txt"; echo; '
+    'ls "$BASELOAD_DATASETS"'
 )
 WRITE = (
-    '; for d in "$BASELOAD_DATASETS/one" "$BASELOAD_MODEL"; do : > "$d/new" && echo written; done'
+    '; for d in "$BASELOAD_DATASETS/one" "$BASELOAD_MODEL" "$BASELOAD_INPUT"; do '
+    ': > "$d/new" && echo written; done'
 )
 
 
@@ -309,6 +312,7 @@ def contents_of(content: Cut) -> list[dict[str, str]]:
         {"role": "dataset", "name": "one", "sha256": content.sha256},
         {"role": "model", "name": "m", "sha256": content.sha256},
         {"role": "checkpoint", "name": "best", "sha256": content.sha256},
+        {"role": "input", "name": "any", "sha256": content.sha256},
     ]
 
 
@@ -317,7 +321,7 @@ def test_a_run_reads_its_contents_by_its_variables(node: Node, whole: Cut) -> No
     assert node.send(whole) is None
     node.agent.run(RUN, READ, contents=contents_of(whole))
     assert node.agent.exit_of(RUN)["exit_code"] == 0
-    assert node.agent.path(RUN, "log").read_text() == "smallsmallsmall\none\n"
+    assert node.agent.path(RUN, "log").read_text() == "smallsmallsmallsmall\none\n"
 
 
 @pytest.mark.usefixtures("staged_before")
@@ -339,14 +343,14 @@ def test_contents_are_read_only_and_for_the_account_of_their_run_alone(
     agent.run(RUN, READ + WRITE, contents=contents_of(whole), **user)
     assert agent.exit_of(RUN)["exit_code"] != 0
     log = agent.path(RUN, "log").read_text()
-    assert log.startswith("smallsmallsmall\none\n")
+    assert log.startswith("smallsmallsmallsmall\none\n")
     assert "written" not in log
-    paths = (node.folder(whole), agent.path(RUN, "datasets"), agent.path(RUN, "models/m"))
+    paths = (node.folder(whole), *(agent.path(RUN, each) for each in OWN))
     look = "; ".join(f"ls {path}" for path in paths)
     agent.run(OTHER, f"({look}) 2>&1; true", **user)
     assert agent.exit_of(OTHER)["exit_code"] == 0
     said = agent.path(OTHER, "log").read_text().splitlines()
-    assert len(said) == 3
+    assert len(said) == 4
     assert all("Permission denied" in line for line in said)
 
 
@@ -356,7 +360,7 @@ def test_an_agent_that_is_not_root_shows_contents_by_links(node: Node, whole: Cu
     assert node.send(whole) is None
     node.agent.run(RUN, READ, contents=contents_of(whole))
     assert node.agent.exit_of(RUN)["exit_code"] == 0
-    assert node.agent.path(RUN, "log").read_text() == "smallsmallsmall\none\n"
+    assert node.agent.path(RUN, "log").read_text() == "smallsmallsmallsmall\none\n"
 
 
 @pytest.mark.usefixtures("staged_before")
@@ -369,5 +373,5 @@ def test_a_container_reads_its_contents_as_volumes(podman_agent: LocalAgent, who
     podman_agent.call("start", run_id=RUN)
     assert podman_agent.exit_of(RUN)["exit_code"] != 0
     log = podman_agent.path(RUN, "log").read_text()
-    assert log.startswith("/baseload/models/m\nsmallsmallsmall\n")
+    assert log.startswith("/baseload/models/m\nsmallsmallsmallsmall\n")
     assert "written" not in log

@@ -5,7 +5,7 @@ from typing import Any
 from sqlmodel import select
 
 from activities.db.session import Database
-from activities.db.tables import Account
+from activities.db.tables import Account, ArtifactUse
 from activities.storage.run_specs import open_run_spec
 from tests.activities.artifacts.artifact_rows import add_artifact
 from tests.activities.jobs.test_run_specs import JOB, project, refusal, seal, submit
@@ -60,3 +60,19 @@ def test_a_job_whose_data_is_not_ready_any_more_is_refused_and_told_why(
     found = refusal()
     assert found.type == errors.WORK_REFUSED
     assert found.message == f"{JOB}: asked the dataset {artifact_id}: it is removing"
+
+
+def test_the_input_of_a_run_is_the_artifact_that_the_job_uses_as_such(
+    migrated: Database, project: str
+) -> None:
+    digits = ready(migrated, project, "dat", name="digits")
+    made = ready(migrated, project, "dat", name="input-job-o", content_sha256="cd" * 32)
+    submit(migrated, project, data={"datasets": [digits]})
+    with migrated.write() as session:
+        for role, each in ((ArtifactRole.DATASET, digits), (ArtifactRole.INPUT, made)):
+            session.add(ArtifactUse(job_id=JOB, artifact_id=each, role=role.value))
+    contents = open_run_spec(seal().references[0], "reg-1").contents
+    assert [(each.role, each.artifact_id) for each in contents] == [
+        (ArtifactRole.DATASET, digits),
+        (ArtifactRole.INPUT, made),
+    ]

@@ -4,7 +4,6 @@ import re
 
 from workflows.contracts.artifacts import ArtifactRole, VolumeAccess
 from workflows.contracts.job_submission import JobSubmission
-from workflows.rules.jobs.data_places import input_artifact, source_of
 
 _FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -19,12 +18,6 @@ def artifacts_of(submission: JobSubmission) -> tuple[tuple[ArtifactRole, str], .
         *((ArtifactRole.CHECKPOINT, each) for each in data.checkpoints),
         *((each.access.role, each.id) for each in data.volumes),
     )
-
-
-def awaits_data(submission: JobSubmission) -> bool:
-    """Whether a job has artifacts, whose content may still have to be transferred."""
-    named = artifacts_of(submission) or input_artifact(submission)
-    return bool(named) or source_of(submission) is not None
 
 
 def volumes_of(submission: JobSubmission) -> tuple[tuple[str, VolumeAccess], ...]:

@@ -39,6 +39,10 @@ _LENGTHS: dict[_Path, int] = {
     ("resources", "gpu_types", ANY): 100,
     ("workers", ANY, "command"): 65_536,
     ("array", ANY, ANY): 4096,
+    ("data", "input", "url"): 2000,
+    ("data", "input", "prefix"): 900,
+    ("data", "output", "url"): 2000,
+    ("data", "output", "prefix"): 900,
 }
 _MAX_MISTAKES = 100
 

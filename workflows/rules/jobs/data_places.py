@@ -7,8 +7,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from workflows.contracts.artifacts import ArtifactRole, Source
 from workflows.contracts.deliveries import JOB_ID, Destination
-from workflows.contracts.job_submission import DataSource, FieldError, JobSubmission
+from workflows.contracts.job_submission import DataSource, FieldError, InputSource, JobSubmission
 from workflows.contracts.lifecycles import CHECKPOINT, DATASET, MODEL
+from workflows.rules.jobs.artifacts import artifacts_of
 from workflows.rules.jobs.field_errors import Mistakes, field_error
 
 ENTITIES = {noun.name: noun.prefix for noun in (DATASET, MODEL, CHECKPOINT)}
@@ -30,9 +31,15 @@ def source_of(submission: JobSubmission) -> Source | None:
     Raises: ValidationError, when the input breaks a rule.
     """
     given = submission.data.input
-    if given is None or given.type not in SOURCES:
-        return None
-    return _SOURCE.validate_python(_set_fields(given))
+    return None if given is None else source_of_input(given)
+
+
+def source_of_input(given: InputSource) -> Source | None:
+    """The source from which this input is transferred; None: it is not.
+
+    Raises: ValidationError, when it breaks a rule.
+    """
+    return _SOURCE.validate_python(_set_fields(given)) if given.type in SOURCES else None
 
 
 def destination_of(submission: JobSubmission) -> Destination | None:
@@ -52,6 +59,12 @@ def input_artifact(submission: JobSubmission) -> tuple[tuple[ArtifactRole, str],
     if given is None or given.type not in ENTITIES or given.id is None:
         return ()
     return ((ArtifactRole.INPUT, given.id),)
+
+
+def awaits_data(submission: JobSubmission) -> bool:
+    """Whether a job has artifacts, whose content may still have to be transferred."""
+    named = artifacts_of(submission) or input_artifact(submission)
+    return bool(named) or source_of(submission) is not None
 
 
 def mistakes_of_source(part: DataSource) -> Mistakes:
