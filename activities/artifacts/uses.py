@@ -1,10 +1,12 @@
 """Who uses an artifact: the jobs that have not ended; and how much disk a job needs for them."""
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection
+from dataclasses import dataclass
 from datetime import datetime
 
+from sqlalchemy import ColumnElement, case, sql, true
 from sqlmodel import Session, col, func, select
+from sqlmodel.sql.expression import Select
 
 from activities.db.tables import (
     ARTIFACT_TABLES,
@@ -17,6 +19,7 @@ from activities.outbox.requests import enqueue
 from workflows.contracts.artifacts import ArtifactStatus
 from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.statuses import JobStatus
+from workflows.rules.counts import counted
 from workflows.rules.jobs.artifacts import artifacts_of
 from workflows.rules.jobs.data_places import input_artifact
 
@@ -26,25 +29,58 @@ _FILE_BYTES = 4096
 """What a file takes on disk beside its bytes, about, as the agent counts it."""
 
 
+@dataclass(frozen=True)
+class Users:
+    """The jobs that use an artifact and have not ended."""
+
+    job_ids: tuple[str, ...] = ()
+    """Some of those whose ids may be shown, oldest first."""
+    count: int = 0
+    """Of all of them."""
+
+    def __str__(self) -> str:
+        others = self.count - len(self.job_ids)
+        if not self.job_ids:
+            return counted(others, "job")
+        return ", ".join(self.job_ids) + (f" and {others} more" if others else "")
+
+
 def jobs_using(session: Session, artifact_id: str) -> list[str]:
     """The ids of the jobs that use an artifact and have not ended, oldest first."""
-    return users_of(session, [artifact_id]).get(artifact_id, [])
+    query = _uses([artifact_id], true()).order_by(col(ArtifactUse.job_id))
+    return [job_id for _, job_id, _ in session.exec(query)]
 
 
-def users_of(session: Session, artifact_ids: Sequence[str]) -> dict[str, list[str]]:
-    """The ids of the jobs that use each of these artifacts and have not ended, oldest first."""
+def users_of(
+    session: Session, artifact_ids: Collection[str], most: int, may_show: ColumnElement[bool]
+) -> dict[str, Users]:
+    """The users of each of these artifacts that has any.
+
+    most: how many ids are returned of each; may_show: the condition of a job whose id may be.
+    """
+    uses = _uses(artifact_ids, may_show).subquery()
+    order = (uses.c.is_shown.desc(), uses.c.job_id)
+    place = func.row_number().over(partition_by=uses.c.artifact_id, order_by=order)
+    count = func.count().over(partition_by=uses.c.artifact_id)
+    ranked = sql.select(uses, place.label("place"), count.label("all")).subquery()
+    found: dict[str, Users] = {}
+    query = sql.select(ranked).where(ranked.c.place <= most).order_by(ranked.c.place)
+    for row in session.execute(query):
+        before = found.get(row.artifact_id, Users()).job_ids
+        found[row.artifact_id] = Users((*before, row.job_id) if row.is_shown else before, row.all)
+    return found
+
+
+def _uses(artifact_ids: Collection[str], may_show: ColumnElement[bool]) -> Select[str, str, int]:
+    """The ids of artifact and job of each use, once, and 1 where the job's id may be shown."""
     ended = [status for status in JobStatus if status.is_final]
-    query = (
-        select(ArtifactUse.artifact_id, ArtifactUse.job_id)
+    shown = case((may_show, 1), else_=0).label("is_shown")
+    return (
+        select(ArtifactUse.artifact_id, ArtifactUse.job_id, shown)
         .join(Job, col(Job.id) == ArtifactUse.job_id)
         .where(col(ArtifactUse.artifact_id).in_(artifact_ids), col(Job.status).not_in(ended))
-        .order_by(col(ArtifactUse.job_id))
         .distinct()
     )
-    found: dict[str, list[str]] = defaultdict(list)
-    for artifact_id, job_id in session.exec(query):
-        found[artifact_id].append(job_id)
-    return found
 
 
 def wake_waiting_jobs(session: Session, artifact_id: str, at: datetime) -> list[str]:

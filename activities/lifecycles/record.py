@@ -11,7 +11,7 @@ from activities.accounts.stored_bytes import add_job_bytes, job_bytes
 from activities.artifacts.uses import wake_waiting_jobs
 from activities.db.ids import new_id
 from activities.db.session import advisory_lock, database
-from activities.db.tables import Allocation, EventRow, LifecycleRow
+from activities.db.tables import Allocation, EventRow, LifecycleRow, Reservation
 from activities.lifecycles.kinds import KIND_BY_NOUN
 from activities.lifecycles.platform_events import append_violation
 from activities.outbox.dispatcher import relay_soon
@@ -33,9 +33,10 @@ from workflows.contracts.lifecycles import (
     NodeChanges,
     Record,
     Recorded,
+    RegionChanges,
 )
 from workflows.contracts.nodes import Hardware
-from workflows.contracts.statuses import AllocationState, JobStatus, NodeStatus
+from workflows.contracts.statuses import AllocationState, JobStatus, NodeStatus, RegionStatus
 from workflows.rules.catalogue.gpu_names import gpu_type_of_driver_name
 
 
@@ -99,6 +100,8 @@ def _apply(session: Session, step: Record) -> tuple[Recorded, list[str]]:
     free_allocations(session, left, step.at)
     if isinstance(step.changes, ArtifactChanges) and step.status in _SETTLED:
         request_ids = wake_waiting_jobs(session, step.resource_id, step.at)
+    if isinstance(step.changes, RegionChanges) and step.status == RegionStatus.ARCHIVED:
+        _remove_reservations(session, step)
     _append_events(session, step)
     append_violation(session, step)
     return Recorded(applied=True, sequence=step.sequence), request_ids
@@ -126,6 +129,12 @@ def _left_on(session: Session, step: Record) -> list[Allocation]:
     on_node = col(Allocation.node_id) == step.resource_id
     held = lock_allocations(session, on_node, is_live())
     return [each for each in held if each.state == AllocationState.LEAVING]
+
+
+def _remove_reservations(session: Session, step: Record) -> None:
+    """Remove the reservations of a region that is gone; a region that stays keeps them."""
+    kept = col(Reservation.region_id) == step.resource_id, col(Reservation.removed_at).is_(None)
+    session.execute(update(Reservation).where(*kept).values(removed_at=step.at))
 
 
 def _values(step: Record) -> dict[str, Any]:

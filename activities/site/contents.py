@@ -114,7 +114,11 @@ async def bring_contents(
         for each in missing
     )
     left_bytes = sum(each.content.size_bytes for each in missing) - before
-    notes = ProgressNotes(node, run_id, lambda: progress.position - before, left_bytes)
+
+    def done() -> int:  # A transfer goes back where a part was damaged, also behind `before`.
+        return max(0, progress.position - before)
+
+    notes = ProgressNotes(node, run_id, done, left_bytes)
     tasks = [
         asyncio.create_task(_bring(place, each, found[each.content.sha256], cache, progress))
         for each in missing

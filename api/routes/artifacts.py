@@ -87,7 +87,7 @@ def _add_reads(routes: APIRouter, noun: LifecycleNoun) -> None:
                 rows = rows.where(table.project_id == project_id)
             view = (
                 col(table.id),
-                lambda found: artifacts.artifact_responses(session, found),
+                lambda found: artifacts.artifact_responses(session, caller, found),
             )
             return page(session, ArtifactPage, rows, paging, view)
 
@@ -95,7 +95,7 @@ def _add_reads(routes: APIRouter, noun: LifecycleNoun) -> None:
     def get_artifact(artifact_id: str, caller: Annotated[Caller, reader]) -> Artifact:
         with database().read() as session:
             row = artifacts.find(session, caller, noun, artifact_id)
-            return artifacts.artifact_response(session, row)
+            return artifacts.artifact_response(session, caller, row)
 
     @routes.get(
         "/{artifact_id}/content",

@@ -22,7 +22,8 @@ class ArtifactCreation(RequestBody):
 class VolumeHolder(ResponseBody):
     """A job that has a volume now; others wait until its run has provably ended."""
 
-    job_id: str
+    job_id: str | None
+    """null: the caller may not read the job."""
     access: VolumeAccess
 
 
@@ -45,13 +46,17 @@ class Artifact(Lifecycle):
     """The job whose input a dataset is, or the first job of their array; it is removed when they
     have ended. Null: a person has made it."""
     job_ids: list[str]
-    """The jobs that use it and have not ended."""
+    """Of the jobs that use it and have not ended: at most 20 that the caller may read."""
+    job_count: int
+    """How many jobs use it and have not ended, also those that the caller may not read."""
     holders: list[VolumeHolder]
-    """The jobs that have the volume now: one that writes to it, or any number that read it."""
+    """The jobs that have the volume now: one that writes to it, or any number that read it, of
+    which 20 are shown."""
+    holder_count: int
     written_at: datetime | None
     """When the content was taken from the job that wrote it; null: no job has written it."""
     written_by: str | None
-    """The job that wrote the content."""
+    """The job that wrote the content; null also where the caller may not read the job."""
 
 
 class ArtifactPage(Page[Artifact]):

@@ -1,14 +1,15 @@
 """Datasets, models, checkpoints and volumes: reads, creation, uploads in parts, removal."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
+from sqlalchemy import ColumnElement, false
 from sqlmodel import Session, col, select
 
 from activities.accounts.stored_bytes import follow_each_other, refusal_of_artifact
 from activities.artifacts.creation import NewArtifact, refusal_of_new, row_of_new
 from activities.artifacts.starts import SOURCES
-from activities.artifacts.uses import jobs_using, users_of
+from activities.artifacts.uses import Users, users_of
 from activities.db import tables
 from activities.db.session import database
 from activities.placement.volume_holds import volume_holders
@@ -36,6 +37,7 @@ from api.services.ownership import (
     projects_of,
     visible_artifact,
     visible_job,
+    visible_jobs,
 )
 from api.services.third_party_keys import check_source_key, with_source_key
 from api.services.uploads import Received
@@ -57,6 +59,8 @@ from workflows.rules.placement import volumes as placement
 
 Row = tables.ArtifactRow
 _SENDING = (ArtifactStatus.NEW, ArtifactStatus.TRANSFERRING)
+JOBS_SHOWN = 20
+"""How many of the jobs of an artifact are listed."""
 _IN_USE_SHOWN = 5
 
 
@@ -65,15 +69,35 @@ def table_of(noun: LifecycleNoun) -> type[Row]:
     return tables.ARTIFACT_TABLES[noun.plural]
 
 
-def artifact_responses(session: Session, rows: Sequence[Row]) -> list[Artifact]:
-    users = users_of(session, [row.id for row in rows])
-    volumes = [row.id for row in rows if isinstance(row, tables.Volume)]
-    holders = volume_holders(session, volumes)
-    return [_response(row, users.get(row.id, []), holders.get(row.id, ())) for row in rows]
+def artifact_responses(session: Session, caller: Caller, rows: Sequence[Row]) -> list[Artifact]:
+    """The artifacts, with the ids of those of their jobs alone that the caller may read."""
+    may_show = readable_jobs(session, caller)
+    users = users_of(session, [row.id for row in rows], JOBS_SHOWN, may_show)
+    volumes = [row for row in rows if isinstance(row, tables.Volume)]
+    holders = volume_holders(session, [row.id for row in volumes])
+    shown = [each.job_id for found in holders.values() for each in found[:JOBS_SHOWN]]
+    shown += [row.written_by for row in volumes if row.written_by is not None]
+    readable = _among(session, shown, may_show)
+    return [
+        _response(row, users.get(row.id, Users()), holders.get(row.id, ()), readable)
+        for row in rows
+    ]
 
 
-def artifact_response(session: Session, row: Row) -> Artifact:
-    return artifact_responses(session, [row])[0]
+def artifact_response(session: Session, caller: Caller, row: Row) -> Artifact:
+    return artifact_responses(session, caller, [row])[0]
+
+
+def readable_jobs(session: Session, caller: Caller) -> ColumnElement[bool]:
+    """The condition that the caller may read a job, by membership and by the scope of the key."""
+    return visible_jobs(session, caller) if caller.may("jobs:read") else false()
+
+
+def _among(session: Session, job_ids: Collection[str], may_show: ColumnElement[bool]) -> set[str]:
+    if not job_ids:
+        return set()
+    query = select(tables.Job.id).where(col(tables.Job.id).in_(job_ids), may_show)
+    return set(session.exec(query))
 
 
 def find(session: Session, caller: Caller, noun: LifecycleNoun, artifact_id: str) -> Row:
@@ -101,7 +125,7 @@ def create_artifact(
     row = row_of_new(new, creator, with_source_key(context, asked.source, project))
     context.concerned_account_id = row.account_id
     context.create(row)
-    return _response(row, [])
+    return _response(row, Users())
 
 
 def remove_artifact(context: ChangeContext, noun: LifecycleNoun, artifact_id: str) -> Artifact:
@@ -110,14 +134,13 @@ def remove_artifact(context: ChangeContext, noun: LifecycleNoun, artifact_id: st
     Raises: Problem `not-found`, `forbidden`; `conflict`, when jobs use it that have not ended.
     """
     row = _changeable(context, noun, artifact_id)
-    users = jobs_using(context.session, row.id)
+    may_show = readable_jobs(context.session, context.caller)
+    users = users_of(context.session, [row.id], _IN_USE_SHOWN, may_show).get(row.id)
     if row.status not in GONE:
-        if users:
-            more = len(users) - _IN_USE_SHOWN
-            named = ", ".join(users[:_IN_USE_SHOWN]) + (f" and {more} more" if more > 0 else "")
-            raise Problem("conflict", f"{noun.name} {row.name}: is used by {named}")
+        if users is not None:
+            raise Problem("conflict", f"{noun.name} {row.name}: is used by {users}")
         context.tell(row.id, "remove", Removal(requested_by=context.caller.user_id))
-    return artifact_response(context.session, row)
+    return artifact_response(context.session, context.caller, row)
 
 
 def retry_artifact(context: ChangeContext, noun: LifecycleNoun, artifact_id: str) -> Artifact:
@@ -135,7 +158,7 @@ def retry_artifact(context: ChangeContext, noun: LifecycleNoun, artifact_id: str
     check_regional_source(context, project, source)
     check_source_key(context, source, project)
     context.tell(row.id, "retry", RetryTransfer(requested_by=context.caller.user_id))
-    return artifact_response(context.session, row)
+    return artifact_response(context.session, context.caller, row)
 
 
 def complete_upload(
@@ -154,7 +177,7 @@ def complete_upload(
         row.source = complete.model_dump(mode="json")
         context.session.add(row)
         context.tell(row.id, "complete", UploadComplete(source=complete))
-    return artifact_response(context.session, row)
+    return artifact_response(context.session, context.caller, row)
 
 
 def check_part(caller: Caller, noun: LifecycleNoun, artifact_id: str, size_bytes: int) -> None:
@@ -374,8 +397,12 @@ def _check_parts(session: Session, row: Row, part_count: int) -> None:
 
 
 def _response(
-    row: Row, job_ids: Sequence[str], holders: Sequence[placement.VolumeHolder] = ()
+    row: Row,
+    users: Users,
+    holders: Sequence[placement.VolumeHolder] = (),
+    readable: Collection[str] = (),
 ) -> Artifact:
+    """readable: the ids that may be shown of the jobs that have a volume or have written it."""
     volume = row if isinstance(row, tables.Volume) else None
     shown = (
         "project_id", "source", "content_sha256", "size_bytes", "unpacked_bytes", "file_count",
@@ -385,8 +412,17 @@ def _response(
         **lifecycle(row),
         **{name: getattr(row, name) for name in shown},
         made_for_job_id=getattr(row, "made_for_job_id", None),
-        job_ids=list(job_ids),
-        holders=[VolumeHolder(job_id=each.job_id, access=each.access) for each in holders],
+        job_ids=list(users.job_ids),
+        job_count=users.count,
+        holders=[
+            VolumeHolder(job_id=_one_of(readable, each.job_id), access=each.access)
+            for each in holders[:JOBS_SHOWN]
+        ],
+        holder_count=len(holders),
         written_at=volume and volume.written_at,
-        written_by=volume and volume.written_by,
+        written_by=volume and _one_of(readable, volume.written_by),
     )
+
+
+def _one_of(job_ids: Collection[str], job_id: str | None) -> str | None:
+    return job_id if job_id in job_ids else None

@@ -17,6 +17,7 @@ from api.services.ownership import lifecycle, own_locked
 from api.services.plans import check_plan
 from workflows.contracts.datastores import DatastoreStatus, DatastoreType
 from workflows.contracts.statuses import NodeStatus
+from workflows.rules.counts import some_of
 from workflows.rules.datastores.places import (
     CLOSED_RULE,
     is_closed,
@@ -120,8 +121,7 @@ def remove_datastore(context: ChangeContext, datastore_id: str) -> schemas.Datas
     row = own_locked(context.session, tables.Datastore, datastore_id, context.caller)
     users = dependents_of(context.session, row.id)
     if users and row.status not in GONE:
-        more = f" and {len(users) - 5} more" if len(users) > 5 else ""
-        detail = f"datastore {row.name}: is used by {', '.join(users[:5])}{more}, until these end"
+        detail = f"datastore {row.name}: is used by {some_of(users)}, until these end"
         raise Problem("conflict", detail)
     remove(context, row, force=False, holds=("jobs", []))
     return datastore_response(row)

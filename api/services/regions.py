@@ -20,7 +20,7 @@ from api.schemas import regions as schemas
 from api.services.cloud_machines import OWN_MACHINES, must_be_left_out
 from api.services.lifecycles import GONE, names_of, remove, wrong_state
 from api.services.ownership import lifecycle, own_locked
-from api.services.reservations import kept_in, remove_all_of
+from api.services.reservations import kept_in
 from workflows.contracts.datastores import DatastoreStatus
 from workflows.contracts.regions import SiteChange
 from workflows.contracts.statuses import NodeStatus, ProviderStatus, RegionStatus
@@ -233,7 +233,6 @@ def remove_region(context: ChangeContext, region_id: str, *, force: bool) -> sch
     holds = next((kind for kind in kinds if kind[1]), kinds[0])
     if row.status not in GONE:
         remove(context, row, force=force, holds=holds)
-        remove_all_of(context, row.id)
     return region_response(context.session, row)
 
 

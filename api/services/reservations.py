@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import ColumnElement, update
+from sqlalchemy import ColumnElement
 from sqlmodel import Session, col, or_, select
 
 from activities.db import tables
@@ -93,12 +93,6 @@ def kept_in(region_id: str) -> tuple[ColumnElement[bool], ...]:
     """The conditions for the reservations of a region that are not removed."""
     table = tables.Reservation
     return col(table.region_id) == region_id, col(table.removed_at).is_(None)
-
-
-def remove_all_of(context: ChangeContext, region_id: str) -> None:
-    """Remove the reservations of a region that is removed by force; the jobs there end with it."""
-    kept = update(tables.Reservation).where(*kept_in(region_id))
-    context.session.execute(kept.values(removed_at=context.now))
 
 
 def _response(

@@ -192,6 +192,40 @@ async def test_a_removal_is_refused_while_jobs_use_it_and_names_them(
     assert (await ada.call("DELETE", f"/v1/datasets/{dataset}")).status_code == 202
 
 
+async def test_of_many_jobs_some_are_named_and_all_are_counted(site: Site, ada: Person) -> None:
+    dataset = (await made(ada))["id"]
+    complete(site, dataset)
+    jobs = [await ada.job() for _ in range(artifacts.JOBS_SHOWN + 2)]
+    site.write(
+        *(tables.ArtifactUse(job_id=job, artifact_id=dataset, role="dataset") for job in jobs)
+    )
+    found = (await ada.get(f"/v1/datasets/{dataset}")).json()
+    assert (found["job_ids"], found["job_count"]) == (jobs[: artifacts.JOBS_SHOWN], len(jobs))
+    refused = (await ada.call("DELETE", f"/v1/datasets/{dataset}")).json()["detail"]
+    assert refused.endswith(f"is used by {', '.join(jobs[:5])} and {len(jobs) - 5} more")
+
+
+async def test_who_may_not_read_jobs_learns_how_many_use_a_dataset_and_not_which(
+    site: Site, ada: Person, bob: Person
+) -> None:
+    dataset = (await made(ada))["id"]
+    complete(site, dataset)
+    job = await ada.job()
+    site.write(
+        tables.ArtifactUse(job_id=job, artifact_id=dataset, role="dataset"),
+        tables.ProjectMember(
+            project_id=ada.project_id, user_id=bob.user_id,
+            permissions={"dataset": "all"}, created_at=BEGAN,
+        ),
+    )  # fmt: skip
+    for person in (bob, ada.with_key(("datasets:read", "datasets:write"))):
+        (found,) = (await person.get("/v1/datasets")).json()["items"]
+        assert (found["job_ids"], found["job_count"]) == ([], 1)
+        refused = await person.call("DELETE", f"/v1/datasets/{dataset}")
+        assert refused.status_code == 409
+        assert refused.json()["detail"].endswith("is used by 1 job")
+
+
 async def test_an_array_of_jobs_asks_once_how_large_their_dataset_is(
     site: Site, ada: Person
 ) -> None:

@@ -99,6 +99,9 @@ async def test_the_holders_of_a_volume_and_who_has_written_it_are_shown(
     assert found["written_by"] == job_id
     listed = (await ada.get("/v1/volumes")).json()["items"]
     assert listed == [found]
+    without_jobs = (await ada.with_key(("volumes:read",)).get(f"/v1/volumes/{notes}")).json()
+    assert without_jobs["holders"] == [{"job_id": None, "access": "write"}]
+    assert (without_jobs["holder_count"], without_jobs["written_by"]) == (1, None)
     exported = await ada.get(f"/v1/volumes/{notes}/content")
     assert files_of(exported.content) == FILES
 

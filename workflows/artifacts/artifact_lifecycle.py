@@ -177,7 +177,9 @@ class ArtifactLifecycle:
         found = await find_dependents(FindDependents(resource_id=self._request.artifact_id))
         await self._journal.stop_if_behind(found.sequence)
         if found.ids:
-            await self._stay(f"asked to be removed, is used by {', '.join(found.ids)}: stays")
+            # Who may read these events may not read each of the jobs.
+            users = counted(len(found.ids), "job")
+            await self._stay(f"asked to be removed, is used by {users}: stays")
             return
         while reason := await self._content_left():
             await self._write(ArtifactEvent.REMOVING, reason, reason=reason)

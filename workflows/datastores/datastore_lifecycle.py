@@ -30,6 +30,7 @@ from workflows.effects.lifecycles import FindDependents, find_dependents
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import Journal
+from workflows.rules.counts import some_of
 
 READY_INTERVAL = timedelta(hours=1)
 OFFLINE_INTERVAL = timedelta(minutes=1)
@@ -175,7 +176,7 @@ class DatastoreLifecycle:
     ) -> None:
         """Go back to what it was before its removal was asked for."""
         self._removal, self._status = None, status
-        message = f"asked to be removed, is used by {', '.join(users)}: stays"
+        message = f"asked to be removed, is used by {some_of(users)}: stays"
         refused = Event(type=DatastoreEvent.REMOVAL_REFUSED, message=message)
         await self._write(refused, reason=reason)
 

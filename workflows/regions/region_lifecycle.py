@@ -20,6 +20,7 @@ from workflows.primitives.journal import Journal
 from workflows.primitives.waiting import Interrupted, interruptible, wait_until
 from workflows.regions.cloud_resources import CloudResources, answer_requests
 from workflows.regions.storage_replacement import OwnStorage
+from workflows.rules.counts import some_of
 
 SITE_INTERVAL = timedelta(hours=1)
 OFFLINE_INTERVAL = timedelta(minutes=1)
@@ -144,7 +145,7 @@ class RegionLifecycle:
         found = await self._dependents.find()
         nodes = [one for one in found.ids if one not in found.own_ids]
         if nodes and not removal.force:
-            message = f"asked to be removed, has {', '.join(nodes)}: stays (force removes them)"
+            message = f"asked to be removed, has {some_of(nodes)}: stays (force removes them)"
             await self._write(Event(type=RegionEvent.REMOVAL_REFUSED, message=message))
             return
         before, self._status = self._status, RegionStatus.REMOVING

@@ -267,7 +267,7 @@ class CreditGrant(BaseModel):
 
 class DataSource(BaseModel):
     """
-    The source of input or the destination of output.
+    A folder of a datastore, or what else has the type of the part.
     """
 
     model_config = ConfigDict(
@@ -276,8 +276,8 @@ class DataSource(BaseModel):
     type: Annotated[
         str,
         Field(
-            description="`local`: an upload for input, the platform's own store for output; not for scratch. `regional`: a folder of a datastore, in whose region the job then runs. Others are not available yet: what is in a bucket, in a repository or on the web is made a dataset first.",
-            examples=["local"],
+            description="`regional`: a folder of a datastore, in whose region the job then runs.",
+            examples=["regional"],
             title="Type",
         ),
     ]
@@ -432,6 +432,192 @@ class HuggingFaceSource(BaseModel):
         ),
     ] = "main"
     secret: Annotated[Secret | None, Field(title="Secret")] = None
+
+
+class InputSource(BaseModel):
+    """
+    The source of a job's input.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    type: Annotated[
+        str,
+        Field(
+            description="`local`: an upload. `regional`: a folder of a datastore, in whose region the job then runs. `dataset`, `model`, `checkpoint`: one of the job's project. `job`: the output of another job of the project. `web`, `git`, `aws`, `wasabi`, `gcp`, `azure`, `huggingface`, `kaggle`: transferred once for the job, and for all jobs of its array, with the fields that a dataset from there has; the job waits meanwhile.",
+            examples=["web"],
+            title="Type",
+        ),
+    ]
+    upload_id: Annotated[
+        str | None,
+        Field(
+            description="The upload of an archive, for input alone; its files are what BASELOAD_INPUT has.",
+            examples=["upl-01j"],
+            title="Upload Id",
+        ),
+    ] = None
+    datastore_id: Annotated[
+        str | None,
+        Field(
+            description="The datastore, for `regional` alone (`baseload datastore ls`).",
+            examples=["dst-01j"],
+            title="Datastore Id",
+        ),
+    ] = None
+    path: Annotated[
+        str | None,
+        Field(
+            description="The folder of the datastore, relative to its root and never above it; `/` is all of it, and the default. Links on the way are not followed. Output of several workers goes into `worker-0`, `worker-1` and so on below it.",
+            examples=["sets/digits"],
+            title="Path",
+        ),
+    ] = None
+    id: Annotated[
+        str | None,
+        Field(
+            description="The dataset, the model or the checkpoint, for these types alone.",
+            examples=["dat-01j"],
+            title="Id",
+        ),
+    ] = None
+    job_id: Annotated[
+        str | None,
+        Field(
+            description="The job whose output it is, for `job`.",
+            examples=["job-01j"],
+            title="Job Id",
+        ),
+    ] = None
+    worker: Annotated[
+        int | None,
+        Field(
+            description="The worker of that job, 0 by default, for `job`.",
+            examples=[0],
+            title="Worker",
+        ),
+    ] = None
+    url: Annotated[
+        str | None,
+        Field(
+            description="The address, for `web` and `git`.",
+            examples=["https://example.com/digits.tar.gz"],
+            title="Url",
+        ),
+    ] = None
+    sha256: Annotated[
+        str | None,
+        Field(
+            description="The hash that the file must have, for `web`; by default any file is taken.",
+            examples=["9f86d081884c7d65…"],
+            title="Sha256",
+        ),
+    ] = None
+    unpack: Annotated[
+        bool | None,
+        Field(
+            description="Whether an archive is unpacked, for `web`; by default it is.",
+            examples=[False],
+            title="Unpack",
+        ),
+    ] = None
+    revision: Annotated[
+        str | None,
+        Field(
+            description="A branch, a tag or a commit, for `git` and `huggingface`.",
+            examples=["main"],
+            title="Revision",
+        ),
+    ] = None
+    bucket: Annotated[
+        str | None,
+        Field(
+            description="The bucket, for `aws`, `wasabi` and `gcp`.",
+            examples=["sets"],
+            title="Bucket",
+        ),
+    ] = None
+    prefix: Annotated[
+        str | None,
+        Field(
+            description="What the names of the objects begin with, up to a `/`, for buckets and `azure`.",
+            examples=["digits/2026"],
+            title="Prefix",
+        ),
+    ] = None
+    region: Annotated[
+        str | None,
+        Field(
+            description="The region of the bucket, for `aws` and `wasabi`.",
+            examples=["eu-central-1"],
+            title="Region",
+        ),
+    ] = None
+    account: Annotated[
+        str | None,
+        Field(
+            description="The storage account, for `azure`.",
+            examples=["clinicstore"],
+            title="Account",
+        ),
+    ] = None
+    container: Annotated[
+        str | None,
+        Field(
+            description="The container, for `azure`.",
+            examples=["sets"],
+            title="Container",
+        ),
+    ] = None
+    repo: Annotated[
+        str | None,
+        Field(
+            description="The repository, for `huggingface`.",
+            examples=["google-bert/bert-base-uncased"],
+            title="Repo",
+        ),
+    ] = None
+    kind: Annotated[
+        str | None,
+        Field(
+            description="Whether the repository is a `model`, as by default, or a `dataset`, for `huggingface`.",
+            examples=["dataset"],
+            title="Kind",
+        ),
+    ] = None
+    dataset: Annotated[
+        str | None,
+        Field(
+            description="The dataset, for `kaggle`.",
+            examples=["uciml/iris"],
+            title="Dataset",
+        ),
+    ] = None
+    version: Annotated[
+        int | None,
+        Field(
+            description="Its version, for `kaggle`; by default the newest.",
+            examples=[2],
+            title="Version",
+        ),
+    ] = None
+    secret: Annotated[
+        str | None,
+        Field(
+            description="The project's secret that opens it, for `aws`, `wasabi` and `huggingface`, where no third-party key does.",
+            examples=["bucket_key"],
+            title="Secret",
+        ),
+    ] = None
+    with_key: Annotated[
+        bool | None,
+        Field(
+            description="Whether it is read with the project's third-party key of its type; by default if the project has one, and you may use it.",
+            examples=[True],
+            title="With Key",
+        ),
+    ] = None
 
 
 class JobAssignment(BaseModel):
@@ -863,6 +1049,144 @@ class Offer(BaseModel):
     microcredits_per_hour: Annotated[int, Field(title="Microcredits Per Hour")]
     price_is_estimate: Annotated[bool, Field(title="Price Is Estimate")]
     price_read_on: Annotated[date | None, Field(title="Price Read On")]
+
+
+class OutputDestination(BaseModel):
+    """
+    The destination of a job's output.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    type: Annotated[
+        str,
+        Field(
+            description="`local`: the platform's own store. `regional`: a folder of a datastore, in whose region the job then runs. Training and inference alone have others, to which the stored output is sent when the job has finished: `aws`, `wasabi`, `gcp`, `azure`, `git`, `huggingface` and `kaggle` with the project's third-party key of the type, `web`, and `dataset`, `model` or `checkpoint`, which is made of it. The platform's own store has it as well.",
+            examples=["local"],
+            title="Type",
+        ),
+    ]
+    upload_id: Annotated[
+        str | None,
+        Field(
+            description="The upload of an archive, for input alone; its files are what BASELOAD_INPUT has.",
+            examples=["upl-01j"],
+            title="Upload Id",
+        ),
+    ] = None
+    datastore_id: Annotated[
+        str | None,
+        Field(
+            description="The datastore, for `regional` alone (`baseload datastore ls`).",
+            examples=["dst-01j"],
+            title="Datastore Id",
+        ),
+    ] = None
+    path: Annotated[
+        str | None,
+        Field(
+            description="The folder of the datastore, relative to its root and never above it; `/` is all of it, and the default. Links on the way are not followed. Output of several workers goes into `worker-0`, `worker-1` and so on below it.",
+            examples=["sets/digits"],
+            title="Path",
+        ),
+    ] = None
+    url: Annotated[
+        str | None,
+        Field(
+            description="The address, for `web`, to which a tar.gz is sent by PUT, and the repository, for `git`.",
+            examples=["https://example.com/in/{job_id}.tar.gz"],
+            title="Url",
+        ),
+    ] = None
+    secret: Annotated[
+        str | None,
+        Field(
+            description="The project's secret that is sent as the header Authorization, for `web`.",
+            examples=["upload_token"],
+            title="Secret",
+        ),
+    ] = None
+    branch: Annotated[
+        str | None,
+        Field(
+            description="The branch that gets a commit with the output, `main` by default, for `git` and `huggingface`.",
+            examples=["results"],
+            title="Branch",
+        ),
+    ] = None
+    bucket: Annotated[
+        str | None,
+        Field(
+            description="The bucket, for `aws`, `wasabi` and `gcp`.",
+            examples=["results"],
+            title="Bucket",
+        ),
+    ] = None
+    prefix: Annotated[
+        str | None,
+        Field(
+            description="The folder there, for all but `web`, `kaggle` and what the platform has; `{job_id}` stands for the id of the job, and an array must have it. What is there under the same names is replaced. Output of several workers goes into `worker-0`, `worker-1` and so on below it.",
+            examples=["runs/{job_id}"],
+            title="Prefix",
+        ),
+    ] = None
+    region: Annotated[
+        str | None,
+        Field(
+            description="The region of the bucket, for `aws` and `wasabi`.",
+            examples=["eu-central-1"],
+            title="Region",
+        ),
+    ] = None
+    account: Annotated[
+        str | None,
+        Field(
+            description="The storage account, for `azure`.",
+            examples=["clinicstore"],
+            title="Account",
+        ),
+    ] = None
+    container: Annotated[
+        str | None,
+        Field(
+            description="The container, for `azure`.",
+            examples=["results"],
+            title="Container",
+        ),
+    ] = None
+    repo: Annotated[
+        str | None,
+        Field(
+            description="The repository, which must be there, for `huggingface`.",
+            examples=["clinic/digits"],
+            title="Repo",
+        ),
+    ] = None
+    kind: Annotated[
+        str | None,
+        Field(
+            description="Whether the repository is a `model`, as by default, or a `dataset`, for `huggingface`.",
+            examples=["dataset"],
+            title="Kind",
+        ),
+    ] = None
+    dataset: Annotated[
+        str | None,
+        Field(
+            description="The dataset, which must be there and gets a new version, for `kaggle`.",
+            examples=["clinic/digits"],
+            title="Dataset",
+        ),
+    ] = None
+    name: Annotated[
+        str | None,
+        Field(
+            description="The name of the new dataset, model or checkpoint; the id of the job by default.",
+            examples=["digits-{job_id}"],
+            title="Name",
+        ),
+    ] = None
 
 
 class WalletAddress(RootModel[str]):
@@ -1723,7 +2047,7 @@ class VolumeHolder(BaseModel):
     model_config = ConfigDict(
         extra="allow",
     )
-    job_id: Annotated[str, Field(title="Job Id")]
+    job_id: Annotated[str | None, Field(title="Job Id")]
     access: Annotated[
         Literal["read", "write"],
         Field(
@@ -1817,8 +2141,11 @@ class Artifact(BaseModel):
     file_count: Annotated[int | None, Field(title="File Count")]
     bytes_transferred: Annotated[int, Field(title="Bytes Transferred")]
     total_bytes: Annotated[int | None, Field(title="Total Bytes")]
+    made_for_job_id: Annotated[str | None, Field(title="Made For Job Id")]
     job_ids: Annotated[list[str], Field(title="Job Ids")]
+    job_count: Annotated[int, Field(title="Job Count")]
     holders: Annotated[list[VolumeHolder], Field(title="Holders")]
+    holder_count: Annotated[int, Field(title="Holder Count")]
     written_at: Annotated[AwareDatetime | None, Field(title="Written At")]
     written_by: Annotated[str | None, Field(title="Written By")]
 
@@ -2348,9 +2675,9 @@ class SubmittedData(BaseModel):
         ),
     ] = []
     input: Annotated[
-        DataSource | None,
+        InputSource | None,
         Field(
-            description="The files that the command finds in BASELOAD_INPUT: an uploaded archive, or a folder of a datastore.",
+            description="The files that the command finds in BASELOAD_INPUT.",
             examples=[{"type": "local", "upload_id": "upl-01j"}],
         ),
     ] = None
@@ -2362,7 +2689,7 @@ class SubmittedData(BaseModel):
         ),
     ] = None
     output: Annotated[
-        DataSource | None,
+        OutputDestination | None,
         Field(
             description="The destination of output. If the field is left out, output is stored (`type: local`); null: that of training and inference is not. The output of notebooks and endpoints always is: on the platform, or on a datastore (`type: regional`).",
             examples=[{"type": "local"}],
@@ -2435,6 +2762,7 @@ class Job(BaseModel):
     environment: SubmittedEnvironment
     code: SubmittedCode | None
     data: SubmittedData
+    input_id: Annotated[str | None, Field(title="Input Id")]
     commands: Annotated[list[SubmittedWorker], Field(title="Commands")]
     placement: SubmittedPlacement
     safety: SubmittedSafety

@@ -4,12 +4,14 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from sqlalchemy import true
+from sqlmodel import col
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from activities.artifacts.contents import find_progress, remove_content
 from activities.artifacts.scratch import scratch_folder
-from activities.artifacts.uses import jobs_using, users_of
+from activities.artifacts.uses import Users, jobs_using, users_of
 from activities.db.session import Database
 from activities.db.tables import Account, ArtifactPart, ArtifactUse, Job
 from activities.lifecycles.dependents import find_dependents
@@ -75,8 +77,11 @@ def test_the_users_of_an_artifact_are_the_jobs_that_have_not_ended(
         session.get_one(Job, jobs[2]).status = "stopped"
     with migrated.read() as session:
         assert jobs_using(session, dataset) == [jobs[0], jobs[2]]
-        assert users_of(session, [dataset, other])[other] == [jobs[0]]
-        assert users_of(session, []) == {}
+        users = users_of(session, [dataset, other], 1, col(Job.id) != jobs[0])
+        assert users == {dataset: Users((jobs[2],), 2), other: Users((), 1)}
+        assert users_of(session, [dataset], 2, true())[dataset] == Users((jobs[0], jobs[2]), 2)
+        assert users_of(session, [], 5, true()) == {}
+        assert list(map(str, users.values())) == [f"{jobs[2]} and 1 more", "1 job"]
     found = find_dependents(FindDependents(resource_id=dataset))
     assert (found.ids, found.own_ids) == ((jobs[0], jobs[2]), ())
 

@@ -1,7 +1,7 @@
 """`record`: a step is written once and whole, and never after a later one."""
 
 import threading
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from sqlmodel import col, select
@@ -16,7 +16,7 @@ from workflows.contracts.billing import WorkerUsage
 from workflows.contracts.errors import NOT_FOUND
 from workflows.contracts.events import Event
 from workflows.contracts.jobs import WorkerProgress
-from workflows.contracts.lifecycles import JobChanges, NodeChanges, Record, Recorded
+from workflows.contracts.lifecycles import JobChanges, NodeChanges, Record, Recorded, RegionChanges
 from workflows.contracts.nodes import Gpu, Hardware
 from workflows.contracts.statuses import AllocationState, WorkerStatus
 
@@ -393,3 +393,29 @@ def test_events_are_seen_in_the_order_of_their_positions(
             found = session.exec(query.order_by(col(tables.EventRow.position))).all()
         seen.extend(position for position in found if position is not None)
     assert len(seen) == 80
+
+
+def test_the_reservations_of_a_region_stay_until_it_is_gone(migrated: Database) -> None:
+    with migrated.write() as session:
+        account = add_payer(session)
+        region = add_region(session, account)
+        session.add(
+            tables.Reservation(
+                id="rsv-1", account_id=account.id, region_id=region.id, name="front", type="port",
+                hostname="web", port=8888, created_at=NOW,
+            )
+        )  # fmt: skip
+
+    def removed_at(sequence: int, status: str) -> datetime | None:
+        step = Record(
+            resource_id=region.id, account_id=account.id, sequence=sequence, at=NOW, status=status,
+            changes=RegionChanges(),
+        )  # fmt: skip
+        assert record(step).applied
+        with migrated.read() as session:
+            return session.get_one(tables.Reservation, "rsv-1").removed_at
+
+    assert [removed_at(*step) for step in enumerate(("removing", "healthy", "removing"), 1)] == [
+        None
+    ] * 3
+    assert removed_at(4, "archived") == NOW

@@ -2,6 +2,8 @@
 
 import ast
 import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import pytest
@@ -31,6 +33,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Notes and signals that no test has to wait for."""
     monkeypatch.setattr(data_progress, "SAY_S", 0.02)
     monkeypatch.setattr(data_progress, "FIRST_SIGNAL_S", 0.05)
+    monkeypatch.setattr(data_progress, "LONGEST_PAUSE_S", 0.2)
 
 
 def figures(site: Site) -> list[DataProgress]:
@@ -61,21 +64,69 @@ async def test_a_transfer_says_how_much_has_come_and_signals_it_to_its_job(
     assert 1 <= len(signalled) < len(said)
 
 
+def signalled(site: Site, job: str) -> list[int]:
+    """How many bytes each signal to a job has said, in their order."""
+    return [argument.bytes_transferred for _, argument in site.jobs.of(f"job/{job}")]
+
+
+@dataclass
+class Gates:
+    """Chunks of one transfer that wait on the wire until what is given for them holds."""
+
+    gates: dict[int, Callable[[], bool]]
+    """By how many chunks have passed."""
+    damaged: int | None = None
+    """The chunk that arrives damaged."""
+    passed: int = 0
+
+    async def change(self, chunk: bytes) -> bytes:
+        if (opens := self.gates.get(self.passed)) is not None:
+            await wait_until(opens, f"the wire opens for chunk {self.passed}")
+        self.passed += 1
+        return bytes(len(chunk)) if self.passed - 1 == self.damaged else chunk
+
+
 async def test_a_job_that_waits_for_anothers_transfer_says_how_far_that_is(
     site: Site, wire: Wire
 ) -> None:
     content = dataset(store(site))
-
-    async def slow(chunk: bytes) -> bytes:
-        await asyncio.sleep(0.05)
-        return chunk
-
-    wire.changes = [slow]
-    jobs = (stage(site, "job-dp1", content), stage(site, "job-dp2", content))
-    await asyncio.gather(*jobs)
+    gates = Gates(
+        {
+            20: lambda: bool(signalled(site, "job-dp2")),
+            60: lambda: all(signalled(site, job)[-1] > 0 for job in ("job-dp1", "job-dp2")),
+        }
+    )
+    wire.changes = [gates.change]
+    first = asyncio.create_task(stage(site, "job-dp1", content))
+    await wait_until(lambda: gates.passed == 20, "the first job's transfer is on its way")
+    second = await stage(site, "job-dp2", content)
+    assert (await first).fetched_bytes == content.content.size_bytes
+    assert second.fetched_bytes == 0
+    assert len(wire.positions) == 1, "one transfer serves both"
     for job in ("job-dp1", "job-dp2"):
-        (last, *_) = [argument for _, argument in reversed(site.jobs.of(f"job/{job}"))]
-        assert last.bytes_transferred <= last.total_bytes == content.content.size_bytes
+        said = signalled(site, job)
+        assert said == sorted(said)
+        assert 0 < said[-1] <= content.content.size_bytes
+    totals = {argument.total_bytes for _, argument in site.jobs.of("job/job-dp2")}
+    (left,) = totals
+    assert 0 < left < content.content.size_bytes, "what was there before is not counted"
+
+
+async def test_a_transfer_that_goes_back_says_no_less_than_nothing(site: Site, wire: Wire) -> None:
+    content = dataset(store(site))
+    first = Gates({48: lambda: bool(signalled(site, "job-dp2"))}, damaged=41)
+    before: list[int] = []
+
+    def has_said_more() -> bool:
+        before.append(len(signalled(site, "job-dp2")))
+        return before[-1] > before[0]
+
+    wire.changes = [first.change, Gates({1: has_said_more}).change]
+    transfer = asyncio.create_task(stage(site, "job-dp1", content))
+    await wait_until(lambda: first.passed == 48, "the damaged part is on the wire")
+    await asyncio.gather(transfer, stage(site, "job-dp2", content))
+    assert wire.positions[0] == 0 < wire.positions[1] < 480_000, "it went back"
+    assert min(signalled(site, "job-dp2")) == 0
 
 
 async def test_what_comes_from_the_cache_counts_as_its_node_says_it(

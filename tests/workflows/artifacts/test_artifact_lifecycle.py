@@ -141,7 +141,9 @@ async def test_a_removal_ends_the_transfer_first_and_leaves_nothing(stage: Stage
     assert stage.world.contents == {}
 
 
-async def test_what_a_job_uses_stays_as_it_was_and_the_job_is_named(stage: Stage) -> None:
+async def test_what_a_job_uses_stays_as_it_was_and_its_jobs_are_counted(
+    stage: Stage,
+) -> None:
     handle = await start(stage)
     await reaches(stage, "ready")
     stage.world.dependents[DATASET].add("job-7")
@@ -150,7 +152,8 @@ async def test_what_a_job_uses_stays_as_it_was_and_the_job_is_named(stage: Stage
         lambda: "dataset.removal-refused" in stage.world.events[DATASET], "it is refused"
     )
     assert stage.world.statuses[DATASET][-1] == "ready"
-    assert "job-7" in stage.world.told[DATASET]["dataset.removal-refused"]
+    said = stage.world.told[DATASET]["dataset.removal-refused"]
+    assert said == "asked to be removed, is used by 1 job: stays"
     assert stage.world.contents == {DATASET: CONTENT}
     stage.world.dependents[DATASET].clear()
     await handle.signal(ArtifactLifecycle.remove, Removal())

@@ -110,7 +110,7 @@ def _add_ls(app: typer.Typer, plural: str) -> None:
                     _size_text(each),
                     each["file_count"],
                     _source_text(each["source"]),
-                    counted(len(each["job_ids"]), "job") if each["job_ids"] else None,
+                    counted(each["job_count"], "job") if each["job_count"] else None,
                     each["status_reason"],
                 )
                 for each in found
@@ -137,22 +137,34 @@ def _add_show(app: typer.Typer, plural: str) -> None:
                 ("size", None if size is None else bytes_text(size)),
                 ("stored", _size_text(found)),
                 ("content", found["content_sha256"]),
-                ("used by", ", ".join(found["job_ids"]) or None),
-                ("held by", _holders_text(found["holders"])),
+                ("used by", _some_text(found["job_ids"], found["job_count"])),
+                ("held by", _holders_text(found)),
                 ("written", _written_text(found)),
                 ("created", moment_text(found["created_at"])),
             ]
         )
 
 
-def _holders_text(holders: list[Document]) -> str | None:
+def _holders_text(found: Document) -> str | None:
     """The jobs that have a volume now, and what they do with it."""
-    return ", ".join(f"{each['job_id']} ({each['access']})" for each in holders) or None
+    holders = [
+        f"{each['job_id'] or 'a job of others'} ({each['access']})" for each in found["holders"]
+    ]
+    return _some_text(holders, found["holder_count"])
+
+
+def _some_text(shown: list[str], count: int) -> str | None:
+    """Jobs by their ids, and how many more there are; None: there is none."""
+    more = count - len(shown)
+    if not shown or not more:
+        return ", ".join(shown) or (counted(more, "job") if more else None)
+    return f"{', '.join(shown)} and {more} more"
 
 
 def _written_text(found: Document) -> str | None:
     written_at = found["written_at"]
-    return f"{moment_text(written_at)} by {found['written_by']}" if written_at else None
+    by = found["written_by"] or "a job of others"
+    return f"{moment_text(written_at)} by {by}" if written_at else None
 
 
 def _add_snapshot(app: typer.Typer, plural: str) -> None:
