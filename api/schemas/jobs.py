@@ -5,6 +5,7 @@ from datetime import datetime
 from pydantic import Field, JsonValue
 
 from api.schemas.base import Lifecycle, Page, ResponseBody
+from workflows.contracts.deliveries import DeliveryStatus
 from workflows.contracts.job_submission import (
     SubmittedCode,
     SubmittedData,
@@ -81,6 +82,9 @@ class Job(Lifecycle):
     input_id: str | None
     """The dataset, model or checkpoint whose files are the input, also one that was made for the
     job from the source of its input; null: the job has no such input."""
+    delivery_status: DeliveryStatus | None
+    """How the delivery of the output to its destination is; null: it has none, or the job has not
+    finished."""
     commands: list[SubmittedWorker]
     placement: SubmittedPlacement
     safety: SubmittedSafety

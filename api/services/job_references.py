@@ -15,6 +15,7 @@ from api.changes import ChangeContext
 from api.problems import field_error
 from api.schemas.base import FieldError
 from api.services.job_datastores import wrong_datastores
+from api.services.job_deliveries import wrong_destination
 from api.services.job_inputs import wrong_input
 from api.services.lifecycles import GONE
 from api.services.ownership import projects_of, visible_artifacts
@@ -53,6 +54,7 @@ def wrong_references(context: ChangeContext, document: Any) -> list[FieldError]:
         *wrong_datastores(context, document, owner_id),
         *wrong_keys(context, document, project),
         *wrong_input(context, document, project),
+        *wrong_destination(context, document, project),
     ]
     return [wrong for wrong in found if wrong is not None]
 

@@ -61,6 +61,7 @@ def _job_response(row: tables.Job, figures: JobFigures) -> schemas.Job:
         code=spec.code,
         data=spec.data,
         input_id=figures.inputs.get(row.id),
+        delivery_status=row.delivery_status,
         commands=list(spec.workers),
         placement=spec.placement,
         safety=spec.safety,

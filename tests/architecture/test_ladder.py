@@ -90,8 +90,14 @@ ALLOWED = {
     "psycopg": ("activities/db/",),
     "fsspec": ("activities/storage/", "activities/artifacts/sources/object_stores.py"),
     "s3fs": ("activities/artifacts/sources/object_stores.py",),
-    "botocore": ("activities/artifacts/sources/object_stores.py",),
-    "azure": ("activities/artifacts/sources/azure.py",),
+    "botocore": (
+        "activities/artifacts/sources/object_stores.py",
+        "activities/artifacts/destinations/object_stores.py",
+    ),
+    "azure": (
+        "activities/artifacts/sources/azure.py",
+        "activities/artifacts/destinations/azure.py",
+    ),
     "huggingface_hub": (
         "activities/artifacts/sources/huggingface.py",
         "activities/artifacts/destinations/huggingface.py",

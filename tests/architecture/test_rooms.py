@@ -14,6 +14,7 @@ LOADED_BY_NAME = ("/__init__.py", "/__main__.py")
 ONE_FOR_EACH_NOUN_OR_KIND = ("/starts.py", "/kind.py")
 """A noun's starts and a provider's record, by the same name in each room."""
 SMALL_ON_PURPOSE = {
+    "workflows/jobs/removal.py": "what comes long after the attempts, of which the lifecycle is",
     "activities/agent/host/ipc.py": "System V's objects, which is no part of an account",
     "activities/billing/machine_costs.py": "the bill's arithmetic, which placement only asks for",
     "activities/providers/gcp/identity.py": "imports Google's library, which its caller puts off",
@@ -55,6 +56,8 @@ SERVICES_WITHOUT_ROUTE = {
     "artifact_datastores": "are named by the sources of artifacts",
     "job_datastores": "are named by jobs that are made under jobs",
     "plans": "are of accounts, and asked for by other nouns",
+    "job_deliveries": "are named by jobs that are made under jobs",
+    "job_inputs": "are named by jobs that are made under jobs",
     "job_figures": "stand beside the rows of jobs",
     "job_outputs": "are read under job_logs and jobs",
     "job_responses": "are what jobs answer",

@@ -29,6 +29,10 @@ class FileServer:
     authorizations: set[str] = field(default_factory=set)
     """Each `Authorization` that was sent; empty: none."""
     port: int = 0
+    sent_to: list[str] = field(default_factory=list)
+    """Each path to which a whole file was sent."""
+    loses: int = 0
+    """How many of the next files that are sent here are stored, and not answered."""
 
     def url(self, path: str) -> str:
         return f"http://127.0.0.1:{self.port}{path}"
@@ -62,6 +66,24 @@ def _handler(files: FileServer) -> type[BaseHTTPRequestHandler]:  # noqa: C901 -
                 self._answer(files.statuses.get(self.path, 404), {}, b"no")
                 return
             self._send(files.files[self.path], asked_range)
+
+        def do_PUT(self) -> None:
+            files.authorizations.add(self.headers.get("Authorization", ""))
+            if self.path in files.redirects:
+                self.close_connection = True  # As a server that does not read what is refused.
+                self._answer(307, {"Location": files.redirects[self.path]}, b"")
+                return
+            content = self.rfile.read(int(self.headers["Content-Length"]))
+            if status := files.statuses.get(self.path):
+                self._answer(status, {}, b"no")
+                return
+            files.files[self.path] = content
+            files.sent_to.append(self.path)
+            if files.loses:
+                files.loses -= 1
+                self.close_connection = True
+                return
+            self._answer(201, {}, b"")
 
         def _send(self, content: bytes, asked_range: str) -> None:
             etag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'

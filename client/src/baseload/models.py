@@ -2763,6 +2763,7 @@ class Job(BaseModel):
     code: SubmittedCode | None
     data: SubmittedData
     input_id: Annotated[str | None, Field(title="Input Id")]
+    delivery_status: Literal["pending", "delivered", "failed"] | None
     commands: Annotated[list[SubmittedWorker], Field(title="Commands")]
     placement: SubmittedPlacement
     safety: SubmittedSafety

@@ -7,7 +7,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from workflows.contracts.artifacts import ArtifactRole, Source
 from workflows.contracts.deliveries import JOB_ID, Destination
-from workflows.contracts.job_submission import DataSource, FieldError, InputSource, JobSubmission
+from workflows.contracts.job_submission import (
+    DataSource,
+    FieldError,
+    InputSource,
+    JobSubmission,
+    OutputDestination,
+)
 from workflows.contracts.lifecycles import CHECKPOINT, DATASET, MODEL
 from workflows.rules.jobs.artifacts import artifacts_of
 from workflows.rules.jobs.field_errors import Mistakes, field_error
@@ -48,9 +54,16 @@ def destination_of(submission: JobSubmission) -> Destination | None:
     Raises: ValidationError, when the output breaks a rule.
     """
     given = submission.data.output
-    if given is None or given.type not in DESTINATIONS:
-        return None
-    return _DESTINATION.validate_python(_set_fields(given))
+    return None if given is None else destination_of_output(given)
+
+
+def destination_of_output(given: OutputDestination) -> Destination | None:
+    """The destination to which this output is sent; None: it is sent nowhere.
+
+    Raises: ValidationError, when it breaks a rule.
+    """
+    is_sent = given.type in DESTINATIONS
+    return _DESTINATION.validate_python(_set_fields(given)) if is_sent else None
 
 
 def input_artifact(submission: JobSubmission) -> tuple[tuple[ArtifactRole, str], ...]:

@@ -128,6 +128,7 @@ def _show(session: Session, found: Document, on_their_way: Sequence[Document]) -
             ("data on their way", progress_text(data)),
             ("output on its way", progress_text(outputs)),
             ("output", bytes_text(found.get("output_bytes"))),
+            ("delivery", found.get("delivery_status")),
             ("port", found.get("port")),
             *_reached(found),
             ("created", moment_text(found.get("created_at"))),
