@@ -170,6 +170,7 @@ class Settings(BaseSettings):
     """How many uploads of one account may be stored, also of equal bytes."""
     account_most_artifacts: int = Field(default=100_000, ge=1)
     """How many datasets of one account may be there, and as many models, checkpoints, volumes."""
+    account_most_reservations: int = Field(default=1000, ge=1)
     account_transfers_at_once: int = Field(default=3, ge=1)
     """How many transfers of datasets, models, checkpoints and volumes of one account are under way
     at once, of the eight that a worker process has room for; others wait."""

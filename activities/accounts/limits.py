@@ -17,6 +17,7 @@ from activities.db.tables import (
     Job,
     JoinToken,
     Project,
+    Reservation,
     StoredSecret,
     Upload,
     User,
@@ -24,7 +25,9 @@ from activities.db.tables import (
 from activities.settings import settings
 from workflows.rules.counts import counted
 
-Limited = Job | ApiKey | JoinToken | Project | User | StoredSecret | Upload | ArtifactRow
+Limited = (
+    Job | ApiKey | JoinToken | Project | User | StoredSecret | Upload | Reservation | ArtifactRow
+)
 Counted = Callable[[str, datetime], tuple[ColumnElement[bool], ...]]
 AT_ONCE = 1000
 """More transactions than all processes have open at once. So far from the limit nobody waits."""
@@ -70,6 +73,11 @@ def _unbound_tokens(account_id: str, _: datetime) -> tuple[ColumnElement[bool], 
     return ((col(JoinToken.account_id) == account_id) & col(JoinToken.minion_id).is_(None),)
 
 
+def _kept_reservations(account_id: str, _: datetime) -> tuple[ColumnElement[bool], ...]:
+    is_kept = col(Reservation.removed_at).is_(None)
+    return ((col(Reservation.account_id) == account_id) & is_kept,)
+
+
 LIMITS: Mapping[type[Limited], Limit] = {
     Job: Limit(
         "account_most_open_jobs",
@@ -94,6 +102,9 @@ LIMITS: Mapping[type[Limited], Limit] = {
         "upload",
         _of(Upload),
         "name one that is there already; an upload goes when no job has named it for 30 days",
+    ),
+    Reservation: Limit(
+        "account_most_reservations", "reservation", _kept_reservations, "remove some"
     ),
     **{
         table: Limit(

@@ -13,6 +13,7 @@ from api.authorization import Caller
 from api.changes import ChangeContext
 from api.problems import Problem, field_error, invalid, missing
 from api.schemas import reservations as schemas
+from api.services.account_limits import check_limit
 from api.services.lifecycles import GONE
 from api.services.ownership import own, own_locked
 from api.services.plans import check_plan
@@ -55,13 +56,15 @@ def create_reservation(
     """Reserve a hostname and a port in a region of the account.
 
     Raises: Problem `plan-required`; `invalid-request`, when the region is in a cloud; `conflict`,
-    when it is being removed, has no active node, or has a reservation of this name or hostname.
+    when it is being removed, has no active node, or has a reservation of this name or hostname;
+    `limit-reached`.
     """
     check_plan(context, "team", "reservations")
     advisory_lock(context.session, f"reservations/{asked.region_id}")
     region = own_locked(context.session, tables.Region, asked.region_id, context.caller)
     _check_region(context.session, region)
     _check_unique(context.session, region, asked)
+    check_limit(context, tables.Reservation)
     row = tables.Reservation(
         id=new_id("rsv"),
         account_id=context.caller.account_id,

@@ -15,6 +15,7 @@ from activities.db import tables
 from activities.db.session import Database
 from activities.settings import Settings, settings
 from tests.api.http_server import JOB, Person, Site, tar_gz
+from tests.api.test_datastores import region_with_node
 from workflows.contracts.statuses import JobStatus
 
 MOST = 3
@@ -68,6 +69,16 @@ async def _join_token(person: Person, _: int) -> httpx.Response:
     return await person.post("/v1/join-tokens", {"region_id": region_id})
 
 
+async def _reservation(person: Person, number: int) -> httpx.Response:
+    person.site.set(tables.Account, person.account_id, plan="team")
+    regions = person.site.rows(tables.Region, account_id=person.account_id)
+    region_id = regions[0].id if regions else await region_with_node(person.site, person)
+    return await person.post(
+        "/v1/reservations",
+        {"region_id": region_id, "name": f"r{number}", "hostname": f"r{number}", "port": 8888},
+    )
+
+
 Make = Callable[[Person, int], Awaitable[httpx.Response]]
 MAKES: dict[str, tuple[Make, type[Any], int]] = {
     "account_most_open_jobs": (_job, tables.Job, 0),
@@ -77,6 +88,7 @@ MAKES: dict[str, tuple[Make, type[Any], int]] = {
     "account_most_secrets": (_secret, tables.StoredSecret, 0),
     "account_most_uploads": (_upload, tables.Upload, 0),
     "account_most_artifacts": (_dataset, tables.Dataset, 0),
+    "account_most_reservations": (_reservation, tables.Reservation, 0),
     "account_most_join_tokens": (_join_token, tables.JoinToken, 0),
 }
 """By setting: what makes one more, its table, and how many an account has from its beginning."""
@@ -220,3 +232,13 @@ async def test_uploads_at_once_are_as_many_as_the_settings_say(
         refused = await _upload(ada, 1)
     assert refused.json()["code"] == "too-many-requests"
     assert (await _upload(ada, 1)).status_code == 201
+
+
+async def test_a_reservation_that_is_removed_makes_room(
+    site: Site, ada: Person, set_settings: Setting
+) -> None:
+    set_settings(account_most_reservations=1)
+    made = (await _reservation(ada, 0)).json()
+    assert (await _reservation(ada, 1)).json()["code"] == "limit-reached"
+    assert (await ada.call("DELETE", f"/v1/reservations/{made['id']}")).status_code == 200
+    assert (await _reservation(ada, 1)).status_code == 201

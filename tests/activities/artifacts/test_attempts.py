@@ -197,6 +197,25 @@ def test_an_attempt_that_was_followed_before_its_manifest_leaves_that_of_the_new
     assert contents.whole_content(store(), dataset) == done[0]
 
 
+def test_an_attempt_that_was_followed_after_its_last_part_leaves_the_manifest_of_the_new_one(
+    dataset: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[Content] = []
+    check_parts = contents._check_parts
+
+    def check_late(*given: Any) -> None:
+        check_parts(*given)
+        monkeypatch.setattr(contents, "_check_parts", check_parts)
+        with attempt_of(dataset) as new:
+            done.append(stored(dataset, source_of(tar_of(FILES)), new))
+
+    monkeypatch.setattr(contents, "_check_parts", check_late)
+    with attempt_of(dataset) as late, pytest.raises(ApplicationError, match="a later attempt"):
+        stored(dataset, source_of(tar_of({"late": b"late"}), identity="late"), late)
+    assert contents.whole_content(store(), dataset) == done[0]
+    assert stored_files(dataset, done[0]) == FILES
+
+
 def test_what_no_later_attempt_can_use_is_neither_stored_nor_counted(
     migrated: Database, dataset: str
 ) -> None:
