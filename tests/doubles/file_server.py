@@ -5,8 +5,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import IO, Any
 
 
 @dataclass
@@ -36,6 +37,19 @@ class FileServer:
 
     def url(self, path: str) -> str:
         return f"http://127.0.0.1:{self.port}{path}"
+
+    def take(self, path: str, headers: Message, body: IO[bytes]) -> int | None:
+        """Keep a file that is sent here; the status of the answer, which is lost where it is None."""
+        self.authorizations.add(headers.get("Authorization", ""))
+        content = body.read(int(headers["Content-Length"]))
+        if status := self.statuses.get(path):
+            return status
+        self.files[path] = content
+        self.sent_to.append(path)
+        if self.loses:
+            self.loses -= 1
+            return None
+        return 201
 
     @contextmanager
     def serving(self) -> Iterator["FileServer"]:
@@ -68,22 +82,15 @@ def _handler(files: FileServer) -> type[BaseHTTPRequestHandler]:  # noqa: C901 -
             self._send(files.files[self.path], asked_range)
 
         def do_PUT(self) -> None:
-            files.authorizations.add(self.headers.get("Authorization", ""))
             if self.path in files.redirects:
                 self.close_connection = True  # As a server that does not read what is refused.
                 self._answer(307, {"Location": files.redirects[self.path]}, b"")
                 return
-            content = self.rfile.read(int(self.headers["Content-Length"]))
-            if status := files.statuses.get(self.path):
-                self._answer(status, {}, b"no")
-                return
-            files.files[self.path] = content
-            files.sent_to.append(self.path)
-            if files.loses:
-                files.loses -= 1
+            status = files.take(self.path, self.headers, self.rfile)
+            if status is None:
                 self.close_connection = True
                 return
-            self._answer(201, {}, b"")
+            self._answer(status, {}, b"" if status == 201 else b"no")
 
         def _send(self, content: bytes, asked_range: str) -> None:
             etag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
