@@ -29,7 +29,8 @@ async def list_data_progress(
 ) -> DataProgressList:
     """How much of jobs' data has come to their nodes, how fast, and what is left.
 
-    A worker of which nothing is known, such as one whose data are there, is left out.
+    A worker of which nothing is known, such as one whose data are there, is left out. A job that
+    waits until its data are transferred has no nodes yet: each artifact says how much is stored.
     """
     found = await run_in_threadpool(_rows, caller, job_id)
     said = await data_progress_reader.of_jobs(found.job_ids)

@@ -1,4 +1,4 @@
-"""The schemas of data on their way to or from the nodes of jobs."""
+"""The schemas of data on their way to jobs, to and from their nodes."""
 
 from datetime import datetime
 
@@ -6,11 +6,15 @@ from api.schemas.base import ResponseBody
 
 
 class WorkerDataProgress(ResponseBody):
-    """How much of the data of one worker has come to its node, or of its output from there."""
+    """How much of the data of one worker has come to its node, or of its output from there; or of
+    an artifact that the job waits for, before it has nodes."""
 
     job_id: str
-    worker: int
-    node_id: str
+    artifact_id: str | None
+    """The dataset, model, checkpoint or volume that is being transferred from its source; null: the
+    data are on their way to a node, or from there."""
+    worker: int | None
+    node_id: str | None
     node_name: str | None
     is_output: bool
     """Whether it is the worker's output that is being stored."""

@@ -7,7 +7,7 @@ import pytest
 
 from activities.db import tables
 from activities.jobs.data_progress import DataProgressReader, data_progress_reader
-from tests.api.http_server import Person, Site
+from tests.api.http_server import JOB, Person, Site
 from tests.api.running_jobs import running_job
 from workflows.contracts.jobs import DataProgress
 
@@ -62,3 +62,22 @@ async def test_an_output_whose_size_is_not_known_has_no_total(
     site.set(tables.Job, job_id, status="uploading")
     (item,) = (await ada.get("/v1/data-progress")).json()["items"]
     assert (item["is_output"], item["total_bytes"], item["left_s"]) == (True, None, None)
+
+
+@pytest.mark.parametrize("dialect", ["sqlite"], indirect=True)
+async def test_a_job_that_waits_for_its_data_shows_how_far_each_transfer_is(
+    site: Site, ada: Person, bob: Person
+) -> None:
+    web = {"type": "web", "url": "https://example.test/cats.tar"}
+    job = await ada.made("/v1/jobs", JOB | {"data": {"input": web}})
+    assert (await ada.get("/v1/data-progress")).json()["items"] == []  # it has not begun
+    site.set(
+        tables.Dataset, job["input_id"], status="transferring", bytes_transferred=7, total_bytes=28
+    )
+    (item,) = (await ada.get(f"/v1/data-progress?job_id={job['id']}")).json()["items"]
+    assert (item["job_id"], item["artifact_id"]) == (job["id"], job["input_id"])
+    assert (item["bytes_transferred"], item["total_bytes"], item["is_output"]) == (7, 28, False)
+    assert (item["worker"], item["node_id"], item["bytes_per_s"]) == (None, None, None)
+    assert (await bob.get("/v1/data-progress")).json()["items"] == []
+    site.set(tables.Job, job["id"], status="canceled")
+    assert (await ada.get("/v1/data-progress")).json()["items"] == []

@@ -54,6 +54,19 @@ def test_a_job_file_names_datasets_a_model_checkpoints_and_datastores(
     assert (data["checkpoints"], data["output"]["datastore_id"]) == ([best], sets)
 
 
+def test_a_job_file_names_the_artifact_or_the_job_that_is_its_input(desk: Desk) -> None:
+    bert = made(desk, "model", "bert")
+    job_file(desk, "training", "data: {input: {type: model, id: bert}}\n")
+    first = submitted(desk)["data"]
+    assert isinstance(first, dict)
+    assert first["input"]["id"] == bert
+    job_file(desk, "training", "data: {input: {type: job, job_id: read}}\n")
+    (before,) = desk.site.rows(tables.Job)
+    second = submitted(desk)["data"]
+    assert isinstance(second, dict)
+    assert second["input"]["job_id"] == before.id
+
+
 def test_a_job_file_names_volumes_and_a_reservation(desk: Desk, region: str) -> None:
     notes = made(desk, "volume", "notes")
     asked = ("--region", region, "--hostname", "web", "--port", "8888")

@@ -8,6 +8,7 @@ from baseload.commands.data_progress import StoreProgress, progress_text
 
 from activities.db import tables
 from activities.jobs.data_progress import data_progress_reader
+from tests.api.http_server import JOB
 from tests.api.running_jobs import running_job
 from tests.api.test_data_progress import half_way
 from tests.client.conftest import Desk
@@ -50,6 +51,25 @@ def test_ps_has_no_such_column_while_nothing_is_on_its_way(desk: Desk, job_id: s
     desk.person.site.set(tables.Job, job_id, status="running")
     assert "DATA" not in desk.baseload("ps").out.splitlines()[0]
     assert desk.json("ps")["items"][0]["data_progress"] == []
+
+
+def test_a_job_that_waits_for_its_input_shows_how_far_it_is_and_what_it_is(desk: Desk) -> None:
+    web = {"type": "web", "url": "https://example.test/cats.tar"}
+    job = asyncio.run(desk.person.made("/v1/jobs", JOB | {"data": {"input": web}}))
+    dataset_id = job["input_id"]
+    values = {"bytes_transferred": 1 << 30, "total_bytes": 2 << 30}
+    desk.site.set(tables.Dataset, dataset_id, status="transferring", **values)
+    words = "█████░░░░░ 50% of 2.0 GiB"
+    assert words in desk.baseload("ps").out
+    shown = desk.baseload("show", job["id"]).out.splitlines()
+    assert [line.split(None, 4)[-1] for line in shown if line.startswith("data on")] == [words]
+    (line,) = [line for line in shown if line.startswith("input ")]
+    assert line.split(None, 1)[1] == f"web, {dataset_id}"
+    heading, row = desk.baseload("dataset", "ls").out.splitlines()
+    assert "MADE FOR" in heading
+    assert row.split()[:4] == [dataset_id, f"input-{job['id']}", "transferring", job["id"]]
+    fields = desk.baseload("dataset", "show", dataset_id).out.splitlines()
+    assert [line.split()[-1] for line in fields if line.startswith("made for")] == [job["id"]]
 
 
 def worker(done: int, total: int | None, rate: int | None, left_s: int | None) -> dict[str, Any]:

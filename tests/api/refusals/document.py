@@ -43,6 +43,10 @@ NAMED = {
     "body source.secret": "secret",
     "body data.input.upload_id": "upload",
     "body data.input.datastore_id": "datastore",
+    "body data.input.id": "dataset",
+    "body data.input.job_id": "job",
+    "body data.input.secret": "secret",
+    "body data.output.secret": "secret",
     "body data.output.datastore_id": "datastore",
     "body data.scratch.datastore_id": "datastore",
     "body reservation_id": "reservation",
@@ -79,6 +83,14 @@ PLAIN = frozenset(
         *("body environment.credentials[]", "body environment.image_credentials"),
         *("body source.account", "body source.container", "body source.dataset"),
         *("body environment.setup[]", "body data.input.type", "body data.output.type"),
+        *("body data.input.url", "body data.input.sha256", "body data.input.revision"),
+        *("body data.input.bucket", "body data.input.prefix", "body data.input.region"),
+        *("body data.input.account", "body data.input.container", "body data.input.repo"),
+        *("body data.input.kind", "body data.input.dataset"),
+        *("body data.output.url", "body data.output.branch", "body data.output.bucket"),
+        *("body data.output.prefix", "body data.output.region", "body data.output.account"),
+        *("body data.output.container", "body data.output.repo", "body data.output.kind"),
+        *("body data.output.dataset", "body data.output.name"),
         *("body data.scratch.type", "body data.scratch.path", "body source.path"),
     }
 )
@@ -144,11 +156,20 @@ _SOURCES = {
     "secret": {"type": "aws", "bucket": "pets"},
     "datastore_id": {"type": "regional"},
 }
+_PARTS = {
+    "data.input.id": {"type": "dataset"},
+    "data.input.job_id": {"type": "job"},
+    "data.input.secret": {"type": "aws", "bucket": "pets"},
+    "data.output.secret": {"type": "web", "url": "https://example.com/in"},
+}
 
 
 def put(body: dict[str, Any], field: str, value: str) -> dict[str, Any]:
     """A body with one field more: `placement.providers[]` is the only one of a list."""
     name, _, rest = field.partition(".")
+    if (given := _PARTS.get(field)) is not None:  # As of a source.
+        part, _, last = rest.partition(".")
+        return body | {name: {part: {**given, last: value}}}
     if name == "source":  # It has no other fields beside the one that names its kind of thing.
         return body | {name: {**_SOURCES[rest], rest: value}}
     if rest:

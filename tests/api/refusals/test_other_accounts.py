@@ -43,6 +43,7 @@ INVALID = {
         for name in ("submit_job", "preview_job", "submit_job_array")
         for field in (
             *("code.upload_id", "data.input.upload_id", "placement.region_id"),
+            *("data.input.id", "data.input.job_id", "data.input.secret", "data.output.secret"),
             *("data.input.datastore_id", "data.output.datastore_id", "data.scratch.datastore_id"),
             *("placement.providers[]", "environment.secrets{}", "reservation_id"),
         )

@@ -122,16 +122,27 @@ def test_a_worker_has_one_to_64_gpus() -> None:
             "is the job's own project: models of other projects are not available yet",
         ),
         (
-            {"data": {"input": {"type": "gcp", "upload_id": "upl-1"}}},
-            "is `local` or `regional`; others are not",
+            {"data": {"input": {"type": "ftp"}}},
+            "is one of local, regional, dataset, model, checkpoint, job, web, git,",
         ),
-        ({"data": {"input": {"type": "local"}}}, "is needed: input is an uploaded archive"),
+        (
+            {"data": {"input": {"type": "gcp", "bucket": "sets", "upload_id": "upl-1"}}},
+            "is not for gcp",
+        ),
+        ({"data": {"input": {"type": "web"}}}, "is needed for web"),
+        (
+            {"data": {"input": {"type": "dataset", "id": "mod-1"}}},
+            "is the id of a dataset, dat-…",
+        ),
+        ({"data": {"input": {"type": "model"}}}, "is needed for model: the id of a model, mod-…"),
+        ({"data": {"input": {"type": "local"}}}, "is needed for local: the id of an upload, upl-…"),
         ({"data": {"input": {"type": "local", "upload_id": "x"}}}, "is the id of an upload, upl-…"),
         (
-            {"data": {"output": {"type": "gcp"}}},
-            "is `local` or `regional`; others are not available yet",
+            {"data": {"output": {"type": "ftp"}}},
+            "is one of local, regional, aws, wasabi, gcp, azure, git,",
         ),
-        ({"data": {"output": {"type": "local", "upload_id": "upl-1"}}}, "is for input alone"),
+        ({"data": {"output": {"type": "gcp"}}}, "is needed for gcp"),
+        ({"data": {"output": {"type": "local", "upload_id": "upl-1"}}}, "is not for local"),
         (
             {"environment": {"image": "a:1", "apt_packages": ["ffmpeg"]}},
             "are not installed into an image",

@@ -102,11 +102,13 @@ def _add_ls(app: typer.Typer, plural: str) -> None:
         if session.screen.as_json:
             session.screen.json({"items": found})
             return
+        made = ("made_for_job_id",) if any(each.get("made_for_job_id") for each in found) else ()
+        headings = ("id", "name", "status", *(("made for",) if made else ()))
         session.screen.table(
-            ("id", "name", "status", "size", "files", "source", "used by", "reason"),
+            (*headings, "size", "files", "source", "used by", "reason"),
             [
                 (
-                    *pick(each, "id", "name", "status"),
+                    *pick(each, "id", "name", "status", *made),
                     _size_text(each),
                     each["file_count"],
                     _source_text(each["source"]),
@@ -132,6 +134,7 @@ def _add_show(app: typer.Typer, plural: str) -> None:
                 *((field, found[field]) for field in ("id", "name", "status")),
                 ("reason", found["status_reason"]),
                 ("project", found["project_id"]),
+                ("made for", found.get("made_for_job_id")),
                 ("source", _source_text(found["source"])),
                 ("files", found["file_count"]),
                 ("size", None if size is None else bytes_text(size)),

@@ -57,6 +57,17 @@ def _references(job: dict[str, Any]) -> Iterator[Place]:
     for index, volume in enumerate(volumes if isinstance(volumes, list) else []):
         if isinstance(volume, dict) and "id" in volume:
             yield volume, "id", "volumes", f"data.volumes.{index}.id"
+    yield from _of_input(data.get("input"))
     for use in ("input", "output", "scratch"):
         if isinstance(folder := data.get(use), dict) and "datastore_id" in folder:
             yield folder, "datastore_id", "datastores", f"data.{use}.datastore_id"
+
+
+def _of_input(given: Any) -> Iterator[Place]:
+    """The artifact, or the job with the output, that is a job's input."""
+    if not isinstance(given, dict):
+        return
+    noun = f"{given.get('type')}s"
+    key = "job_id" if noun == "jobs" else "id"
+    if noun in ("datasets", "models", "checkpoints", "jobs") and key in given:
+        yield given, key, noun, f"data.input.{key}"

@@ -9,7 +9,7 @@ from baseload.commands.session import Document, Session
 from baseload.commands.terminal import bytes_text, duration_text
 from baseload.errors import ApiError
 
-ON_THEIR_WAY = frozenset({"waiting_for_data", "uploading"})
+ON_THEIR_WAY = frozenset({"new", "waiting_for_data", "uploading"})
 """The statuses of jobs whose data or output may be on their way."""
 MOST_ASKED = 100
 BAR_WIDTH = 10
@@ -35,12 +35,13 @@ def progress_text(workers: Sequence[Document]) -> str | None:
     if not workers:
         return None
     done = sum(each["bytes_transferred"] for each in workers)
-    rate = sum(each["bytes_per_s"] or 0 for each in workers)
+    rates = [each["bytes_per_s"] for each in workers]
     totals = [each["total_bytes"] for each in workers]
     lefts = [each["left_s"] for each in workers if each["left_s"] is not None]
     known = [total for total in totals if total is not None]
     words = [share_text(done, sum(known) if len(known) == len(totals) else None)]
-    words.append(f"{bytes_text(rate)}/s")
+    if any(each.get("artifact_id") is None for each in workers):  # Else nobody knows how fast.
+        words.append(f"{bytes_text(sum(each or 0 for each in rates))}/s")
     if lefts:
         words.append(f"{duration_text(max(lefts))} left")
     return ", ".join(words)

@@ -52,8 +52,8 @@ def ps(
 ) -> None:
     """List jobs, newest first; --json has every field, also those that a narrow terminal lacks.
 
-    While data of a job are on their way to its node, or its output from there, the column data
-    shows how far they are.
+    While data of a job are on their way into the store or to its node, or its output from there,
+    the column data shows how far they are.
     """
     jobs = session.items("/v1/jobs", NEWEST if only else limit, status=status or None)
     if only:
@@ -117,6 +117,7 @@ def _show(session: Session, found: Document, on_their_way: Sequence[Document]) -
             ("status", found.get("status_label")),
             ("reason", found.get("status_reason")),
             ("project", found.get("project_id")),
+            ("input", _input_text(found)),
             ("priority", found.get("priority")),
             ("attempt", _attempt_text(found)),
             ("gpus", found["resources"].get("gpus") or _asked(found)),
@@ -149,6 +150,15 @@ def _show(session: Session, found: Document, on_their_way: Sequence[Document]) -
     session.screen.result("")
     columns = ("worker", "status", "node", "exit code", "signal", "started", "finished")
     session.screen.table(columns, rows)
+
+
+def _input_text(job: Document) -> str | None:
+    """The type of the input, and the artifact that has its files."""
+    given = (job.get("data") or {}).get("input")
+    if given is None:
+        return None
+    found = [given["type"], job.get("input_id") or given.get("upload_id")]
+    return ", ".join(filter(None, found))
 
 
 @command(app)
