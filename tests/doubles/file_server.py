@@ -39,7 +39,7 @@ class FileServer:
         return f"http://127.0.0.1:{self.port}{path}"
 
     def take(self, path: str, headers: Message, body: IO[bytes]) -> int | None:
-        """Keep a file that is sent here; the status of the answer, which is lost where it is None."""
+        """Keep a file that is sent here; the status of the answer. None: the answer is lost."""
         self.authorizations.add(headers.get("Authorization", ""))
         content = body.read(int(headers["Content-Length"]))
         if status := self.statuses.get(path):

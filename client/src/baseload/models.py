@@ -2099,15 +2099,17 @@ class WebSource(BaseModel):
 
 class WorkerDataProgress(BaseModel):
     """
-    How much of the data of one worker has come to its node, or of its output from there.
+    How much of the data of one worker has come to its node, or of its output from there; or of
+    an artifact that the job waits for, before it has nodes.
     """
 
     model_config = ConfigDict(
         extra="allow",
     )
     job_id: Annotated[str, Field(title="Job Id")]
-    worker: Annotated[int, Field(title="Worker")]
-    node_id: Annotated[str, Field(title="Node Id")]
+    artifact_id: Annotated[str | None, Field(title="Artifact Id")]
+    worker: Annotated[int | None, Field(title="Worker")]
+    node_id: Annotated[str | None, Field(title="Node Id")]
     node_name: Annotated[str | None, Field(title="Node Name")]
     is_output: Annotated[bool, Field(title="Is Output")]
     bytes_transferred: Annotated[int, Field(title="Bytes Transferred")]
