@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import IO, Any
+from io import BufferedIOBase
+from typing import Any
 
 
 @dataclass
@@ -38,7 +39,7 @@ class FileServer:
     def url(self, path: str) -> str:
         return f"http://127.0.0.1:{self.port}{path}"
 
-    def take(self, path: str, headers: Message, body: IO[bytes]) -> int | None:
+    def take(self, path: str, headers: Message, body: BufferedIOBase) -> int | None:
         """Keep a file that is sent here; the status of the answer. None: the answer is lost."""
         self.authorizations.add(headers.get("Authorization", ""))
         content = body.read(int(headers["Content-Length"]))
