@@ -87,11 +87,9 @@ def _handler(files: FileServer) -> type[BaseHTTPRequestHandler]:  # noqa: C901 -
                 self.close_connection = True  # As a server that does not read what is refused.
                 self._answer(307, {"Location": files.redirects[self.path]}, b"")
                 return
-            status = files.take(self.path, self.headers, self.rfile)
-            if status is None:
-                self.close_connection = True
-                return
-            self._answer(status, {}, b"" if status == 201 else b"no")
+            if status := files.take(self.path, self.headers, self.rfile):
+                self._answer(status, {}, b"" if status == 201 else b"no")
+            self.close_connection = self.close_connection or status is None
 
         def _send(self, content: bytes, asked_range: str) -> None:
             etag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
