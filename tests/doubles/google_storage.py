@@ -53,7 +53,7 @@ class GoogleStorage:
     uploads: dict[str, "Upload"] = field(default_factory=dict)
     """Resumable uploads that have not ended, by their ids."""
     takes_bytes: list[int] = field(default_factory=list)
-    """How many bytes of the next chunks arrive, before the answer to them is lost."""
+    """How many bytes of the next chunks arrive, in whole units; the answers to them are lost."""
     leads_to: str = ""
     """Where uploads begin; empty: at this server."""
     spoils: bool = False
