@@ -19,6 +19,8 @@ PREEMPTION_NOTICE = timedelta(seconds=preemption_notices_s()[1])
 """How long before its end a machine is preempted, which is when its jobs stop being charged."""
 ENDS_S = 2 * ENDING_WAIT.total_seconds()
 """What it may take until a job has ended that was asked to, as its credits are used up."""
+OUT_OF_REACH = "not reachable for"
+"""In the reason of a job that has failed because its node could not be asked for an hour."""
 HOLDS_UP = (": engine ", "machine_", "site_away", "process_hangs", "late", "slow")
 """In acts after which a node may not be metered for a billing period."""
 TOLERANCE_S = 1.0
@@ -67,13 +69,16 @@ def _at_rest(life: Life) -> Iterable[str]:
     for usage in life.rows.usage():
         charged[usage.run_id] = charged.get(usage.run_id, 0) + usage.seconds
     rented = _ended_rents(life)
-    given_up = machines_given_up(life)
+    given_up, jobs = machines_given_up(life), life.views()
     for process in life.world.processes():
         charged_s = charged.pop(process.run_id, 0)
-        is_given_up = process.machine in given_up
-        rent = rented.get(process.machine)
+        rent, job = rented.get(process.machine), jobs.get(parse_run_id(process.run_id)[0])
+        # Whose region's site was away until its machine was terminated, nobody has measured.
+        is_unseen = (
+            rent is not None and job is not None and OUT_OF_REACH in (job.status_reason or "")
+        )
+        is_given_up = is_unseen or process.machine in given_up
         yield from _charged_as_measured(life, process, charged_s, rent, is_given_up=is_given_up)
-    jobs = life.views()
     for one in life.engine.running():
         job = jobs.get(one.workflow_id.split("/")[1]) if one.workflow == "JobBilling" else None
         if job is not None and not job.is_open:
