@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 from sqlmodel import Session
@@ -15,14 +14,14 @@ from temporalio.exceptions import ApplicationError
 
 from activities.artifacts.destinations.outputs import StoredOutput, checked_output
 from activities.artifacts.destinations.sending import Sending
+from activities.artifacts.extras import module_of_extra
 from activities.artifacts.scratch import scratch_folder
 from activities.artifacts.slots import SlotHolder, holding, stale
 from activities.artifacts.sources.tar_streams import refused
 from activities.db.session import database
-from activities.db.tables import Job, StoredSecret
+from activities.db.tables import Job
 from activities.jobs.submissions import submission_of
-from activities.secrets.credentials import STORED
-from activities.secrets.sealing import secret_box
+from activities.secrets.credentials import project_secret
 from activities.settings import settings
 from activities.storage.archives import ArchiveLimits
 from activities.storage.blobs import blob_store
@@ -51,6 +50,8 @@ from workflows.rules.jobs.data_places import destination_of
 
 TELL_INTERVAL_S = 1.0
 """Between two checks of an attempt that sends many small files, so the database has few of them."""
+DESTINATIONS = "activities.artifacts.destinations"
+_extra = partial(module_of_extra, DESTINATIONS)
 MOST_DISK_GB = 2000
 """The largest `resources.disk_size_gb`, for a job that has asked for none."""
 
@@ -132,16 +133,16 @@ class _Progress:
 
     def __init__(self, attempt: DeliveryAttempt, file_count: int) -> None:
         self._attempt, self._file_count = attempt, file_count
-        self._told_at = 0.0
+        self._checked_at = 0.0
 
     def tell(self, done: int) -> None:
         """Raises: as `SlotHolder.check`, which is done now and then and at the end."""
         now = time.monotonic()
-        is_due = now - self._told_at >= TELL_INTERVAL_S or done == self._file_count
+        is_due = now - self._checked_at >= TELL_INTERVAL_S or done == self._file_count
         if is_due or self._attempt.is_lost.is_set():
             self._attempt.check()
             set_details(f"{done} of {counted(self._file_count, 'file')} sent", str(done))
-            self._told_at = now
+            self._checked_at = now
 
 
 @dataclass(frozen=True)
@@ -211,18 +212,7 @@ def _sent(order: _Order, sending: Sending) -> str:
 
 
 def _kind(module: str) -> Any:
-    return import_module(f"activities.artifacts.destinations.{module}")
-
-
-def _extra(module: str, extra: str) -> ModuleType:
-    """The module of a destination whose libraries not every installation has.
-
-    Raises: ApplicationError `Refused`, when this one has not.
-    """
-    try:
-        return import_module(f"activities.artifacts.destinations.{module}")
-    except ImportError as error:
-        raise refused(f"this platform is installed without its extra {extra}: {error}") from error
+    return import_module(f"{DESTINATIONS}.{module}")
 
 
 def _sent_before(output: StoredOutput) -> int:
@@ -244,14 +234,13 @@ def _key(session: Session, project_id: str, kind: KeyType) -> dict[str, str]:
 
 
 def _secret(session: Session, project_id: str, name: str) -> str:
-    stored = f"projects/{project_id}/{name}"
-    secret = session.get(StoredSecret, stored)
-    if secret is None:
+    value = project_secret(session, f"projects/{project_id}/{name}")
+    if value is None:
         raise refused(
             f"project {project_id} has no secret {name} any more: set it by `baseload secret set "
             f"{name}` before the next job"
         )
-    return secret_box(STORED, secret.account_id).open(secret.sealed, stored.encode()).decode()
+    return value
 
 
 def _job(session: Session, job_id: str, *, locked: bool = False) -> Job:

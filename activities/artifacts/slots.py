@@ -6,11 +6,12 @@ on, on another machine too; before it changes anything, it checks that no later 
 """
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from contextvars import copy_context
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Self
 from uuid import uuid4
 
@@ -21,6 +22,7 @@ from temporalio.exceptions import ApplicationError
 from activities.db.session import AWAY, database
 from activities.db.tables import ArtifactTransfer, table_of_artifact
 from activities.settings import settings
+from activities.temporal.heartbeats import running_aside
 from workflows.contracts.artifacts import ArtifactStatus
 from workflows.contracts.errors import STALE, TRANSFER_WAITS, UNAVAILABLE
 
@@ -33,7 +35,7 @@ the artifact is not being transferred any more."""
 
 
 @dataclass(frozen=True)
-class SlotHolder:
+class SlotHolder(ABC):
     """One attempt of a subject, which may write while no later one has begun."""
 
     subject_id: str
@@ -62,9 +64,9 @@ class SlotHolder:
             )
         return row
 
+    @abstractmethod
     def under_way(self, session: Session, *, locked: bool = False) -> Any:
         """The row of the subject. Raises: ApplicationError `Stale`, `NotFound`."""
-        raise NotImplementedError
 
     @classmethod
     def new(cls, subject_id: str, account_id: str) -> Self:
@@ -79,14 +81,10 @@ def holding(holder: SlotHolder) -> Iterator[None]:
     Raises: ApplicationError `TransferWaits`, when all slots of the account are taken; `Stale`.
     """
     take_slot(holder, datetime.now(UTC))
-    is_over = threading.Event()
-    beat = threading.Thread(target=copy_context().run, args=(_renew, holder, is_over), daemon=True)
-    beat.start()
     try:
-        yield
+        with running_aside(partial(_renew, holder)):
+            yield
     finally:
-        is_over.set()
-        beat.join()
         with suppress(*AWAY), database().write() as session:  # Otherwise its lease ends.
             session.execute(delete(ArtifactTransfer).where(*_is(holder)))
 

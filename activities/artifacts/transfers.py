@@ -1,9 +1,8 @@
 """Transfers of artifacts from their sources: activities of the task queue `transfers`."""
 
 from dataclasses import dataclass
-from importlib import import_module
+from functools import partial
 from pathlib import Path
-from types import ModuleType
 
 from sqlmodel import Session, col, select
 from temporalio import activity
@@ -11,6 +10,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.accounts.stored_bytes import room_of_artifact
 from activities.artifacts.attempts import attempt_of
+from activities.artifacts.extras import module_of_extra
 from activities.artifacts.scratch import scratch_folder
 from activities.artifacts.sources.git import open_git
 from activities.artifacts.sources.kaggle import open_kaggle
@@ -24,12 +24,10 @@ from activities.db.tables import (
     ArtifactPart,
     ArtifactRow,
     Job,
-    StoredSecret,
     place_of_content,
     table_of_artifact,
 )
-from activities.secrets.credentials import STORED
-from activities.secrets.sealing import secret_box
+from activities.secrets.credentials import project_secret
 from activities.settings import settings
 from activities.storage.blobs import BlobStore, blob_store
 from activities.storage.contents import (
@@ -61,6 +59,8 @@ from workflows.contracts.artifacts import (
 from workflows.contracts.errors import NOT_FOUND, STALE
 from workflows.contracts.third_party_keys import KeyType
 from workflows.effects.artifacts import TransferArtifact
+
+_extra = partial(module_of_extra, "activities.artifacts.sources")
 
 
 @activity.defn
@@ -196,27 +196,16 @@ def _copy(store: BlobStore, artifact_id: str) -> OpenedSource:
     return open_copy(store, place, content)
 
 
-def _extra(module: str, extra: str) -> ModuleType:
-    """The module of a source whose libraries not every installation has.
-
-    Raises: ApplicationError `Refused`, when this one has not.
-    """
-    try:
-        return import_module(f"activities.artifacts.sources.{module}")
-    except ImportError as error:
-        raise refused(f"this platform is installed without its extra {extra}: {error}") from error
-
-
 def _secret(artifact_id: str, name: str | None) -> str | None:
     """The value of a secret of the artifact's project. Raises: ApplicationError `Refused`."""
     if name is None:
         return None
     with database().read() as session:
-        stored = f"projects/{_row(session, artifact_id).project_id}/{name}"
-        secret = session.get(StoredSecret, stored)
-    if secret is None:
+        project_id = _row(session, artifact_id).project_id
+        value = project_secret(session, f"projects/{project_id}/{name}")
+    if value is None:
         raise refused(f"{artifact_id}: the project has no secret {name}; set it, then try again")
-    return secret_box(STORED, secret.account_id).open(secret.sealed, stored.encode()).decode()
+    return value
 
 
 def _parts(command: TransferArtifact, source: UploadSource) -> list[Part]:

@@ -26,7 +26,7 @@ SHOWN = 5
 def find_job_data(command: FindJobData) -> JobDataFound:
     """What of a job's artifacts is missing; once nothing is, its row says how much disk they take.
 
-    An artifact that changes after this has looked signals the job (`wake_waiting_jobs`).
+    An artifact that changes after this was read signals the job (`wake_waiting_jobs`).
     Raises: NotFound, when there is no such job.
     """
     with database().read() as session:

@@ -20,7 +20,6 @@ from activities.db.tables import (
     Node,
     Region,
     Reservation,
-    StoredSecret,
     Upload,
     place_of_content,
     table_of_artifact,
@@ -30,8 +29,7 @@ from activities.jobs.run_keys import JobKeys, keys_of_job
 from activities.jobs.submissions import open_variables, submission_of
 from activities.nodes.addresses import inside_address
 from activities.regions.cache import caches_of
-from activities.secrets.credentials import STORED
-from activities.secrets.sealing import secret_box
+from activities.secrets.credentials import project_secret
 from activities.settings import settings
 from activities.storage.blobs import blob_store
 from activities.storage.datastore_access import RegionalData
@@ -340,14 +338,13 @@ def _secret(session: Session, job: Job, name: str, reference: str) -> str:
             f"{STORE}projects/{job.project_id}/…",
             type=WORK_REFUSED,
         )
-    row = session.get(StoredSecret, name_in_store)
-    if row is None:
+    value = project_secret(session, name_in_store)
+    if value is None:
         raise ApplicationError(
             f"{asked}: there is no such secret; set it, then submit the job again",
             type=WORK_REFUSED,
         )
-    box = secret_box(STORED, row.account_id)
-    return box.open(row.sealed, name_in_store.encode()).decode()
+    return value
 
 
 def _upload(session: Session, upload_id: str | None) -> str | None:

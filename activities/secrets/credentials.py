@@ -49,6 +49,17 @@ def reference_mistake(reference: str) -> str | None:
     return None if path.startswith("/") and "\0" not in path else "is file:///path"
 
 
+def project_secret(session: Session, name: str) -> str | None:
+    """The value of a secret of a project, by its name in the store; None: there is none.
+
+    name: `projects/<project id>/<name>`.
+    """
+    row = session.get(StoredSecret, name)
+    if row is None:
+        return None
+    return secret_box(STORED, row.account_id).open(row.sealed, name.encode()).decode()
+
+
 def own_place(kind: str, provider_id: str) -> str:
     """The name in the store of a credential that was given as a literal."""
     return f"providers/{kind}/{provider_id}"

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextvars import ContextVar, copy_context
 
 from temporalio import activity
@@ -46,16 +46,28 @@ async def _beat(details: list[str]) -> None:
 @contextlib.contextmanager
 def beating_aside() -> Generator[None]:
     """Send heartbeats from a second thread while the block runs and keeps its own thread busy."""
-    is_over = threading.Event()
     token = _details.set([])
-    beat = threading.Thread(target=copy_context().run, args=(_beat_aside, is_over), daemon=True)
-    beat.start()
+    try:
+        with running_aside(_beat_aside):
+            yield
+    finally:
+        _details.reset(token)
+
+
+@contextlib.contextmanager
+def running_aside(work: Callable[[threading.Event], None]) -> Generator[None]:
+    """Run work in a second thread, in this context, until the block has ended.
+
+    work: gets the event of that end, at which it returns.
+    """
+    is_over = threading.Event()
+    thread = threading.Thread(target=copy_context().run, args=(work, is_over), daemon=True)
+    thread.start()
     try:
         yield
     finally:
         is_over.set()
-        beat.join()
-        _details.reset(token)
+        thread.join()
 
 
 def _beat_aside(is_over: threading.Event) -> None:

@@ -5,10 +5,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from activities.db import tables
-from api.authorization import USE_OF_SECRETS
 from api.changes import ChangeContext
-from api.problems import field_error
 from api.schemas.base import FieldError
+from api.services.projects import refusal_of_secret
 from api.services.third_party_keys import refusal_of_use
 from workflows.contracts.deliveries import KeyedDestination, WebDestination
 from workflows.contracts.job_submission import OutputDestination
@@ -37,17 +36,5 @@ def wrong_destination(
         kind = KeyType(given["type"])
         wrong = refusal_of_use(context, project, "data.output.type", kind)
     elif isinstance(destination, WebDestination) and destination.secret is not None:
-        wrong = _refusal_of_secret(context, project, destination.secret)
+        wrong = refusal_of_secret(context, project, "data.output.secret", destination.secret)
     return [] if wrong is None else [wrong]
-
-
-def _refusal_of_secret(
-    context: ChangeContext, project: tables.Project, name: str
-) -> FieldError | None:
-    field = "data.output.secret"
-    if not context.caller.may(USE_OF_SECRETS):
-        return field_error(field, f"needs the scope {USE_OF_SECRETS}", name)
-    if context.session.get(tables.StoredSecret, f"projects/{project.id}/{name}") is None:
-        rule = f"is a secret of project {project.id}: not found; baseload secret set"
-        return field_error(field, rule, name)
-    return None

@@ -8,12 +8,12 @@ from pydantic import ValidationError
 from activities.accounts.stored_bytes import refusal_of_artifact
 from activities.db import tables
 from activities.db.ids import new_id
-from api.authorization import USE_OF_SECRETS
 from api.changes import ChangeContext
 from api.problems import Problem, field_error
 from api.schemas.base import FieldError
 from api.services.account_limits import check_limit
 from api.services.lifecycles import GONE
+from api.services.projects import refusal_of_secret
 from api.services.third_party_keys import refusal_of_use, with_source_key
 from workflows.contracts.artifacts import (
     ArtifactRole,
@@ -72,14 +72,7 @@ def _wrong_secret(
 ) -> FieldError | None:
     if not isinstance(source, ObjectStoreSource | HuggingFaceSource) or source.secret is None:
         return None
-    field = f"{FIELD}.secret"
-    if not context.caller.may(USE_OF_SECRETS):
-        return field_error(field, f"needs the scope {USE_OF_SECRETS}", source.secret)
-    stored = f"projects/{project.id}/{source.secret}"
-    if context.session.get(tables.StoredSecret, stored) is None:
-        rule = f"is a secret of project {project.id}: not found; baseload secret set"
-        return field_error(field, rule, source.secret)
-    return None
+    return refusal_of_secret(context, project, f"{FIELD}.secret", source.secret)
 
 
 def _wrong_key(

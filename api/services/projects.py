@@ -6,9 +6,11 @@ from activities.db import tables
 from activities.db.ids import new_id
 from activities.secrets.credentials import STORED
 from activities.secrets.sealing import secret_box
+from api.authorization import USE_OF_SECRETS
 from api.changes import ChangeContext
-from api.problems import Problem
+from api.problems import Problem, field_error
 from api.schemas import accounts as schemas
+from api.schemas.base import FieldError
 from api.services.account_limits import check_limit
 from api.services.ownership import own
 
@@ -79,6 +81,19 @@ def remove_secret(context: ChangeContext, project_id: str, name: str) -> schemas
     context.resource_id = f"{STORE}{row.name}"
     context.session.delete(row)
     return secret_response(row)
+
+
+def refusal_of_secret(
+    context: ChangeContext, project: tables.Project, field: str, name: str
+) -> FieldError | None:
+    """The field error of who may not use a secret of the project, or where it has none of this
+    name; None: it may be used. Whoever may create jobs there may use its secrets by them."""
+    if not context.caller.may(USE_OF_SECRETS):
+        return field_error(field, f"needs the scope {USE_OF_SECRETS}", name)
+    if context.session.get(tables.StoredSecret, f"{secrets_folder(project.id)}{name}") is None:
+        rule = f"is a secret of project {project.id}: not found; baseload secret set"
+        return field_error(field, rule, name)
+    return None
 
 
 def secrets_folder(project_id: str) -> str:

@@ -21,7 +21,7 @@ from ..files import packing
 from ..folders import Run
 from ..host import file_tree
 from .child import Say
-from .files import CHUNK_BYTES, FILE, FOLDER, LINK, Entry, Files, MissingError
+from .files import CHUNK_BYTES, FILE, FOLDER, LINK, Entry, Files, MissingError, WritableFiles
 
 MOST_FILES = 1_000_000
 MOST_DEPTH = 256
@@ -213,7 +213,7 @@ class Storing:
     Raises: RefusedError, those of `Files`; `too-deep`.
     """
 
-    def __init__(self, files: Files, run: Run, note: IO[str], say: Say) -> None:
+    def __init__(self, files: WritableFiles, run: Run, note: IO[str], say: Say) -> None:
         self._files = files
         self._run = run
         self._note = note

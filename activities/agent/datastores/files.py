@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Optional
 
@@ -26,7 +27,7 @@ class MissingError(RefusedError):
     """There is no such file or folder on the share."""
 
 
-class Files:
+class Files(ABC):
     """The files of one share. Paths are relative to its root path, with `/` between names.
 
     Raises: every method RefusedError: `datastore-away` where a later try may help,
@@ -38,38 +39,42 @@ class Files:
         del name
         return True
 
+    @abstractmethod
     def look(self, path: str) -> Entry:
         """The entry itself; a link is not followed."""
-        raise NotImplementedError
 
+    @abstractmethod
     def entries(self, path: str) -> Iterator[Entry]:
         """The entries of a folder; names that are none are left out."""
-        raise NotImplementedError
 
+    @abstractmethod
     def read(self, path: str, begin: int = 0) -> Iterator[bytes]:
         """The content of a file from a byte on."""
-        raise NotImplementedError
-
-    def write(self, path: str, chunks: Iterator[bytes]) -> None:
-        """Make or replace a file."""
-        raise NotImplementedError
 
     def target(self, path: str) -> Optional[str]:
         """Where a link leads to; None, where that cannot be read."""
         del path
         return None
 
+
+class WritableFiles(Files):
+    """The files of one share that can be changed, too. Raises: as `Files`."""
+
+    @abstractmethod
+    def write(self, path: str, chunks: Iterator[bytes]) -> None:
+        """Make or replace a file."""
+
+    @abstractmethod
     def make_folder(self, path: str) -> None:
         """Make a folder, whose parent is there; silent when it is there."""
-        raise NotImplementedError
 
+    @abstractmethod
     def rename(self, path: str, to: str) -> None:
         """Rename a file; one that has the new name is replaced."""
-        raise NotImplementedError
 
+    @abstractmethod
     def remove(self, path: str) -> None:
         """Remove a file; silent when it is gone."""
-        raise NotImplementedError
 
 
 def library(name: str, package: str) -> Any:

@@ -20,8 +20,8 @@ from .files import (
     LINK,
     OTHER,
     Entry,
-    Files,
     MissingError,
+    WritableFiles,
     is_name,
     library,
 )
@@ -65,7 +65,7 @@ _Dirent._fields_ = [
 """The beginning of libnfs's `struct nfsdirent`, which never leaves libnfs."""
 
 
-class NfsFiles(Files):
+class NfsFiles(WritableFiles):
     """The files of an NFS share. Raises: RefusedError, when no version of NFS reaches them."""
 
     def __init__(self, share: Share, account: tuple[int, int] | None = None) -> None:

@@ -23,7 +23,17 @@ from urllib.parse import quote
 
 from ..errors import RefusedError
 from .child import AWAY, unreached
-from .files import CHUNK_BYTES, FILE, FOLDER, LINK, Entry, Files, MissingError, is_name, library
+from .files import (
+    CHUNK_BYTES,
+    FILE,
+    FOLDER,
+    LINK,
+    Entry,
+    MissingError,
+    WritableFiles,
+    is_name,
+    library,
+)
 from .share import Share, broken_rule
 
 IS_FOLDER, IS_LINK = 0x10, 0x400
@@ -58,7 +68,7 @@ class _Info(ctypes.Structure):
     ]
 
 
-class SmbFiles(Files):
+class SmbFiles(WritableFiles):
     """The files of an SMB share. Raises: RefusedError, when the share cannot be listed."""
 
     def __init__(self, share: Share) -> None:

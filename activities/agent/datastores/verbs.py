@@ -16,7 +16,7 @@ from . import binding, kernel
 from .addresses import pinned
 from .child import Say, become, become_client, client_account, in_child
 from .copying import STORED, Fetching, Storing
-from .files import Files
+from .files import Files, WritableFiles
 from .nfs import NfsFiles
 from .share import NFS, Share, share_of
 from .smb import SmbFiles
@@ -107,7 +107,7 @@ def _try_files(share: Share, account: Account) -> Callable[[Say], str | None]:
     return act
 
 
-def opened(share: Share, account: Account) -> Files:
+def opened(share: Share, account: Account) -> WritableFiles:
     """The files of a share, in a child, which has the rights of the account alone from now on.
 
     Raises: RefusedError `datastore-away`, `datastore-refused`, `no-datastore-client`.

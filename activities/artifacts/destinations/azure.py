@@ -16,9 +16,9 @@ from temporalio.exceptions import ApplicationError
 from activities.artifacts.destinations.sending import (
     OutputFile,
     Sending,
-    name_below,
     read_whole,
     send_each,
+    shown_place,
 )
 from activities.artifacts.sources.azure import container_client
 from activities.artifacts.sources.tar_streams import refused, unavailable
@@ -43,8 +43,8 @@ def deliver_container(
     """
     container = _Container(destination, key)
     send_each(sending, destination.prefix, container.put)
-    place = name_below(destination.prefix, "").rstrip("/")
-    return f"azure://{destination.account}/{destination.container}/{place}".rstrip("/")
+    root = f"azure://{destination.account}/{destination.container}"
+    return shown_place(root, destination.prefix)
 
 
 class _Container:

@@ -17,9 +17,9 @@ from activities.artifacts.destinations.http_sending import HttpSender, Reply
 from activities.artifacts.destinations.sending import (
     OutputFile,
     Sending,
-    name_below,
     read_whole,
     send_each,
+    shown_place,
 )
 from activities.artifacts.sources.google_storage import GoogleAccess
 from activities.artifacts.sources.tar_streams import refused, unavailable
@@ -47,8 +47,7 @@ def deliver_google_bucket(
             destination.bucket, GoogleAccess(destination.bucket, key, READ_WRITE), sender
         )
         send_each(sending, destination.prefix, bucket.put)
-    place = name_below(destination.prefix, "").rstrip("/")
-    return f"gs://{destination.bucket}/{place}".rstrip("/")
+    return shown_place(f"gs://{destination.bucket}", destination.prefix)
 
 
 class _Bucket:

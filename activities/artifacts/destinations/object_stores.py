@@ -17,9 +17,9 @@ from temporalio.exceptions import ApplicationError
 from activities.artifacts.destinations.sending import (
     OutputFile,
     Sending,
-    name_below,
     read_whole,
     send_each,
+    shown_place,
 )
 from activities.artifacts.sources.object_stores import store_at
 from activities.artifacts.sources.tar_streams import refused, unavailable
@@ -48,9 +48,8 @@ def deliver_bucket(
     """
     bucket = _Bucket(destination, key)
     send_each(sending, destination.prefix, bucket.put)
-    place = name_below(destination.prefix, "").rstrip("/")
     scheme = {"aws": "s3", "wasabi": "wasabi"}[destination.type]
-    return f"{scheme}://{destination.bucket}/{place}".rstrip("/")
+    return shown_place(f"{scheme}://{destination.bucket}", destination.prefix)
 
 
 class _Bucket:
@@ -83,7 +82,7 @@ class _Bucket:
                 beat()
             done = {"MultipartUpload": {"Parts": parts}}
             self._call("complete_multipart_upload", name, **upload, **done)
-        except BaseException:
+        except BaseException:  # Also of a process that stops: its parts would stay, and cost.
             with suppress(ApplicationError):  # The rules of the bucket may remove it later.
                 self._call("abort_multipart_upload", name, **upload)
             raise

@@ -28,6 +28,11 @@ def name_below(prefix: str, name: str) -> str:
     return f"{folder}/{name}" if folder else name
 
 
+def shown_place(root: str, prefix: str) -> str:
+    """The folder below a root, for a person: `s3://results/runs/7`."""
+    return f"{root}/{prefix.strip('/')}".rstrip("/")
+
+
 @dataclass(frozen=True)
 class Sending:
     """One attempt of a delivery."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from activities.agent.datastores.copying import Copied, Fetching, part_name
-from activities.agent.datastores.files import FILE, FOLDER, LINK, Entry, Files
+from activities.agent.datastores.files import FILE, FOLDER, LINK, Entry, Files, MissingError
 
 
 class Hostile(Files):
@@ -12,6 +12,9 @@ class Hostile(Files):
 
     def __init__(self, folders: dict[str, list[Entry]], targets: dict[str, str]) -> None:
         self.folders, self.targets = folders, targets
+
+    def look(self, path: str) -> Entry:
+        raise MissingError("datastore-refused", path)
 
     def entries(self, path: str) -> Iterator[Entry]:
         yield from self.folders.get(path, [])

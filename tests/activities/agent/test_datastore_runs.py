@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from activities.agent.datastores import verbs
-from activities.agent.datastores.files import FILE, Entry, Files
+from activities.agent.datastores.files import FILE, FOLDER, Entry, Files
 from activities.agent.folders import Folders
 from tests.activities.agent.agent_process import LocalAgent, spec
 from tests.activities.agent.test_datastores import at, described
@@ -35,6 +35,9 @@ def test_what_reads_from_a_server_has_the_rights_of_the_run_alone(
             lines = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
             wanted = ("Uid", "Groups", "CapEff", "CapPrm", "NoNewPrivs")
             self.found = [f"{name}={' '.join(lines[name].split())}" for name in wanted]
+
+        def look(self, path: str) -> Entry:
+            return Entry(path, FOLDER)
 
         def entries(self, path: str) -> Iterator[Entry]:
             return (Entry(name, FILE) for name in self.found)

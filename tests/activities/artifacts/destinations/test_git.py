@@ -73,9 +73,9 @@ def refusal(call: Any, *given: Any) -> ApplicationError:
 def test_an_output_becomes_one_commit_of_a_branch_that_is_made(
     server: GitServer, tmp_path: Path
 ) -> None:
-    told: list[int] = []
+    sent: list[int] = []
     to = destination(server, prefix="runs/7/")
-    place = deliver_git(to, KEY, sending_of(FILES, tmp_path / "1", told.append))
+    place = deliver_git(to, KEY, sending_of(FILES, tmp_path / "1", sent.append))
     commit = server.run("rev-parse", "results")
     assert place == f"{server.url} branch results commit {commit}"
     assert names(server, commit) == {f"runs/7/{name}" for name in FILES}
@@ -83,7 +83,7 @@ def test_an_output_becomes_one_commit_of_a_branch_that_is_made(
         assert content(server, commit, f"runs/7/{name}") == bytes_
     said = server.run("log", "--format=%an %ae %s", "results")
     assert said == f"baseload baseload@localhost {MARK}"
-    assert told == [0]
+    assert sent == [0]
 
 
 @pytest.mark.parametrize("filters", ["true", "false"])

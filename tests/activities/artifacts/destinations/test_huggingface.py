@@ -55,15 +55,15 @@ def refusal(*given: Any) -> ApplicationError:
 @pytest.mark.parametrize("kind", ["model", "dataset"])
 def test_an_output_becomes_one_commit(hub: HuggingFaceHub, tmp_path: Path, kind: str) -> None:
     hub.kind = kind
-    told: list[int] = []
+    said: list[int] = []
     to = destination(kind=kind, prefix="runs/7/")
-    place = deliver(to, sending_of(FILES, tmp_path / "1", told.append))
+    place = deliver(to, sending_of(FILES, tmp_path / "1", said.append))
     first, made = hub.branches["main"]
     assert place == f"huggingface {kind} pets/cats branch main commit {made.id}"
     assert made.title == MARK
     assert made.files == first.files | {f"runs/7/{name}": FILES[name] for name in FILES}
     assert list(hub.sent.values()) == [FILES["model.bin"]]
-    assert (hub.blob_authorizations, told[-1]) == ({""}, len(FILES))
+    assert (hub.blob_authorizations, said[-1]) == ({""}, len(FILES))
 
 
 def test_a_branch_that_is_missing_begins_with_the_main_one(

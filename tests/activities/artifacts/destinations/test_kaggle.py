@@ -45,12 +45,12 @@ def refusal(*given: Any) -> ApplicationError:
 
 def test_an_output_becomes_a_version_with_its_folders(kaggle: KaggleApi, tmp_path: Path) -> None:
     kaggle.versions = [KaggleVersion("of somebody", {"old": b"o"})]
-    told: list[int] = []
-    place = deliver_kaggle(PETS, KEY, sending_of(FILES, tmp_path / "1", told.append))
+    said: list[int] = []
+    place = deliver_kaggle(PETS, KEY, sending_of(FILES, tmp_path / "1", said.append))
     assert place == "kaggle ada/pets, as its new version"
     assert [each.notes for each in kaggle.versions] == ["of somebody", MARK]
     assert kaggle.versions[1].files == FILES
-    assert (told, kaggle.blob_authorizations) == ([1, 2, 3, 3], {""})
+    assert (said, kaggle.blob_authorizations) == ([1, 2, 3, 3], {""})
 
 
 def test_many_files_are_sent_as_one_archive(
