@@ -13,7 +13,7 @@ from api.app import create_app
 from api.sessions.pages import create_pages_app
 from workers.client import lazy_client
 from workers.database import prepare_database
-from workers.process import serve_http
+from workers.process import serve_http, serve_http_once_free
 
 
 async def serve_api(stop: asyncio.Event) -> int:
@@ -39,11 +39,11 @@ async def serve_api(stop: asyncio.Event) -> int:
 
 
 async def _serve_pages(app: Any, stop: asyncio.Event) -> None:
-    """Serve the pages of jobs at their own address; without it the API goes on."""
+    """Serve the pages of jobs at their own address; until it is free, the API goes on without."""
     address = settings().endpoints_address
     if address is not None:
         served: Any = create_pages_app(app.state)
-        await serve_http(served, *address, stop)
+        await serve_http_once_free(served, *address, stop)
 
 
 async def _check_temporal() -> None:

@@ -25,6 +25,8 @@ from activities.settings import Settings, StartRefusedError, settings
 
 SHUTDOWN_LIMIT_S = 10.0
 HTTP_DRAIN_LIMIT_S = 2
+FIRST_PORT_PAUSE_S, MOST_PORT_PAUSE_S = 1.0, 30.0
+"""Between two attempts to listen at a port that another program has."""
 PONG_LIMIT_S = 300
 """Long, because a person who pauses the output of a session answers no ping meanwhile."""
 MOST_WEBSOCKET_BYTES = 64 << 20
@@ -108,6 +110,18 @@ async def serve_http(app: ASGIApplication, host: str, port: int, stop: asyncio.E
     stopping.cancel()
     await serving
     return 0 if server.started else 1
+
+
+async def serve_http_once_free(
+    app: ASGIApplication, host: str, port: int, stop: asyncio.Event
+) -> int:
+    """Serve `app` until `stop` is set, and return 0; while the port is taken, try it again."""
+    pause_s = FIRST_PORT_PAUSE_S
+    while await serve_http(app, host, port, stop) != 0 and not stop.is_set():
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), pause_s)
+        pause_s = min(2 * pause_s, MOST_PORT_PAUSE_S)
+    return 0
 
 
 def configure_logging(chosen: Settings) -> None:

@@ -169,6 +169,17 @@ def test_a_port_in_use_is_one_clear_line() -> None:
     assert "Traceback" not in output
 
 
+def test_what_waits_for_its_port_serves_once_it_is_free() -> None:
+    waits = SERVES.replace("serve_http", "serve_http_once_free")
+    with socket.create_server((LOOPBACK, 0)) as holder:
+        port = holder.getsockname()[1]
+        process = Process(waits, str(port))
+        assert "cannot listen" in process.line()
+    assert wait_until(lambda: answers(Probe(kind="port", host=LOOPBACK, port=port)), 60)
+    process.process.terminate()
+    process.end()
+
+
 @pytest.fixture(scope="module")
 def temporal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a real dev server, as the runner starts it."""
