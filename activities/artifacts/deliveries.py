@@ -77,6 +77,9 @@ def deliver_output(command: DeliverOutput) -> OutputDelivered:
         linked = scratch / "linked"
         linked.mkdir()
         (own := scratch / "own").mkdir()
+        progress = _Progress(attempt, output.file_count)
+        done = _sent_before(output)
+        progress.say(done)
         sending = Sending(
             job_id=job_id,
             attempt=command.attempt,
@@ -86,8 +89,8 @@ def deliver_output(command: DeliverOutput) -> OutputDelivered:
             size_bytes=output.size_bytes,
             packed_bytes=output.packed_bytes,
             scratch=own,
-            done=_sent_before(output),
-            tell=_Progress(attempt, output.file_count).tell,
+            done=done,
+            tell=progress.tell,
         )
         place = _sent(order, sending)
         attempt.check()
@@ -141,8 +144,12 @@ class _Progress:
         is_due = now - self._checked_at >= TELL_INTERVAL_S or done == self._file_count
         if is_due or self._attempt.is_lost.is_set():
             self._attempt.check()
-            set_details(f"{done} of {counted(self._file_count, 'file')} sent", str(done))
+            self.say(done)
             self._checked_at = now
+
+    def say(self, done: int) -> None:
+        """Note for a later attempt that it goes on after so many files."""
+        set_details(f"{done} of {counted(self._file_count, 'file')} sent", str(done))
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import asyncio
 import re
 import sys
 import tempfile
+import uuid
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,19 @@ async def job_lost_and_back(stage: Stage) -> WorkflowHandle[Any, Any]:
     await jobs.at_unreachable(stage, handle)
     await handle.signal(JobLifecycle.node_reachable, NodeReachable(node_id="nod-1"))
     await jobs.exits(stage, handle, 0, code=1, elapsed_s=12)
+    await handle.result()
+    return handle
+
+
+async def job_that_awaits_data_and_delivers(stage: Stage) -> WorkflowHandle[Any, Any]:
+    job_id = f"job-{uuid.uuid4().hex[:12]}"
+    stage.world.awaited[job_id] = "its input is being transferred"
+    handle = await stage.job(job_id=job_id, awaits_data=True, delivers_output=True)
+    await eventually(lambda: "job.awaits-data" in stage.world.events[job_id], "it awaits its data")
+    del stage.world.awaited[job_id]
+    await handle.signal(JobLifecycle.data_changed)
+    await jobs.at_running(stage, handle)
+    await jobs.exits(stage, handle, 0, code=0, elapsed_s=12)
     await handle.result()
     return handle
 
@@ -257,6 +271,7 @@ STORIES: tuple[Story, ...] = (
     job_finished,
     job_canceled,
     job_lost_and_back,
+    job_that_awaits_data_and_delivers,
     notebook_stopped_and_removed,
     node_lost_and_removed,
     provider_removed,

@@ -1,6 +1,8 @@
 """Every recorded history is replayed by the workflows as they are now."""
 
 import asyncio
+import base64
+import json
 from pathlib import Path
 
 import pytest
@@ -14,16 +16,35 @@ from workers.registry import WORKFLOWS, workflow_runner
 RECORDED = sorted(HISTORIES.glob("*/*.json"))
 
 
-@pytest.mark.parametrize("path", RECORDED, ids=lambda path: f"{path.parent.name}-{path.stem}")
-async def test_a_recorded_history_replays(path: Path) -> None:
+JOBS = [path for path in RECORDED if path.stem.startswith("job_") and "data" not in path.stem]
+
+
+async def assert_replays(name: str, history: str) -> None:
     replayer = Replayer(
         workflows=WORKFLOWS,
         workflow_runner=workflow_runner(),
         data_converter=pydantic_data_converter,
     )
-    text = await asyncio.to_thread(path.read_text)
-    replayed = await replayer.replay_workflow(WorkflowHistory.from_json(path.stem, text))
+    replayed = await replayer.replay_workflow(WorkflowHistory.from_json(name, history))
     assert replayed.replay_failure is None
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: f"{path.parent.name}-{path.stem}")
+async def test_a_recorded_history_replays(path: Path) -> None:
+    await assert_replays(path.stem, await asyncio.to_thread(path.read_text))
+
+
+@pytest.mark.parametrize("flag", ["awaits_data", "delivers_output"])
+@pytest.mark.parametrize("path", JOBS, ids=lambda path: path.stem)
+async def test_a_job_of_a_newer_api_that_an_older_worker_has_run_replays(
+    path: Path, flag: str
+) -> None:
+    history = json.loads(await asyncio.to_thread(path.read_text))
+    started = history["events"][0]["workflowExecutionStartedEventAttributes"]
+    (payload,) = started["input"]["payloads"]
+    request = {**json.loads(base64.b64decode(payload["data"])), flag: True}
+    payload["data"] = base64.b64encode(json.dumps(request).encode()).decode()
+    await assert_replays(path.stem, json.dumps(history))
 
 
 def test_every_release_has_recorded_every_story() -> None:

@@ -32,9 +32,9 @@ class Stage:
     world: World
 
     async def job(
-        self, job_type: JobType = JobType.TRAINING, **changes: Any
+        self, job_type: JobType = JobType.TRAINING, job_id: str = "", **changes: Any
     ) -> WorkflowHandle[JobLifecycle, JobReport]:
-        job_id = f"job-{uuid.uuid4().hex[:12]}"
+        job_id = job_id or f"job-{uuid.uuid4().hex[:12]}"
         request = JobRequest(
             job_id=job_id,
             account_id="acc-1",

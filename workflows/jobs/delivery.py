@@ -16,6 +16,7 @@ from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.waiting import Interrupted, interruptible
 from workflows.rules.counts import counted, size_in_words
 
+DELIVERS = "outputs-are-delivered"
 SLOT_LIMIT = timedelta(days=2)
 """How long a delivery waits until its account has a slot free."""
 FIRST_SLOT_INTERVAL = timedelta(seconds=10)
@@ -42,9 +43,11 @@ class Delivery:
 
     def begins(self, outcome: JobStatus) -> bool:
         """Whether the output of a job that has ended like this is delivered from now on."""
-        self.is_pending = self._is_wanted and outcome is JobStatus.FINISHED
+        is_due = self._is_wanted and outcome is JobStatus.FINISHED
+        self.is_pending = is_due and workflow.patched(DELIVERS)
         if self.is_pending:
             self.status = DeliveryStatus.PENDING
+            self._termination.outlive_request()
         return self.is_pending
 
     def first_event(self) -> Event:

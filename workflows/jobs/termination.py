@@ -23,6 +23,7 @@ from workflows.rules.counts import counted
 from workflows.rules.jobs.retries import pause_before
 
 CANCELED_OUTSIDE = EndRequest(reason="canceled in Temporal")
+BY_PERSON = "requested"
 NODE_REMOVED = "node-removed"
 FAILED = "failed"
 MAX_DURATION = "max-duration"
@@ -243,6 +244,14 @@ class Termination:
         """Forget the request to end, and the failure of an earlier attempt."""
         self.request, self.stops, self.failure = None, False, None
 
+    def outlive_request(self) -> None:
+        """Forget a request to end that came too late to end a job that has finished.
+
+        A person who has canceled the job does not want its output delivered.
+        """
+        if self.request is not None and self.request.code != BY_PERSON:
+            self.forget()
+
     def conclude(self, workers: Sequence[Worker], *, is_service: bool) -> None:
         """Decide the outcome after all commands have ended by themselves."""
         failures = failures_of(workers)
@@ -279,7 +288,7 @@ class Termination:
         elif self.stops:
             self.outcome = JobStatus.STOPPED
         else:
-            by_person = self.request.code == "requested"
+            by_person = self.request.code == BY_PERSON
             self.outcome = JobStatus.CANCELED if by_person else JobStatus.FAILED
 
     def _fail(self, reason: str | None) -> None:
