@@ -7,13 +7,16 @@ import hashlib
 import posixpath
 import tarfile
 from collections.abc import Generator, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import copyfileobj
+from typing import IO, cast
+
+from temporalio.exceptions import ApplicationError
 
 from activities.artifacts.destinations.sending import OutputFile
-from activities.artifacts.sources.tar_streams import refused
+from activities.artifacts.sources.tar_streams import refused, unavailable
 from activities.storage.archives import (
     ArchiveLimits,
     ArchiveRefusedError,
@@ -36,6 +39,30 @@ class _Archive:
     size_bytes: int
     folder: str
     """What the names of its files begin with; empty for the only worker."""
+
+
+class _StoredFile:
+    """The stored bytes of an archive, whose errors are those of the store and not of the archive.
+
+    Whoever unpacks them would take a connection that breaks off for an archive that does.
+    """
+
+    def __init__(self, file: IO[bytes], archive: _Archive) -> None:
+        self._file, self._archive, self._at = file, archive, 0
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Raises: ApplicationError `Unavailable`, when it fails, or ends before its size."""
+        whole = self._archive.size_bytes
+        try:
+            found = self._file.read(size)
+        except (OSError, EOFError, ValueError) as error:
+            raise _broken_off(self._archive, error) from error
+        self._at += len(found)
+        if not found and size and self._at < whole:
+            raise unavailable(
+                f"{self._archive.name}: the object store sent {self._at} bytes of {whole}"
+            )
+        return found
 
 
 @dataclass
@@ -97,7 +124,9 @@ class StoredOutput:
 
     def packed(self) -> Iterator[bytes]:
         """The stored tar.gz of the first worker."""
-        return self.store.stream(self.archives[0].name)
+        with _opened(self.store, self.archives[0]) as file:
+            while chunk := file.read(COPY_BYTES):
+                yield chunk
 
     def files(self, scratch: Path, start: int) -> Iterator[OutputFile]:
         """The files from one on; scratch: a folder for files that have several names."""
@@ -113,7 +142,7 @@ class StoredOutput:
         self, archive: _Archive, linked: frozenset[bytes], scratch: Path
     ) -> Generator[OutputFile]:
         kept = scratch / hashlib.sha256(archive.name.encode()).hexdigest()[:16]
-        with self.store.open(archive.name) as packed, open_archive(packed) as (tar, _):
+        with _opened(self.store, archive) as packed, open_archive(packed) as (tar, _):
             for member in tar:
                 tar.members = []  # type: ignore[attr-defined] # Python keeps every header.
                 if not (member.isreg() or member.islnk()):
@@ -140,14 +169,14 @@ def checked_output(
     """The newest output of each worker of a job up to an attempt, once all are checked. Blocking.
 
     job: its id and the attempt. limits: what the archive of each worker may hold, and all together.
-    Raises: ApplicationError `Refused`.
+    Raises: ApplicationError `Refused`; `Unavailable`, when the object store breaks off.
     """
     archives = tuple(_found(store, job, worker, workers) for worker in range(workers))
     tallies = []
     for archive in archives:
         tally = _Tally()
         try:
-            with store.open(archive.name) as packed:
+            with _opened(store, archive) as packed:
                 check_archive(packed, limits, tally.see)
         except ArchiveRefusedError as error:
             raise refused(f"{job[0]}: its stored output {error}") from error
@@ -173,6 +202,21 @@ def _found(store: BlobStore, job: tuple[str, int], worker: int, workers: int) ->
         if size is not None:
             return _Archive(name, size, f"worker-{worker}/" if workers > 1 else "")
     raise refused(f"{job_id}: worker {worker} has no stored output")
+
+
+@contextmanager
+def _opened(store: BlobStore, archive: _Archive) -> Iterator[IO[bytes]]:
+    """Raises: ApplicationError `Unavailable`, also while it is read."""
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(store.open(archive.name))
+        except OSError as error:
+            raise _broken_off(archive, error) from error
+        yield cast("IO[bytes]", _StoredFile(file, archive))
+
+
+def _broken_off(archive: _Archive, error: Exception) -> ApplicationError:
+    return unavailable(f"{archive.name}: the object store broke off: {type(error).__name__}")
 
 
 def _keep(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None:
