@@ -6,16 +6,18 @@ An output is hearsay of a node, so each archive is read once to its end before a
 import hashlib
 import posixpath
 import tarfile
-from collections.abc import Generator, Iterator
+from collections import Counter
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from shutil import copyfileobj
+from shutil import rmtree
 from typing import IO, cast
 
 from temporalio.exceptions import ApplicationError
 
 from activities.artifacts.destinations.sending import OutputFile
+from activities.artifacts.scratch import check_free, reserve_room
 from activities.artifacts.sources.tar_streams import refused, unavailable
 from activities.storage.archives import (
     ArchiveLimits,
@@ -69,17 +71,20 @@ class _StoredFile:
 class _Tally:
     """What the check of one archive has counted, and the names that it may not have again."""
 
+    most_bytes: int
+    """The most that its files may have together, each hard link as a file of its own."""
     files: dict[bytes, int] = field(default_factory=dict)
     """The size of each file, by the digest of its name."""
     folders: set[bytes] = field(default_factory=set)
-    linked: set[bytes] = field(default_factory=set)
-    """The files that hard links have as another name."""
+    links: Counter[bytes] = field(default_factory=Counter)
+    """How many hard links have a file as another name of theirs, by the digest of its name."""
     size_bytes: int = 0
     left_out: int = 0
     """The symbolic links, which no destination has."""
 
     def see(self, member: tarfile.TarInfo, name: str) -> None:
-        """Raises: ArchiveRefusedError, for a name that two files have, or that is no text."""
+        """Raises: ArchiveRefusedError, for a name that two files have, or that is no text; for
+        files that are too large with their links."""
         if member.isdir():
             return
         if not _is_text(name):
@@ -95,14 +100,23 @@ class _Tally:
         self.folders |= parents
         self.files[digest] = size
         self.size_bytes += size
+        if self.size_bytes > self.most_bytes:
+            raise ArchiveRefusedError(
+                f"has at most {self.most_bytes} bytes, with each hard link as a file of its own"
+            )
 
     def _size_of_link(self, member: tarfile.TarInfo) -> int:
         """The size of the file that a hard link is another name of."""
         target = _digest(posixpath.normpath(member.linkname))
         if target not in self.files:
             raise ArchiveRefusedError(f"{member.name[:200]!r} links to no file before it")
-        self.linked.add(target)
+        self.links[target] += 1
         return self.files[target]
+
+    @property
+    def linked_bytes(self) -> int:
+        """The bytes of the files that hard links name too, each once."""
+        return sum(self.files[each] for each in self.links)
 
 
 @dataclass(frozen=True)
@@ -111,8 +125,10 @@ class StoredOutput:
 
     store: BlobStore
     archives: tuple[_Archive, ...]
-    linked: tuple[frozenset[bytes], ...]
-    """Of each archive, the digests of the names of files that hard links name too."""
+    links: tuple[Mapping[bytes, int], ...]
+    """Of each archive, how many hard links name a file too, by the digest of its name."""
+    linked_bytes: int
+    """Of the files that hard links name too, each once."""
     file_count: int
     size_bytes: int
     left_out: int
@@ -129,38 +145,53 @@ class StoredOutput:
                 yield chunk
 
     def files(self, scratch: Path, start: int) -> Iterator[OutputFile]:
-        """The files from one on; scratch: a folder for files that have several names."""
+        """The files from one on.
+
+        scratch: a folder for files that have several names, each until the last of them is sent.
+        Raises: ApplicationError `Unavailable`, when the disk has no room for these, or the object
+        store breaks off.
+        """
+        if self.linked_bytes:
+            reserve_room(scratch, self.linked_bytes)
         index = 0
-        for archive, linked in zip(self.archives, self.linked, strict=True):
-            with closing(self._of_archive(archive, linked, scratch)) as found:
+        for archive, links in zip(self.archives, self.links, strict=True):
+            with closing(self._of_archive(archive, links, scratch)) as found:
                 for file in found:
                     if index >= start:
                         yield file
                     index += 1
 
     def _of_archive(
-        self, archive: _Archive, linked: frozenset[bytes], scratch: Path
+        self, archive: _Archive, links: Mapping[bytes, int], scratch: Path
     ) -> Generator[OutputFile]:
+        left = dict(links)
         kept = scratch / hashlib.sha256(archive.name.encode()).hexdigest()[:16]
+        rmtree(kept, ignore_errors=True)  # What is left when files are asked for again.
         with _opened(self.store, archive) as packed, open_archive(packed) as (tar, _):
             for member in tar:
                 tar.members = []  # type: ignore[attr-defined] # Python keeps every header.
                 if not (member.isreg() or member.islnk()):
                     continue
                 name = posixpath.normpath(member.name)
-                shown = f"{archive.folder}{name}"
-                digest = _digest(posixpath.normpath(member.linkname) if member.islnk() else name)
-                if digest not in linked:
+                own = digest = _digest(name)
+                if member.isreg() and own not in links:
                     content = tar.extractfile(member)
                     assert content is not None  # noqa: S101 - of a file
-                    yield OutputFile(shown, member.size, content)
+                    yield OutputFile(f"{archive.folder}{name}", member.size, content)
                     continue
-                path = kept / digest.hex()
-                if not member.islnk():
+                if member.isreg():
                     kept.mkdir(exist_ok=True)
-                    _keep(tar, member, path)
+                    _keep(tar, member, kept / own.hex())
+                else:
+                    digest = _digest(posixpath.normpath(member.linkname))
+                    left[digest] -= 1
+                    if own in links:
+                        (kept / own.hex()).hardlink_to(kept / digest.hex())
+                path = kept / digest.hex()
                 with path.open("rb") as content:
-                    yield OutputFile(shown, path.stat().st_size, content)
+                    yield OutputFile(f"{archive.folder}{name}", path.stat().st_size, content)
+                if not left[digest]:
+                    path.unlink()
 
 
 def checked_output(
@@ -168,13 +199,14 @@ def checked_output(
 ) -> StoredOutput:
     """The newest output of each worker of a job up to an attempt, once all are checked. Blocking.
 
-    job: its id and the attempt. limits: what the archive of each worker may hold, and all together.
+    job: its id and the attempt. limits: what the archive of each worker may hold; of files, all
+    together have no more.
     Raises: ApplicationError `Refused`; `Unavailable`, when the object store breaks off.
     """
     archives = tuple(_found(store, job, worker, workers) for worker in range(workers))
     tallies = []
     for archive in archives:
-        tally = _Tally()
+        tally = _Tally(limits.max_unpacked_bytes)
         try:
             with _opened(store, archive) as packed:
                 check_archive(packed, limits, tally.see)
@@ -187,7 +219,8 @@ def checked_output(
     return StoredOutput(
         store,
         archives,
-        tuple(frozenset(tally.linked) for tally in tallies),
+        tuple(tally.links for tally in tallies),
+        sum(tally.linked_bytes for tally in tallies),
         count,
         sum(tally.size_bytes for tally in tallies),
         sum(tally.left_out for tally in tallies),
@@ -223,7 +256,9 @@ def _keep(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None:
     content = tar.extractfile(member)
     assert content is not None  # noqa: S101 - of a file
     with content, path.open("wb") as file:
-        copyfileobj(content, file, COPY_BYTES)
+        while chunk := content.read(COPY_BYTES):
+            check_free(path.parent, len(chunk))
+            file.write(chunk)
 
 
 def _digest(name: str) -> bytes:

@@ -2,21 +2,34 @@
 
 import io
 import os
+import shutil
+import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
 from typing import IO, Any
 
 import pytest
 from temporalio.exceptions import ApplicationError
 
 from activities.artifacts.destinations.outputs import checked_output
+from activities.artifacts.scratch import LEFT_BYTES, scratch_folder
 from activities.storage.archives import ArchiveLimits
 from activities.storage.blobs import BlobStore
 from activities.storage.names import output_name
 from tests.activities.artifacts.artifact_rows import store, tar_of
+from tests.activities.artifacts.test_deliveries import members
 
 JOB = "job-01jd0000000000000000000001"
 LIMITS = ArchiveLimits(10**9, allows_backslashes=True)
+
+
+@pytest.fixture
+def linked(home: Any) -> Iterator[Path]:
+    """The folder of an attempt for files that have several names."""
+    with scratch_folder(JOB, "one") as folder:
+        yield folder
 
 
 class _Reset(io.BytesIO):
@@ -57,7 +70,7 @@ def test_an_object_store_that_breaks_off_is_no_fault_of_the_archive(
 
 
 def test_an_object_store_that_breaks_off_while_files_are_sent_may_serve_a_repeat(
-    home: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+    home: Any, monkeypatch: pytest.MonkeyPatch, linked: Path
 ) -> None:
     packed = tar_of({"a": os.urandom(200_000)}, "w:gz")
     store().put(output_name(JOB, 0, 1), packed)
@@ -66,7 +79,7 @@ def test_an_object_store_that_breaks_off_while_files_are_sent_may_serve_a_repeat
     with pytest.raises(ApplicationError, match="the object store") as caught:
         list(output.packed())
     assert caught.value.type == "Unavailable"
-    files = output.files(tmp_path, 0)
+    files = output.files(linked, 0)
     with pytest.raises(ApplicationError, match="the object store") as caught:
         next(files).content.read()
     assert caught.value.type == "Unavailable"
@@ -77,3 +90,72 @@ def test_an_archive_that_is_stored_cut_off_is_refused(home: Any) -> None:
     with pytest.raises(ApplicationError, match=r"whole tar\.gz") as caught:
         checked_output(store(), (JOB, 1), 1, LIMITS)
     assert (caught.value.type, caught.value.non_retryable) == ("Refused", True)
+
+
+FILE_BYTES = 3 << 20
+LINKED = members(
+    ("a", tarfile.REGTYPE, b"a" * FILE_BYTES),
+    ("b", tarfile.LNKTYPE, b"a"),
+    ("c", tarfile.LNKTYPE, b"b"),
+    ("d", tarfile.REGTYPE, b"d"),
+)
+
+
+def on_disk(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def free_bytes(monkeypatch: pytest.MonkeyPatch, *free: int) -> None:
+    """The disk has so many bytes free, one number a question, the last one from then on."""
+    left = list(free)
+
+    def usage(_: Path) -> SimpleNamespace:
+        return SimpleNamespace(free=left.pop(0) if len(left) > 1 else left[0])
+
+    monkeypatch.setattr(shutil, "disk_usage", usage)
+
+
+def test_a_file_with_several_names_is_on_disk_until_the_last_of_them_is_sent(
+    home: Any, linked: Path
+) -> None:
+    store().put(output_name(JOB, 0, 1), LINKED)
+    output = checked_output(store(), (JOB, 1), 1, LIMITS)
+    sent = [(each.name, each.content.read(), on_disk(linked)) for each in output.files(linked, 0)]
+    content = b"a" * FILE_BYTES
+    assert [(name, read) for name, read, _ in sent] == [
+        ("a", content), ("b", content), ("c", content), ("d", b"d"),
+    ]  # fmt: skip
+    assert sent[-1][2] == 0
+
+
+def test_nothing_of_linked_files_is_copied_to_a_disk_without_room_for_all(
+    home: Any, monkeypatch: pytest.MonkeyPatch, linked: Path
+) -> None:
+    store().put(output_name(JOB, 0, 1), LINKED)
+    output = checked_output(store(), (JOB, 1), 1, LIMITS)
+    free_bytes(monkeypatch, LEFT_BYTES + FILE_BYTES - 1)
+    with pytest.raises(ApplicationError, match="the disk of the worker") as caught:
+        next(output.files(linked, 0))
+    assert caught.value.type == "Unavailable"
+    assert list(linked.iterdir()) == []
+
+
+def test_the_copy_of_a_linked_file_ends_when_others_fill_the_disk(
+    home: Any, monkeypatch: pytest.MonkeyPatch, linked: Path
+) -> None:
+    store().put(output_name(JOB, 0, 1), LINKED)
+    output = checked_output(store(), (JOB, 1), 1, LIMITS)
+    free_bytes(monkeypatch, 1 << 40, 1 << 40, LEFT_BYTES)
+    with pytest.raises(ApplicationError, match="the disk of the worker") as caught:
+        next(output.files(linked, 0))
+    assert caught.value.type == "Unavailable"
+    assert 0 < on_disk(linked) < FILE_BYTES
+
+
+def test_each_hard_link_counts_toward_the_bytes_of_an_output(home: Any) -> None:
+    store().put(output_name(JOB, 0, 1), LINKED)
+    most = 3 * FILE_BYTES + 1
+    assert checked_output(store(), (JOB, 1), 1, ArchiveLimits(most)).size_bytes == most
+    with pytest.raises(ApplicationError, match="each hard link as a file") as caught:
+        checked_output(store(), (JOB, 1), 1, ArchiveLimits(most - 1))
+    assert caught.value.type == "Refused"
