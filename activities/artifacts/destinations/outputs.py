@@ -29,6 +29,8 @@ from activities.storage.blobs import BlobStore
 from activities.storage.names import output_name
 
 COPY_BYTES = 1 << 20
+MOST_FOLDERS = 1_000_000
+"""The most folders that the files of all workers lie in, of which the check remembers the names."""
 _DIGEST_BYTES = 16
 
 
@@ -73,6 +75,8 @@ class _Tally:
 
     most_bytes: int
     """The most that its files may have together, each hard link as a file of its own."""
+    most_folders: int
+    """The most that its files may lie in, those around others included."""
     files: dict[bytes, int] = field(default_factory=dict)
     """The size of each file, by the digest of its name."""
     folders: set[bytes] = field(default_factory=set)
@@ -84,7 +88,7 @@ class _Tally:
 
     def see(self, member: tarfile.TarInfo, name: str) -> None:
         """Raises: ArchiveRefusedError, for a name that two files have, or that is no text; for
-        files that are too large with their links."""
+        files that are too large with their links, or lie in too many folders."""
         if member.isdir():
             return
         if not _is_text(name):
@@ -98,6 +102,10 @@ class _Tally:
         if digest in self.files or digest in self.folders or parents & self.files.keys():
             raise ArchiveRefusedError(f"has one file of each name, found two of {name[:200]!r}")
         self.folders |= parents
+        if len(self.folders) > self.most_folders:
+            raise ArchiveRefusedError(
+                f"has at most {MOST_FOLDERS} folders, of all workers together"
+            )
         self.files[digest] = size
         self.size_bytes += size
         if self.size_bytes > self.most_bytes:
@@ -204,26 +212,25 @@ def checked_output(
     Raises: ApplicationError `Refused`; `Unavailable`, when the object store breaks off.
     """
     archives = tuple(_found(store, job, worker, workers) for worker in range(workers))
-    tallies = []
+    links: list[Mapping[bytes, int]] = []
+    file_count = size_bytes = linked_bytes = left_out = folder_count = 0
     for archive in archives:
-        tally = _Tally(limits.max_unpacked_bytes)
+        tally = _Tally(limits.max_unpacked_bytes, MOST_FOLDERS - folder_count)
         try:
             with _opened(store, archive) as packed:
                 check_archive(packed, limits, tally.see)
         except ArchiveRefusedError as error:
             raise refused(f"{job[0]}: its stored output {error}") from error
-        tallies.append(tally)
-    count = sum(len(tally.files) for tally in tallies)
-    if count > limits.max_files:
-        raise refused(f"{job[0]}: its outputs have at most {limits.max_files} files together")
+        file_count += len(tally.files)
+        if file_count > limits.max_files:
+            raise refused(f"{job[0]}: its outputs have at most {limits.max_files} files together")
+        links.append(tally.links)
+        folder_count += len(tally.folders)
+        size_bytes += tally.size_bytes
+        linked_bytes += tally.linked_bytes
+        left_out += tally.left_out
     return StoredOutput(
-        store,
-        archives,
-        tuple(tally.links for tally in tallies),
-        sum(tally.linked_bytes for tally in tallies),
-        count,
-        sum(tally.size_bytes for tally in tallies),
-        sum(tally.left_out for tally in tallies),
+        store, archives, tuple(links), linked_bytes, file_count, size_bytes, left_out
     )
 
 

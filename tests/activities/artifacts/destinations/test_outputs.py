@@ -4,6 +4,7 @@ import io
 import os
 import shutil
 import tarfile
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import IO, Any
 import pytest
 from temporalio.exceptions import ApplicationError
 
+from activities.artifacts.destinations import outputs
 from activities.artifacts.destinations.outputs import checked_output
 from activities.artifacts.scratch import LEFT_BYTES, scratch_folder
 from activities.storage.archives import ArchiveLimits
@@ -159,3 +161,40 @@ def test_each_hard_link_counts_toward_the_bytes_of_an_output(home: Any) -> None:
     with pytest.raises(ApplicationError, match="each hard link as a file") as caught:
         checked_output(store(), (JOB, 1), 1, ArchiveLimits(most - 1))
     assert caught.value.type == "Refused"
+
+
+def test_outputs_with_too_many_files_together_are_refused_before_all_are_read(home: Any) -> None:
+    for worker, packed in enumerate([tar_of({"a": b"", "b": b""}, "w:gz")] * 2 + [b"no archive"]):
+        store().put(output_name(JOB, worker, 1), packed)
+    with pytest.raises(ApplicationError, match="at most 3 files together") as caught:
+        checked_output(store(), (JOB, 1), 3, ArchiveLimits(10**9, max_files=3))
+    assert caught.value.type == "Refused"
+
+
+def test_files_in_too_many_folders_are_refused(home: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for worker in range(2):
+        files = {f"{worker}/deep/{name}": b"" for name in ("a", "b")}
+        store().put(output_name(JOB, worker, 1), tar_of(files, "w:gz"))
+    monkeypatch.setattr(outputs, "MOST_FOLDERS", 4)
+    assert checked_output(store(), (JOB, 1), 2, LIMITS).file_count == 4
+    monkeypatch.setattr(outputs, "MOST_FOLDERS", 3)
+    with pytest.raises(ApplicationError, match="at most 3 folders") as caught:
+        checked_output(store(), (JOB, 1), 2, LIMITS)
+    assert caught.value.type == "Refused"
+
+
+def test_the_memory_of_a_check_is_that_of_one_worker(home: Any) -> None:
+    packed = tar_of({f"{number}/{'0/' * 10}file": b"" for number in range(1000)}, "w:gz")
+    for worker in range(6):
+        store().put(output_name(JOB, worker, 1), packed)
+    assert peak_bytes(6) < 1.5 * peak_bytes(1)
+
+
+def peak_bytes(workers: int) -> int:
+    """The most memory that the check of the outputs of so many workers takes at once."""
+    tracemalloc.start()
+    try:
+        checked_output(store(), (JOB, 1), workers, LIMITS)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
