@@ -82,6 +82,12 @@ def test_reserved_bytes_that_are_written_are_taken_once(home: Any) -> None:
 
 
 def test_a_second_reservation_of_a_folder_replaces_the_first(home: Any) -> None:
-    with scratch_folder(subject(1), "one") as folder:
+    with (
+        scratch_folder(subject(1), "one") as folder,
+        scratch_folder(subject(2), "one") as other,
+    ):
         reserve_room(folder, 2 * GIB)
-        reserve_room(folder, 3 * GIB)
+        reserve_room(folder, GIB)
+        reserve_room(other, 2 * GIB)
+        with pytest.raises(ApplicationError, match="are reserved"):
+            reserve_room(folder, GIB + 1)
