@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 from temporalio.exceptions import ApplicationError
 
+from activities.artifacts.scratch import bytes_of_folder
 from activities.artifacts.sources.source_addresses import (
     SourceAddressRefusedError,
     permitted_address,
@@ -257,7 +258,7 @@ def run_git(
             except subprocess.TimeoutExpired:
                 if time.monotonic() > ends_at:
                     raise unavailable(f"git has not ended within {MOST_S} s") from None
-                if most_bytes is not None and _size(scratch) > most_bytes:
+                if most_bytes is not None and bytes_of_folder(scratch) > most_bytes:
                     raise refused(f"the repository has at most {most_bytes} bytes") from None
     if started.running.returncode == NO_PROGRAM:
         raise refused("the host of the worker process has no git")
@@ -358,13 +359,3 @@ def git_started(
     finally:
         _kill(running)
         running.wait()
-
-
-def _size(folder: Path) -> int:
-    size = 0
-    for path in folder.rglob("*"):
-        try:
-            size += path.lstat().st_size
-        except FileNotFoundError:  # git has moved it meanwhile.
-            continue
-    return size

@@ -1,6 +1,8 @@
 """The folder of a transfer or a delivery for what it needs on disk, such as a repository."""
 
+import os
 import shutil
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -10,6 +12,9 @@ from activities.settings import settings
 
 LEFT_BYTES = 1 << 30
 """What transfers leave free on the disk of the worker process."""
+_reserved: dict[Path, int] = {}
+"""How many bytes the folders of attempts under way in this process may come to hold."""
+_lock = threading.Lock()
 
 
 @contextmanager
@@ -26,6 +31,7 @@ def scratch_folder(subject_id: str, token: str) -> Iterator[Path]:
     try:
         yield folder
     finally:
+        _release(folder)
         shutil.rmtree(folder, ignore_errors=True)
         with suppress(OSError):  # A later attempt has its own there.
             folder.parent.rmdir()
@@ -33,17 +39,56 @@ def scratch_folder(subject_id: str, token: str) -> Iterator[Path]:
 
 def remove_scratch(subject_id: str) -> None:
     """Remove the folders of a subject's attempts on this machine; silent when there is none."""
+    _release(_folder_of(subject_id))
     shutil.rmtree(_folder_of(subject_id), ignore_errors=True)
 
 
-def check_room(folder: Path, size_bytes: int) -> None:
+def reserve_room(folder: Path, size_bytes: int) -> None:
+    """Reserve room for so many bytes in a folder, until the attempt ends whose scratch folder it is
+    or lies in. A second call for a folder replaces the first.
+
+    Raises: ApplicationError `Unavailable`, when the disk has no room for them beside what other
+    attempts in this process have reserved, of which a part may be written already.
+    """
+    with _lock:
+        others = sum(
+            max(most - bytes_of_folder(each), 0)
+            for each, most in _reserved.items()
+            if each != folder
+        )
+        _check_free(folder, size_bytes, others)
+        _reserved[folder] = size_bytes
+
+
+def check_free(folder: Path, size_bytes: int) -> None:
     """Raises: ApplicationError `Unavailable`, when the disk has no room for so many bytes now."""
+    _check_free(folder, size_bytes, 0)
+
+
+def bytes_of_folder(folder: Path) -> int:
+    """The bytes of all files in a folder, which others may change meanwhile."""
+    size = 0
+    for root, _, names in os.walk(folder):  # Silent about folders that are gone.
+        for name in names:
+            with suppress(FileNotFoundError):  # It has been moved or removed meanwhile.
+                size += Path(root, name).lstat().st_size
+    return size
+
+
+def _check_free(folder: Path, size_bytes: int, reserved_bytes: int) -> None:
     free = shutil.disk_usage(folder).free
-    if free < size_bytes + LEFT_BYTES:
+    if free < size_bytes + reserved_bytes + LEFT_BYTES:
         raise unavailable(
             f"the disk of the worker process: asked for {size_bytes} bytes, found {free} free, of "
-            f"which {LEFT_BYTES} stay so"
+            f"which {reserved_bytes} are reserved and {LEFT_BYTES} stay free"
         )
+
+
+def _release(folder: Path) -> None:
+    """Give back what has been reserved in a folder and the folders in it."""
+    with _lock:
+        for each in [each for each in _reserved if each.is_relative_to(folder)]:
+            del _reserved[each]
 
 
 def _folder_of(subject_id: str) -> Path:

@@ -20,7 +20,7 @@ from activities.artifacts.git_process import (
     git_remote,
     run_git,
 )
-from activities.artifacts.scratch import check_room
+from activities.artifacts.scratch import reserve_room
 from activities.artifacts.sources.tar_streams import CHUNK_BYTES, refused, unavailable
 from workflows.contracts.deliveries import GitDestination
 
@@ -71,7 +71,7 @@ def deliver_git(
     place = f"{destination.url} branch {destination.branch}"
     _check_key(destination.url, key)
     check_version(sending.scratch)
-    check_room(sending.scratch, sending.size_bytes)
+    reserve_room(sending.scratch, sending.size_bytes)
     made = _Commit(destination, sending)
     with git_remote(destination.url, key, sending.scratch) as remote:
         for _ in range(MOST_RACES):

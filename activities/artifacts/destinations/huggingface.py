@@ -29,7 +29,7 @@ from huggingface_hub.utils import (  # type: ignore[attr-defined] # Public, not 
 )
 
 from activities.artifacts.destinations.sending import OutputFile, Sending, name_below
-from activities.artifacts.scratch import check_room
+from activities.artifacts.scratch import reserve_room
 from activities.artifacts.sources.tar_streams import CHUNK_BYTES, refused, unavailable
 from activities.settings import settings
 from workflows.contracts.deliveries import HuggingFaceDestination
@@ -61,7 +61,7 @@ def deliver_huggingface(
     """
     if sending.file_count > MOST_FILES:
         raise refused(f"{destination.repo}: takes at most {MOST_FILES} files of one output")
-    check_room(sending.scratch, sending.size_bytes)
+    reserve_room(sending.scratch, sending.size_bytes)
     disable_progress_bars()
     get_session().timeout = TIMEOUTS_S
     repository = _Repository(destination, key["token"])

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from activities.artifacts.destinations.http_sending import HttpSender, Reply
 from activities.artifacts.destinations.sending import OutputFile, Sending
-from activities.artifacts.scratch import check_room
+from activities.artifacts.scratch import reserve_room
 from activities.artifacts.sources.tar_streams import CHUNK_BYTES, refused, unavailable
 from activities.settings import settings
 from workflows.contracts.deliveries import KaggleDestination
@@ -126,7 +126,7 @@ class _Kaggle:
     def upload_archive(self, sending: Sending) -> str:
         """Send all files as one archive, which is packed on disk first; its token."""
         size = sending.size_bytes + sending.file_count * _ZIP_OVERHEAD_BYTES
-        check_room(sending.scratch, size)
+        reserve_room(sending.scratch, size)
         path = sending.scratch / ARCHIVE
         with zipfile.ZipFile(path, "w") as archive:
             for file in sending.files(0):
