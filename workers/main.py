@@ -1,6 +1,7 @@
 """The main worker process: every workflow; activities on rows, transfers, clouds and sites."""
 
 import asyncio
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
@@ -12,6 +13,7 @@ from temporalio.runtime import Runtime
 from temporalio.service import RPCError
 from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
+from activities.artifacts.scratch import remove_left_scratch
 from activities.providers.calls import CALLS_AT_ONCE
 from activities.registry.cloud import CLOUD, RELEASES
 from activities.registry.main import MAIN
@@ -129,6 +131,7 @@ async def _beside(
     client: Client, runtime: Runtime | None, stop: asyncio.Event, transfers: ThreadPoolExecutor
 ) -> None:
     """Serve all other queues beside the main one, until the process is stopped."""
+    threading.Thread(target=remove_left_scratch, name="scratch", daemon=True).start()
     await _ensure_singletons(client)
     sites = [site_worker(client, queue) for queue in site_queues(settings().sites)]
     long = (notifications_worker(client), transfers_worker(client, transfers))

@@ -18,7 +18,7 @@ from activities.artifacts.extras import module_of_extra
 from activities.artifacts.scratch import scratch_folder
 from activities.artifacts.slots import SlotHolder, holding, stale
 from activities.artifacts.sources.tar_streams import refused
-from activities.db.session import database
+from activities.db.session import AWAY, database
 from activities.db.tables import Job
 from activities.jobs.submissions import submission_of
 from activities.secrets.credentials import project_secret
@@ -91,6 +91,7 @@ def deliver_output(command: DeliverOutput) -> OutputDelivered:
             scratch=own,
             done=done,
             tell=progress.tell,
+            held=attempt.held,
         )
         place = _sent(order, sending)
         attempt.check()
@@ -143,7 +144,11 @@ class _Progress:
         now = time.monotonic()
         is_due = now - self._checked_at >= TELL_INTERVAL_S or done == self._file_count
         if is_due or self._attempt.is_lost.is_set():
-            self._attempt.check()
+            try:
+                self._attempt.check()
+            except AWAY:  # The renewal beside it finds a slot that is lost.
+                if self._attempt.is_lost.is_set():
+                    raise
             self.say(done)
             self._checked_at = now
 

@@ -3,15 +3,26 @@
 import os
 import shutil
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
+from uuid import uuid4
+
+import structlog
 
 from activities.artifacts.sources.tar_streams import unavailable
 from activities.settings import settings
 
 LEFT_BYTES = 1 << 30
 """What transfers leave free on the disk of the worker process."""
+LEFT_FOR = timedelta(days=2)
+"""How long nothing has changed in a folder that no attempt uses any more."""
+MOST_ENTRIES = 1_000_000
+"""How many entries of a folder are read for that; one that has more stays."""
+
+log = structlog.get_logger("transfers")
 _reserved: dict[Path, int] = {}
 """How many bytes the folders of attempts under way in this process may come to hold."""
 _lock = threading.Lock()
@@ -41,6 +52,40 @@ def remove_scratch(subject_id: str) -> None:
     """Remove the folders of a subject's attempts on this machine; silent when there is none."""
     _release(_folder_of(subject_id))
     shutil.rmtree(_folder_of(subject_id), ignore_errors=True)
+
+
+def remove_left_scratch() -> None:
+    """Remove the folders that killed processes have left on this machine, with a log line each.
+
+    Nothing in such a folder has changed for `LEFT_FOR`. Blocking, as long as the removal takes.
+    """
+    folders = settings().home / "transfers"
+    since = time.time() - LEFT_FOR.total_seconds()
+    for folder in sorted(folders.iterdir()) if folders.is_dir() else ():
+        try:
+            if not _is_left(folder, since):
+                continue
+            left = folder.with_name(f".{uuid4().hex}")
+            folder.rename(left)  # An attempt that begins now has a folder of its own.
+            shutil.rmtree(left)
+        except OSError as error:
+            log.warning("scratch folder stays", folder=str(folder), why=str(error))
+        else:
+            log.info("scratch folder removed", folder=str(folder), unchanged_for=str(LEFT_FOR))
+
+
+def _is_left(folder: Path, since: float) -> bool:
+    """Whether nothing in a folder has changed since then. Raises: OSError."""
+    for count, entry in enumerate(_entries(folder)):
+        if count >= MOST_ENTRIES or entry.lstat().st_mtime >= since:
+            return False
+    return True
+
+
+def _entries(folder: Path) -> Iterator[Path]:
+    yield folder
+    for root, folders, files in os.walk(folder):
+        yield from (Path(root, name) for name in (*folders, *files))
 
 
 def reserve_room(folder: Path, size_bytes: int) -> None:

@@ -17,7 +17,8 @@ from workflows.contracts.lifecycles import noun_of
 from workflows.effects.job_data import FindJobData, JobDataFound
 from workflows.rules.jobs.resources import demand_key
 
-ON_THEIR_WAY = (ArtifactStatus.NEW, ArtifactStatus.TRANSFERRING)
+ON_THEIR_WAY = (ArtifactStatus.NEW, ArtifactStatus.TRANSFERRING, ArtifactStatus.REMOVING)
+"""One that is being removed stays, if the job came to use it before; else it will be archived."""
 SHOWN = 5
 """How many artifacts the answer names."""
 
@@ -72,6 +73,8 @@ def _some(rows: Sequence[ArtifactRow], say: Callable[[ArtifactRow], str]) -> str
 
 
 def _waits(row: ArtifactRow) -> str:
+    if row.status == ArtifactStatus.REMOVING:
+        return f"waits until it is known whether {_named(row)} is removed"
     source = row.source.get("type", "its source")
     why = "" if row.status_reason is None else f": {row.status_reason}"
     return f"waits until {_named(row)} is transferred from {source}{why}"

@@ -10,6 +10,8 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.accounts.stored_bytes import room_of_artifact
+from activities.artifacts.scratch import remove_scratch
+from activities.artifacts.slots import forget_slot
 from activities.datastores.uses import of_worker, regional_data
 from activities.db.session import database
 from activities.db.tables import (
@@ -154,12 +156,17 @@ def discard_outputs(command: DiscardOutputs) -> Done:
 
 @activity.defn
 def remove_stored(command: RemoveStored) -> Done:
-    """Remove logs, output, run specs and state snapshots of a job; silent when there are none."""
+    """Remove logs, output, run specs and state snapshots of a job; silent when there are none.
+
+    What a killed delivery has left on this machine goes too, and its slot of the account.
+    """
     log_store(settings().storage).delete(command.job_id)
     store = blob_store(settings().storage)
     store.delete_folder(states_of(command.job_id))
     store.delete_folder(outputs_of(command.job_id))
     store.delete_folder(run_specs_of(command.job_id))
+    remove_scratch(command.job_id)
+    forget_slot(command.job_id)
     return Done()
 
 

@@ -40,7 +40,7 @@ def restart_of(
     """
     kind = KIND_BY_NOUN[noun_of(row.id).name]
     start = kind.start(session, row)
-    if row.sequence == 0 or row.status == "new":
+    if row.sequence == 0 or (row.status == "new" and kind.end is None):
         return start
     argument = kind.resume(session, row, start.argument)
     if ended_by_person and kind.end is not None:

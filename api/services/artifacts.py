@@ -55,6 +55,7 @@ from workflows.contracts.artifacts import (
 )
 from workflows.contracts.lifecycles import VOLUME, LifecycleNoun, noun_of
 from workflows.contracts.removals import Removal
+from workflows.contracts.statuses import JobStatus
 from workflows.rules.placement import volumes as placement
 
 Row = tables.ArtifactRow
@@ -331,6 +332,9 @@ def _check_access(context: ChangeContext, project: tables.Project, source: Sourc
             raise invalid(field_error("source.job_id", f"is a job of project {project.id}", job.id))
         if job.status in GONE:
             raise Problem("conflict", f"job {job.name}: is {job.status}, and its output with it")
+        if not JobStatus(job.status).is_final:
+            detail = f"job {job.name}: is {job.status}; must have ended, for its output to be whole"
+            raise Problem("conflict", detail)
     if isinstance(source, ObjectStoreSource | HuggingFaceSource) and source.secret is not None:
         _may_use_secrets(context, project)
         stored = f"projects/{project.id}/{source.secret}"

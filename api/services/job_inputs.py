@@ -26,6 +26,7 @@ from workflows.contracts.artifacts import (
 )
 from workflows.contracts.job_submission import InputSource, JobSubmission
 from workflows.contracts.lifecycles import DATASET
+from workflows.contracts.statuses import JobStatus
 from workflows.contracts.third_party_keys import KeyType
 from workflows.rules.jobs.data_places import source_of, source_of_input
 
@@ -63,6 +64,9 @@ def _wrong_job(
         return field_error(field, rule, source.job_id)
     if job.status in GONE:
         rule = f"is a job with an output: this one is {job.status}, and its output with it"
+        return field_error(field, rule, job.id)
+    if not JobStatus(job.status).is_final:
+        rule = f"is a job that has ended, with its whole output: job {job.name} is {job.status}"
         return field_error(field, rule, job.id)
     return None
 

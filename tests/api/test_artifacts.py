@@ -276,6 +276,9 @@ async def test_a_source_is_copied_only_by_those_who_may_read_it(
     job = await ada.job()
     of_job = {"name": "out", "source": {"type": "job", "job_id": job}}
     assert (await bob.call("POST", "/v1/datasets", json=of_job)).status_code == 404
+    early = await ada.call("POST", "/v1/datasets", json=of_job)
+    assert (early.status_code, "must have ended" in early.json()["detail"]) == (409, True)
+    site.set(tables.Job, job, status="finished")
     assert (await ada.call("POST", "/v1/datasets", json=of_job)).status_code == 202
 
 

@@ -109,6 +109,22 @@ async def test_an_output_that_was_removed_is_no_input(site: Site, ada: Person) -
     assert rule == "is a job with an output: this one is archived, and its output with it"
 
 
+@pytest.mark.parametrize("status", ["new", "waiting_for_resources", "running", "uploading"])
+async def test_the_output_of_a_job_that_has_not_ended_is_no_input(
+    site: Site, ada: Person, status: str
+) -> None:
+    job = await ada.made("/v1/jobs", JOB)
+    site.set(tables.Job, job["id"], status=status)
+    ((field, rule),) = await refused(ada, {"type": "job", "job_id": job["id"]})
+    assert field == "data.input.job_id"
+    name = job["name"]
+    assert rule == f"is a job that has ended, with its whole output: job {name} is {status}"
+    for ended in ("finished", "failed", "canceled"):
+        site.set(tables.Job, job["id"], status=ended)
+        made = await ada.made("/v1/jobs", with_input({"type": "job", "job_id": job["id"]}))
+        assert made["input_id"].startswith("dat-")
+
+
 async def test_who_submits_jobs_needs_no_more_but_for_secrets_and_keys(
     site: Site, ada: Person
 ) -> None:

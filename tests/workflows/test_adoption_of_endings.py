@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from activities.db import tables
+from activities.jobs.starts import TERMINATED
 from activities.settings import settings
 from tests.activities.rows import allocate
 from tests.waiting import eventually
@@ -76,6 +77,16 @@ async def test_a_canceled_job_whose_workflow_is_terminated_while_it_ends_does_no
     handle = await at.start(JOB, ended_by_person=True)
     await handle.result()
     assert (job(at).status, job(at).status_reason) == ("canceled", CANCEL.reason)
+
+
+async def test_a_job_that_waits_for_data_and_is_terminated_ends_and_asks_for_nothing(
+    installation: Installation,
+) -> None:
+    at = installation
+    handle = await at.start(JOB, status="new", sequence=3, ended_by_person=True)
+    await handle.result()
+    assert job(at).status_reason == TERMINATED.reason
+    assert set(at.world.statuses[JOB]) == {"failed"}, at.world.statuses[JOB]
 
 
 async def test_a_command_that_was_not_seen_to_end_runs_once_though_its_workflow_is_forgotten(

@@ -34,7 +34,7 @@ from workflows.effects.lifecycles import FindDependents, find_dependents
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import Journal
-from workflows.primitives.waiting import Interrupted, interruptible, wait_until, with_watch
+from workflows.primitives.waiting import Interrupted, wait_until, with_watch
 from workflows.rules.counts import counted
 
 IDLE_INTERVAL = timedelta(days=30)
@@ -50,6 +50,7 @@ LAST_SLOT_INTERVAL = timedelta(minutes=5)
 """Between two requests of a slot: at first, and later."""
 REMOVAL_INTERVAL = timedelta(minutes=10)
 """Between two tries to remove what is stored."""
+FINDS_USERS = "transfers-go-on-when-their-removal-is-refused"
 
 
 @workflow.defn(name="ArtifactLifecycle")
@@ -97,7 +98,7 @@ class ArtifactLifecycle:
         message = f"its content is being transferred: {self._source.type}"
         await self._write(ArtifactEvent.TRANSFERRING, message)
         try:
-            content = await interruptible(self._fetch(), when=self._has_removal)
+            content = await with_watch(self._fetch(), self._until_removed())
         except Interrupted:
             return
         except EFFECT_FAILED as failure:
@@ -112,6 +113,18 @@ class ArtifactLifecycle:
         files = counted(content.file_count, "file")
         message = f"stored: {files}, {counted(content.unpacked_bytes, 'byte')}"
         await self._write(ArtifactEvent.READY, message, content=content)
+
+    async def _until_removed(self) -> None:
+        """Wait until it is to be removed, and no job uses it; a refusal leaves its transfer as it
+        is."""
+        while True:
+            await workflow.wait_condition(self._has_removal)
+            if not workflow.patched(FINDS_USERS) or not (users := await self._users()):
+                return
+            self._inbox.pick(Removal)
+            await self._write(
+                ArtifactEvent.REMOVAL_REFUSED, _refusal(users), reason=self._journal.reason
+            )
 
     async def _fetch(self) -> Content | None:
         """The content, once it is stored; None: the parts of the upload have not come."""
@@ -167,19 +180,22 @@ class ArtifactLifecycle:
 
     async def _remove(self, removal: Removal) -> None:
         """Remove the content, unless jobs use it. Whoever uses it from now on is refused."""
+        was_transferring = self._status is ArtifactStatus.TRANSFERRING
         self._status = ArtifactStatus.REMOVING
         message = "its content is being removed"
         await self._write(ArtifactEvent.REMOVING, message, removal=removal)
-        await self._carry_out(removal)
+        await self._carry_out(removal, was_transferring=was_transferring)
 
-    async def _carry_out(self, removal: Removal) -> None:
+    async def _carry_out(self, removal: Removal, *, was_transferring: bool = False) -> None:
         self._removal = RemovalProgress(removal=removal)
-        found = await find_dependents(FindDependents(resource_id=self._request.artifact_id))
-        await self._journal.stop_if_behind(found.sequence)
-        if found.ids:
-            # Who may read these events may not read each of the jobs.
-            users = counted(len(found.ids), "job")
-            await self._stay(f"asked to be removed, is used by {users}: stays")
+        if users := await self._users():
+            if was_transferring and workflow.patched(FINDS_USERS):
+                # A job came to use it after its transfer was interrupted.
+                self._status, self._removal = ArtifactStatus.TRANSFERRING, None
+                await self._write(ArtifactEvent.REMOVAL_REFUSED, _refusal(users))
+                await self._transfer()
+                return
+            await self._stay(_refusal(users))
             return
         while reason := await self._content_left():
             await self._write(ArtifactEvent.REMOVING, reason, reason=reason)
@@ -187,6 +203,12 @@ class ArtifactLifecycle:
             await self._journal.continue_when_long()
         self._status, self._removal = ArtifactStatus.ARCHIVED, None
         await self._write(ArtifactEvent.ARCHIVED, "removed")
+
+    async def _users(self) -> int:
+        """How many jobs that have not ended use it."""
+        found = await find_dependents(FindDependents(resource_id=self._request.artifact_id))
+        await self._journal.stop_if_behind(found.sequence)
+        return len(found.ids)
 
     async def _stay(self, message: str) -> None:
         """Go back to what it was before its removal was asked for."""
@@ -264,3 +286,8 @@ class ArtifactLifecycle:
             status=self._status,
             status_reason=self._journal.reason,
         )
+
+
+def _refusal(users: int) -> str:
+    """Who may read these events may not read each of the jobs."""
+    return f"asked to be removed, is used by {counted(users, 'job')}: stays"

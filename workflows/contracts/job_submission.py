@@ -216,9 +216,9 @@ class InputSource(DataSource):
     type: str = Field(examples=["web"])
     """`local`: an upload. `regional`: a folder of a datastore, in whose region the job then runs.
     `dataset`, `model`, `checkpoint`: one of the job's project. `job`: the output of another job of
-    the project. `web`, `git`, `aws`, `wasabi`, `gcp`, `azure`, `huggingface`, `kaggle`: transferred
-    once for the job, and for all jobs of its array, with the fields that a dataset from there has;
-    the job waits meanwhile."""
+    the project, which has ended. `web`, `git`, `aws`, `wasabi`, `gcp`, `azure`, `huggingface`,
+    `kaggle`: transferred once for the job, and for all jobs of its array, with the fields that a
+    dataset from there has; the job waits meanwhile."""
     id: str | None = Field(None, examples=["dat-01j"])
     """The dataset, the model or the checkpoint, for these types alone."""
     job_id: str | None = Field(None, examples=["job-01j"])

@@ -30,7 +30,7 @@ def deliver_entity(destination: EntityDestination, sending: Sending) -> str:
     A repeat finds the one of an earlier attempt, by its name, its source and its first event. Its
     content is transferred afterwards; the artifact itself says how far that is.
     Raises: ApplicationError `Refused`, also for a name that another artifact has and for limits of
-    the account; `Unavailable`, `NotFound`.
+    the account; `Unavailable`, `Stale` when the output is not to be delivered any more, `NotFound`.
     """
     sending.tell(sending.file_count)
     try:
@@ -46,6 +46,7 @@ def _created(
     session: Session, destination: EntityDestination, sending: Sending
 ) -> tuple[str, list[str]]:
     """The id of the artifact, and the outbox rows to relay."""
+    sending.held(session)  # The job's row is locked: its delivery cannot be over meanwhile.
     job = session.get(Job, sending.job_id)
     if job is None:
         raise ApplicationError(f"{sending.job_id}: there is no such job", type=NOT_FOUND)

@@ -6,6 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
+from sqlmodel import Session
+
 from activities.artifacts.sources.tar_streams import refused, unavailable
 
 MARK = "baseload job {job_id}, attempt {attempt}"
@@ -57,6 +59,9 @@ class Sending:
     """Says that so many files are sent, for a later attempt; also called, with the same number,
     while a large file is sent. Raises: ApplicationError, when this attempt is not the newest any
     more."""
+    held: Callable[[Session], object] = lambda _: None
+    """Locks the job's row in a transaction that makes what is sent, if this attempt may still do
+    so. Raises: as `tell`, also when the delivery is over."""
 
     @property
     def mark(self) -> str:

@@ -445,7 +445,7 @@ class InputSource(BaseModel):
     type: Annotated[
         str,
         Field(
-            description="`local`: an upload. `regional`: a folder of a datastore, in whose region the job then runs. `dataset`, `model`, `checkpoint`: one of the job's project. `job`: the output of another job of the project. `web`, `git`, `aws`, `wasabi`, `gcp`, `azure`, `huggingface`, `kaggle`: transferred once for the job, and for all jobs of its array, with the fields that a dataset from there has; the job waits meanwhile.",
+            description="`local`: an upload. `regional`: a folder of a datastore, in whose region the job then runs. `dataset`, `model`, `checkpoint`: one of the job's project. `job`: the output of another job of the project, which has ended. `web`, `git`, `aws`, `wasabi`, `gcp`, `azure`, `huggingface`, `kaggle`: transferred once for the job, and for all jobs of its array, with the fields that a dataset from there has; the job waits meanwhile.",
             examples=["web"],
             title="Type",
         ),

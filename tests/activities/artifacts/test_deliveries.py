@@ -1,15 +1,19 @@
 """Deliveries of outputs: large files in parts, what is not sent, repeats, slots, late attempts."""
 
 import io
+import os
 import tarfile
 from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 import pytest
+from sqlalchemy.exc import OperationalError
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from activities.artifacts.deliveries import deliver_output, delivery_attempt_of
+from activities.artifacts import deliveries
+from activities.artifacts.deliveries import DeliveryAttempt, deliver_output, delivery_attempt_of
 from activities.artifacts.destinations import azure, google_storage
 from activities.db.session import Database
 from activities.db.tables import Account, ArtifactTransfer, Job, StoredSecret
@@ -307,3 +311,23 @@ def test_a_url_gets_the_secret_as_authorization_and_no_other_place_does(
             assert "s3cret" not in str(each)
             assert "a-token" not in str(each)
         assert (other.sent_to, other.authorizations) == ([], set())
+
+
+def test_a_database_that_is_away_for_a_moment_breaks_no_large_file_off(
+    migrated: Database, account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deliveries, "TELL_INTERVAL_S", 0.0)
+    packed = tar_of({"large.bin": os.urandom(3_000_000)}, "w:gz")
+    with FileServer().serving() as files:
+        job = job_with(migrated, account, {"type": "web", "url": files.url("/in")}, packed)
+        real, asked = DeliveryAttempt.check, count(1)
+
+        def check(attempt: DeliveryAttempt) -> None:
+            if next(asked) == 3:
+                raise OperationalError("select", {}, Exception("the server restarts"))
+            real(attempt)
+
+        monkeypatch.setattr(DeliveryAttempt, "check", check)
+        delivered(job)
+    assert (files.sent_to, files.files["/in"]) == (["/in"], packed)
+    assert next(asked) > 4

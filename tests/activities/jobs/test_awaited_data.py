@@ -113,6 +113,21 @@ def test_a_job_whose_data_will_not_be_there_is_refused_with_the_reason(
         find("job-none")
 
 
+def test_a_job_waits_while_its_input_is_asked_to_be_removed_and_knows_what_came_of_it(
+    migrated: Database, account: tables.Account
+) -> None:
+    removing: dict[str, Any] = {**READY, "status": "removing"}
+    asked = add_artifact(migrated, account, **removing)
+    job_id = job_with(migrated, account, asked, status="new")
+    found = find(job_id)
+    assert found.failure == ""
+    assert found.waits_for == "waits until it is known whether dataset cats is removed"
+    assert settle(migrated, asked, "ready")
+    assert signals(migrated) == [(job_id, "data_changed", None)]
+    found = find(job_id)
+    assert (found.failure, found.waits_for) == ("", "")
+
+
 def test_only_some_of_many_artifacts_are_named(migrated: Database, account: tables.Account) -> None:
     many = [add_artifact(migrated, account, name=f"cats-{number}") for number in range(7)]
     waits_for = find(job_with(migrated, account, *many)).waits_for

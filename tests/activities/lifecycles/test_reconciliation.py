@@ -138,14 +138,16 @@ async def test_what_has_its_workflow_is_left_alone(world: World) -> None:
     assert world.read(world.job).status == "running"
 
 
-async def test_a_job_that_was_terminated_is_started_again_to_end(world: World) -> None:
+@pytest.mark.parametrize("status", ["new", "running"])
+async def test_a_job_that_was_terminated_is_started_again_to_end(world: World, status: str) -> None:
+    world.set(world.job, status=status)  # A new one that has taken steps waits for data.
     await world.start_all()
     await world.client.get_workflow_handle(f"job/{world.job.id}").terminate()
     assert (await world.sweep()).restarted == (world.job.id,)
     request = await world.argument_of(f"job/{world.job.id}", JobRequest)
     assert request.ending is not None
     assert request.ending.code == "terminated"
-    assert (request.resumed_from.sequence, request.resumed_from.status) == (5, "running")
+    assert (request.resumed_from.sequence, request.resumed_from.status) == (5, status)
     assert await world.sweep() == LostWorkflowsRestarted()
 
 

@@ -101,7 +101,7 @@ _STARTS: dict[str, Any] = {
 def restart_of(tables: Tables, row: LifecycleRow, *, ended_by_person: bool) -> Start:
     """The start that goes on after the row's last step: lifecycles/restarts.py:restart_of."""
     start = start_of(tables, row)
-    if row.sequence == 0 or row.status == "new":
+    if row.sequence == 0 or (row.status == "new" and not isinstance(row, Job)):
         return start
     request = _resumed(tables, cast("Any", row), start.request)
     if ended_by_person and isinstance(row, Job):

@@ -141,6 +141,43 @@ async def test_a_removal_ends_the_transfer_first_and_leaves_nothing(stage: Stage
     assert stage.world.contents == {}
 
 
+async def test_a_transfer_goes_on_when_its_removal_is_refused(stage: Stage) -> None:
+    gate = Gate(stage, "transfer_artifact")
+    handle = await start(stage)
+    await gate.entered()
+    stage.world.dependents[DATASET].add("job-7")
+    await handle.signal(ArtifactLifecycle.remove, Removal())
+    await eventually(
+        lambda: "dataset.removal-refused" in stage.world.events[DATASET], "it is refused"
+    )
+    assert set(stage.world.statuses[DATASET]) == {"transferring"}
+    gate.open()
+    await reaches(stage, "ready")
+    assert (len(stage.world.transfers), stage.world.contents) == (1, {DATASET: CONTENT})
+    stage.world.dependents[DATASET].clear()
+    await handle.signal(ArtifactLifecycle.remove, Removal())
+    assert (await handle.result()).status is ArtifactStatus.ARCHIVED
+
+
+async def test_a_job_that_comes_while_the_transfer_is_interrupted_has_it_transferred_again(
+    stage: Stage,
+) -> None:
+    gate, found = Gate(stage, "transfer_artifact"), Gate(stage, "find_dependents")
+    handle = await start(stage)
+    await gate.entered()
+    await handle.signal(ArtifactLifecycle.remove, Removal())
+    await found.entered()
+    again = Gate(stage, "find_dependents")
+    found.open()
+    await again.entered()
+    stage.world.dependents[DATASET].add("job-7")
+    again.open()
+    gate.open()
+    await reaches(stage, "ready")
+    assert "failed" not in stage.world.statuses[DATASET]
+    assert stage.world.contents == {DATASET: CONTENT}
+
+
 async def test_what_a_job_uses_stays_as_it_was_and_its_jobs_are_counted(
     stage: Stage,
 ) -> None:

@@ -8,6 +8,7 @@ from sqlmodel import select
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
+from activities.artifacts.deliveries import delivery_attempt_of
 from activities.artifacts.destinations.entities import deliver_entity
 from activities.artifacts.destinations.sending import Sending
 from activities.artifacts.transfers import transfer_artifact
@@ -126,6 +127,24 @@ def test_an_attempt_that_another_one_has_followed_makes_nothing(
 
     late = refusal(destination(), sending(job, tmp_path / "1", tell=stale))
     assert ("another attempt" in str(late), rows(migrated)) == (True, [])
+
+
+def test_an_attempt_whose_delivery_is_over_makes_nothing(
+    migrated: Database, job: Job, tmp_path: Path
+) -> None:
+    with migrated.write() as session:
+        row = session.get_one(Job, job.id)
+        row.status, row.delivery_status = "uploading", "pending"
+        session.add(row)
+    with delivery_attempt_of(job.id, 1) as attempt:
+        attempt.check()
+        with migrated.write() as session:
+            row = session.get_one(Job, job.id)
+            row.status, row.delivery_status = "finished", "failed"
+            session.add(row)
+        late = Sending(**{**vars(sending(job, tmp_path / "1")), "held": attempt.held})
+        assert refusal(destination(), late).type == "Stale"
+    assert rows(migrated) == []
 
 
 def test_a_job_is_known_to_be_copied_until_the_copy_is_there(

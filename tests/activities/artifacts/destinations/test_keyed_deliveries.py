@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlmodel import select
+from sqlmodel import Session, select
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from activities.artifacts.deliveries import deliver_output
+from activities.artifacts.destinations import entities
 from activities.db.session import Database
 from activities.db.tables import Account, Dataset, Job, ThirdPartyKey
 from activities.settings import settings
@@ -91,6 +92,26 @@ def test_the_outputs_of_all_workers_become_one_version_at_kaggle(
     (version,) = kaggle.versions
     named = enumerate(FILES)
     assert version.files == {f"worker-{n}/{name}": f[name] for n, f in named for name in f}
+
+
+def test_a_delivery_that_is_over_before_its_dataset_is_made_makes_none(
+    migrated: Database, account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = job_of(migrated, account, {"type": "dataset"})
+    real = entities._created
+
+    def late(session: Session, *given: Any) -> tuple[str, list[str]]:
+        row = session.get_one(Job, job.id)
+        row.status, row.delivery_status = "finished", "failed"
+        session.add(row)
+        session.flush()
+        return real(session, *given)
+
+    monkeypatch.setattr(entities, "_created", late)
+    with pytest.raises(ApplicationError) as caught:
+        delivered(job)
+    with migrated.read() as session:
+        assert (caught.value.type, session.exec(select(Dataset)).all()) == ("Stale", [])
 
 
 def test_an_output_is_committed_at_hugging_face_below_its_prefix(
