@@ -90,8 +90,9 @@ class Settings(BaseSettings):
     Temporal, and `platform_networks`."""
 
     source_networks: Networks = ""
-    """Networks from which datasets, models and checkpoints are fetched although they are not
-    public, as CIDRs separated by commas; public addresses are always permitted."""
+    """Networks from which datasets, models and checkpoints are fetched, and to which outputs are
+    sent, although they are not public, as CIDRs separated by commas; public addresses are always
+    permitted."""
     s3_endpoint: str | None = None
     """The base URL of the S3 API for the buckets of sources, such as a store of one's own; None:
     those of Amazon and Wasabi."""
@@ -172,8 +173,9 @@ class Settings(BaseSettings):
     """How many datasets of one account may be there, and as many models, checkpoints, volumes."""
     account_most_reservations: int = Field(default=1000, ge=1)
     account_transfers_at_once: int = Field(default=3, ge=1)
-    """How many transfers of datasets, models, checkpoints and volumes of one account are under way
-    at once, of the eight that a worker process has room for; others wait."""
+    """How many transfers of datasets, models, checkpoints and volumes, and deliveries of outputs,
+    of one account are under way at once, of the eight that a worker process has room for; others
+    wait."""
     account_uploads_at_once: int = Field(default=8, ge=1)
     """How many uploads of one account an API process receives and checks at once."""
     administrators_have_limits: bool = True

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import Any, assert_never
 
 from sqlmodel import Session
 from temporalio import activity
@@ -220,6 +220,8 @@ def _sent(order: _Order, sending: Sending) -> str:
             place = _kind("kaggle").deliver_kaggle(to, order.key, sending)
         case EntityDestination() as to:
             place = _kind("entities").deliver_entity(to, sending)
+        case _:
+            assert_never(order.destination)
     return str(place)
 
 

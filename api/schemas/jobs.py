@@ -83,8 +83,8 @@ class Job(Lifecycle):
     """The dataset, model or checkpoint whose files are the input, also one that was made for the
     job from the source of its input; null: the job has no such input."""
     delivery_status: DeliveryStatus | None
-    """How the delivery of the output to its destination is; null: it has none, or the job has not
-    finished."""
+    """How the delivery of the output to its destination is; null: it has none, or has not
+    begun."""
     commands: list[SubmittedWorker]
     placement: SubmittedPlacement
     safety: SubmittedSafety

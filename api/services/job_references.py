@@ -49,7 +49,7 @@ def wrong_references(context: ChangeContext, document: Any) -> list[FieldError]:
         _wrong_upload(context, document, ("data", "input", "upload_id")),
         _wrong_region(context, document, owner_id),
         *_wrong_providers(context, document, owner_id),
-        *_wrong_secrets(context, document),
+        *_wrong_secrets(context, document, project),
         *_wrong_artifacts(context, document),
         *wrong_datastores(context, document, owner_id),
         *wrong_keys(context, document, project),
@@ -145,17 +145,21 @@ def _wrong_providers(context: ChangeContext, document: Any, owner_id: str) -> li
     return wrong
 
 
-def _wrong_secrets(context: ChangeContext, document: Any) -> list[FieldError]:
-    """The field errors for references that name no secret of the job's own project."""
+def _wrong_secrets(
+    context: ChangeContext, document: Any, project: tables.Project | None
+) -> list[FieldError]:
+    """The field errors for references that name no secret of the job's own project.
+
+    project: of the job, in which the caller may create jobs; nobody else learns what it has.
+    """
     references = _at(document, ("environment", "secrets"))
-    if not isinstance(references, dict):
+    if not isinstance(references, dict) or project is None:
         return []
-    project_id = document.get("project_id") or personal_project(context)
-    wrong = []
+    project_id, wrong = project.id, []
     for name, given in references.items():
         if not isinstance(given, str):
             continue
-        reference = secret_reference(str(project_id), given)
+        reference = secret_reference(project_id, given)
         asked = project_of_secret(reference)
         if asked is None:
             continue

@@ -55,6 +55,26 @@ async def test_a_url_needs_the_secret_that_it_names_and_the_right_to_use_it(ada:
     ]
 
 
+async def test_an_output_becomes_no_artifact_that_its_caller_may_not_create(ada: Person) -> None:
+    made = {"type": "model", "name": "digits"}
+    await ada.made("/v1/jobs", with_output(made))
+    assert await refused(ada.with_key(["jobs:write"]), made) == [
+        ("data.output.type", "needs the scope models:write")
+    ]
+
+
+async def test_who_may_not_create_jobs_in_a_project_does_not_learn_its_secrets(
+    ada: Person, bob: Person
+) -> None:
+    await ada.made(f"/v1/projects/{ada.project_id}/secrets", {"name": "token", "value": "v"})
+    answers = []
+    for name in ("token", "none"):
+        job = {**JOB, "environment": {"secrets": {"A": name}}, "project_id": ada.project_id}
+        answers.append(await bob.post("/v1/jobs", job))
+    assert [answer.status_code for answer in answers] == [404, 404]
+    assert answers[0].json()["detail"] == answers[1].json()["detail"]
+
+
 @pytest.mark.parametrize(
     ("given", "field"),
     [
@@ -85,6 +105,17 @@ async def test_jobs_of_an_array_do_not_replace_each_others_output(
         ({"type": "web", "url": "https://ada:pw@example.test/"}, None),
         ({"type": "local", "bucket": "results"}, [("data.output.bucket", "is not for local")]),
         ({"type": "ftp"}, None),
+        (
+            {"type": "web", "url": "http://example.test/in", "secret": "token"},
+            [
+                (
+                    "data.output.secret",
+                    "goes to an https URL alone: everybody on the way reads what http carries",
+                )
+            ],
+        ),
+        ({"type": "dataset", "name": "\x1b[2Jdigits"}, None),
+        ({"type": "dataset", "name": "{job_id}" * 4}, None),
     ],
 )
 async def test_a_wrong_destination_names_field_and_rule(

@@ -124,6 +124,8 @@ def git_url(url: str) -> str:
     return url
 
 
+KAGGLE_NAME, HUB_NAME = "[A-Za-z0-9][A-Za-z0-9_-]*", "[A-Za-z0-9][A-Za-z0-9_.-]*"
+"""The patterns of names of owners, datasets and repositories, which have ASCII alone."""
 _SSH_USER = re.compile(r"[A-Za-z0-9_][\w.-]{0,99}", re.ASCII)
 _SSH_HOST = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}")
 _Url = Annotated[str, AfterValidator(web_url)]
@@ -237,7 +239,7 @@ class KaggleSource(KeyedSource):
     """The files of one version of a dataset at Kaggle."""
 
     type: Literal["kaggle"]
-    dataset: str = Field(max_length=200, pattern=r"^[A-Za-z0-9][\w-]*/[A-Za-z0-9][\w-]*$")
+    dataset: str = Field(max_length=200, pattern=rf"^{KAGGLE_NAME}/{KAGGLE_NAME}$")
     """Such as `uciml/iris`."""
     version: int | None = Field(default=None, ge=1, le=1_000_000)
     """Its number; null: the newest one when the transfer begins."""
@@ -247,7 +249,7 @@ class HuggingFaceSource(KeyedSource):
     """The files of one revision of a repository at Hugging Face."""
 
     type: Literal["huggingface"]
-    repo: str = Field(max_length=200, pattern=r"^[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?$")
+    repo: str = Field(max_length=200, pattern=rf"^{HUB_NAME}(/{HUB_NAME})?$")
     """Such as `google-bert/bert-base-uncased`."""
     kind: Literal["model", "dataset"] = "model"
     revision: str = Field(

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field
 
-from workflows.contracts.artifacts import git_url, web_url
+from workflows.contracts.artifacts import HUB_NAME, KAGGLE_NAME, git_url, web_url
 from workflows.contracts.base import Contract
 
 JOB_ID = "{job_id}"
@@ -37,7 +37,9 @@ class KeyedDestination(_Destination):
 _Prefix = Annotated[str, Field(max_length=900, pattern=r"^[^\x00-\x1f\x7f]*$")]
 """What the names begin with that files have there; those of several workers go into `worker-0`,
 `worker-1` and so on below it."""
-_Branch = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[0-9A-Za-z][\w./+-]*$")]
+_Branch = Annotated[
+    str, Field(min_length=1, max_length=200, pattern=r"^[0-9A-Za-z][A-Za-z0-9_./+-]*$")
+]
 
 
 class ObjectStoreDestination(KeyedDestination):
@@ -94,7 +96,7 @@ class HuggingFaceDestination(KeyedDestination):
     """A repository at Hugging Face, in which one commit with the output is made."""
 
     type: Literal["huggingface"]
-    repo: str = Field(max_length=200, pattern=r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$")
+    repo: str = Field(max_length=200, pattern=rf"^{HUB_NAME}/{HUB_NAME}$")
     kind: Literal["model", "dataset"] = "model"
     branch: _Branch = "main"
     prefix: _Prefix = ""
@@ -104,7 +106,7 @@ class KaggleDestination(KeyedDestination):
     """A dataset at Kaggle, which the key's owner has and which gets a new version."""
 
     type: Literal["kaggle"]
-    dataset: str = Field(max_length=200, pattern=r"^[A-Za-z0-9][\w-]*/[A-Za-z0-9][\w-]*$")
+    dataset: str = Field(max_length=200, pattern=rf"^{KAGGLE_NAME}/{KAGGLE_NAME}$")
 
 
 class EntityDestination(_Destination):

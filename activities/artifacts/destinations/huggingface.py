@@ -37,6 +37,8 @@ from workflows.contracts.deliveries import HuggingFaceDestination
 MOST_FILES = 10_000
 MOST_SMALL_BYTES = 256 << 20
 """Small files are in the request of the commit, and so in the memory, several times."""
+CARD, MOST_CARD_BYTES = "README.md", 1 << 20
+"""The card of a repository, which the library reads whole into memory before it is sent."""
 SMALL_BYTES = 10 << 20
 """What is larger is sent apart."""
 MOST_PAGES = 4
@@ -187,6 +189,11 @@ def _kept_files(destination: HuggingFaceDestination, sending: Sending) -> list[t
                 f"to {SMALL_BYTES} each; pack them"
             )
         name = name_below(destination.prefix, file.name)
+        if name == CARD and file.size_bytes > MOST_CARD_BYTES:
+            raise refused(
+                f"{destination.repo}: takes a {CARD} of at most {MOST_CARD_BYTES} bytes, found "
+                f"{file.size_bytes}"
+            )
         try:
             CommitOperationAdd(name, b"")
         except ValueError:

@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Iterator
-from urllib.parse import urlsplit
 
 from activities.artifacts.destinations.http_sending import HttpSender, Reply
 from activities.artifacts.destinations.sending import Sending
+from activities.artifacts.sources.source_addresses import shown_url
 from activities.artifacts.sources.tar_streams import refused, unavailable
 from workflows.contracts.deliveries import WebDestination
 
@@ -32,12 +32,6 @@ def deliver_web(destination: WebDestination, authorization: str | None, sending:
         _check(shown, sender.send("PUT", destination.url, body, shown))
     sending.tell(sending.file_count)
     return shown
-
-
-def shown_url(url: str) -> str:
-    """The URL without its query, in which a signed one has its signature."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}{parts.path}"
 
 
 def _chunks(sending: Sending) -> Iterator[bytes]:

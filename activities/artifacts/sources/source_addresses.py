@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable, Iterable
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpcore
 
@@ -108,3 +109,9 @@ class CheckedNetwork(httpcore.NetworkBackend):
             raise httpcore.ConnectError(str(error)) from error
         stream = self._network.connect_tcp(address, port, timeout, local_address, socket_options)
         return self._watched(stream)
+
+
+def shown_url(url: str) -> str:
+    """The URL without its query, in which a signed one has its signature."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}{parts.path}"

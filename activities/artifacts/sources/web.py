@@ -17,6 +17,7 @@ import httpcore
 from activities.artifacts.sources.source_addresses import (
     CheckedNetwork,
     SourceAddressRefusedError,
+    shown_url,
 )
 from activities.artifacts.sources.tar_streams import (
     CHUNK_BYTES,
@@ -129,10 +130,12 @@ def remote_bytes(found: RemoteFile, begin: int) -> Iterator[bytes]:
     with _response(found.url, headers) as (_, response):
         etag = _headers(response).get("etag", "")
         if found.version and etag != found.version:
-            raise unavailable(f"{found.url}: the file has changed while it was read")
+            raise unavailable(f"{shown_url(found.url)}: the file has changed while it was read")
         is_rest = _headers(response).get("content-range", "").startswith(f"bytes {begin}-")
         if response.status == 206 and not is_rest:
-            raise unavailable(f"{found.url}: asked for the bytes from {begin}, got others")
+            raise unavailable(
+                f"{shown_url(found.url)}: asked for the bytes from {begin}, got others"
+            )
         skipped = 0 if response.status == 206 else begin
         at = begin - skipped
         for chunk in after(_chunks(found.url, response), skipped):
@@ -140,7 +143,7 @@ def remote_bytes(found: RemoteFile, begin: int) -> Iterator[bytes]:
             yield chunk
         at += skipped
     if found.size_bytes is not None and at != found.size_bytes:
-        raise unavailable(f"{found.url}: broke off at byte {at} of {found.size_bytes}")
+        raise unavailable(f"{shown_url(found.url)}: broke off at byte {at} of {found.size_bytes}")
 
 
 def _hashed(found: RemoteFile, sha256: str | None) -> Iterator[bytes]:
@@ -150,7 +153,8 @@ def _hashed(found: RemoteFile, sha256: str | None) -> Iterator[bytes]:
         digest.update(chunk)
         yield chunk
     if sha256 is not None and digest.hexdigest() != sha256:
-        raise refused(f"{found.url}: asked for the SHA-256 {sha256}, found {digest.hexdigest()}")
+        shown = shown_url(found.url)
+        raise refused(f"{shown}: asked for the SHA-256 {sha256}, found {digest.hexdigest()}")
 
 
 def _unpacked(found: RemoteFile, sha256: str | None, begin: int) -> Iterator[bytes]:
@@ -180,22 +184,26 @@ def _response(
                         headers = {k: v for k, v in headers.items() if k != "Authorization"}
                     url = to
             except SourceAddressRefusedError as error:
-                raise refused(f"{url}: {error}") from error
+                raise refused(f"{shown_url(url)}: {error}") from error
             except (httpcore.NetworkError, httpcore.ProtocolError) as error:
-                raise unavailable(f"{url}: {error or type(error).__name__}") from error
+                raise unavailable(f"{shown_url(url)}: {error or type(error).__name__}") from error
             except httpcore.TimeoutException as error:
-                raise unavailable(f"{url}: {error or 'no answer within its limit'}") from error
+                raise unavailable(
+                    f"{shown_url(url)}: {error or 'no answer within its limit'}"
+                ) from error
             except httpcore.UnsupportedProtocol as error:
-                raise refused(f"{url}: {error}") from error
-    raise refused(f"{url}: leads on more than {MOST_REDIRECTS} times")
+                raise refused(f"{shown_url(url)}: {error}") from error
+    raise refused(f"{shown_url(url)}: leads on more than {MOST_REDIRECTS} times")
 
 
 def _redirected(url: str, location: str) -> str:
     to = urljoin(url, location)
     was, scheme = urlsplit(url).scheme, urlsplit(to).scheme
-    if scheme not in ("http", "https") or (was == "https" and scheme == "http") or not location:
+    is_less = was == "https" and scheme == "http"
+    if scheme not in ("http", "https") or is_less or not location or not to.isascii():
+        shown = ascii(shown_url(to)[:200])
         raise refused(
-            f"{url}: leads to {to[:200]!r}; followed are http and https, never from https"
+            f"{shown_url(url)}: leads to {shown}; followed are http and https, never from https"
         )
     return to
 
@@ -204,8 +212,8 @@ def _check_status(url: str, status: int) -> None:
     if status in (200, 206):
         return
     if status >= 500 or status in _TRY_AGAIN:
-        raise unavailable(f"{url}: its server answers {status}")
-    raise refused(f"{url}: its server answers {status}")
+        raise unavailable(f"{shown_url(url)}: its server answers {status}")
+    raise refused(f"{shown_url(url)}: its server answers {status}")
 
 
 def _headers(response: httpcore.Response) -> dict[str, str]:
@@ -219,7 +227,9 @@ def _chunks(url: str, response: httpcore.Response) -> Iterator[bytes]:
     try:
         yield from response.iter_stream()
     except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as error:
-        raise unavailable(f"{url}: broke off: {error or type(error).__name__}") from error
+        raise unavailable(
+            f"{shown_url(url)}: broke off: {error or type(error).__name__}"
+        ) from error
 
 
 def _download(chunks: Iterator[bytes], path: Path, most_bytes: int) -> int:

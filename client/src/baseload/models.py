@@ -417,7 +417,7 @@ class HuggingFaceSource(BaseModel):
         str,
         Field(
             max_length=200,
-            pattern="^[A-Za-z0-9][\\w.-]*(/[A-Za-z0-9][\\w.-]*)?$",
+            pattern="^[A-Za-z0-9][A-Za-z0-9_.-]*(/[A-Za-z0-9][A-Za-z0-9_.-]*)?$",
             title="Repo",
         ),
     ]
@@ -728,7 +728,7 @@ class KaggleSource(BaseModel):
         str,
         Field(
             max_length=200,
-            pattern="^[A-Za-z0-9][\\w-]*/[A-Za-z0-9][\\w-]*$",
+            pattern="^[A-Za-z0-9][A-Za-z0-9_-]*/[A-Za-z0-9][A-Za-z0-9_-]*$",
             title="Dataset",
         ),
     ]

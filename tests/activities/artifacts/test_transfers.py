@@ -194,6 +194,8 @@ def test_what_a_server_answers_decides_whether_another_attempt_is_made(
         server.statuses["/a"] = status
         refused = refusal(dataset, {"type": "web", "url": server.url("/a")})
         assert (refused.type, f"answers {status}" in refused.message) == (kind, True)
+    server.redirects = {"/signed": "/a?signature=secret"}
+    assert "secret" not in refusal(dataset, {"type": "web", "url": server.url("/signed")}).message
     server.redirects = {"/r": "/r"}
     assert "leads on" in refusal(dataset, {"type": "web", "url": server.url("/r")}).message
     server.redirects = {"/f": "file:///etc/passwd"}

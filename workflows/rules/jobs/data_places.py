@@ -17,9 +17,12 @@ from workflows.contracts.job_submission import (
 from workflows.contracts.lifecycles import CHECKPOINT, DATASET, MODEL
 from workflows.rules.jobs.artifacts import artifacts_of
 from workflows.rules.jobs.field_errors import Mistakes, field_error
+from workflows.rules.jobs.formats import NAME_RULE, is_name
 
 ENTITIES = {noun.name: noun.prefix for noun in (DATASET, MODEL, CHECKPOINT)}
 """The artifacts that can be a job's input or be made of its output, with their ids' prefixes."""
+ID_LENGTH = 30
+"""How many characters the id of a job has."""
 SOURCES = ("job", "web", "git", "aws", "wasabi", "gcp", "azure", "huggingface", "kaggle")
 """The types of input that are transferred for the job."""
 DESTINATIONS = (
@@ -85,12 +88,20 @@ def mistakes_of_source(part: DataSource) -> Mistakes:
     yield from _mistakes("data.input", part, _SOURCE)
 
 
-def mistakes_of_destination(job: JobSubmission, part: DataSource) -> Mistakes:
+def mistakes_of_destination(job: JobSubmission, part: OutputDestination) -> Mistakes:
     """The rules of an output that is sent to a destination."""
     yield from _mistakes("data.output", part, _DESTINATION)
+    if part.type == "web" and part.secret is not None and (part.url or "").startswith("http:"):
+        rule = "goes to an https URL alone: everybody on the way reads what http carries"
+        yield field_error("data.output.secret", rule, part.secret)
     if len(job.workers) > 1 and part.type in _OF_ONE_WORKER:
-        rule = "is for a job with one worker, whose output is one archive or one entity"
+        rule = "is for a job with one worker, whose output is one archive or one artifact"
         yield field_error("data.output.type", rule, part.type)
+    if part.type in ENTITIES and part.name is not None:
+        longest = part.name.replace(JOB_ID, "0" * ID_LENGTH)
+        if not is_name(longest):
+            rule = f"{NAME_RULE}, with an id of {ID_LENGTH} characters for {JOB_ID}"
+            yield field_error("data.output.name", rule, part.name)
     if job.array is not None:
         yield from _of_array(part)
 

@@ -137,6 +137,10 @@ def test_what_would_fill_the_memory_or_the_hub_is_refused(
     refused = refusal(destination(), sending_of(small, tmp_path / "1"))
     assert (refused.type, "pack them" in str(refused)) == ("Refused", True)
     monkeypatch.setattr(huggingface, "MOST_FILES", 3)
+    card = {"README.md": b"c" * (huggingface.MOST_CARD_BYTES + 1)}
+    assert "takes a README.md of at most" in str(
+        refusal(destination(), sending_of(card, tmp_path / "3"))
+    )
     assert "at most 3 files" in str(refusal(destination(), sending_of(small, tmp_path / "2")))
 
 

@@ -153,3 +153,9 @@ def test_a_revision_is_no_option_and_no_expression(revision: str) -> None:
 def test_a_url_is_https_without_a_secret(url: str) -> None:
     with pytest.raises(ValueError, match="url"):
         GitSource(type="git", url=url)
+
+
+def test_what_a_server_has_git_say_has_no_control_characters() -> None:
+    words = str(git.git_failure("remote: \x1b]0;owned\x07\x1b[2J\nfatal: not found"))
+    assert words.isprintable()
+    assert "fatal: not found" in words
