@@ -38,8 +38,11 @@ async def named(person: Person, place: str) -> str:
         return await artifact(person, place)
     if place == "code.upload_id":
         return str((await person.upload()).json()["id"])
-    is_job = place == "data.input.job_id"
-    return (await person.made("/v1/jobs", JOB))["id"] if is_job else person.project_id
+    if place == "data.input.job_id":
+        job_id = str((await person.made("/v1/jobs", JOB))["id"])
+        person.site.set(tables.Job, job_id, status="finished")
+        return job_id
+    return person.project_id
 
 
 ARTIFACTS: dict[str, tuple[str, type[tables.ArtifactRow]]] = {

@@ -132,15 +132,13 @@ def test_a_name_that_the_hub_keeps_for_itself_is_refused(
 def test_what_would_fill_the_memory_or_the_hub_is_refused(
     hub: HuggingFaceHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    card = {"README.md": b"c" * (huggingface.MOST_CARD_BYTES + 1)}
+    assert "a README.md of at most" in str(refusal(destination(), sending_of(card, tmp_path / "0")))
     monkeypatch.setattr(huggingface, "MOST_SMALL_BYTES", 1000)
     small = {f"{number}.txt": b"s" * 300 for number in range(4)}
     refused = refusal(destination(), sending_of(small, tmp_path / "1"))
     assert (refused.type, "pack them" in str(refused)) == ("Refused", True)
     monkeypatch.setattr(huggingface, "MOST_FILES", 3)
-    card = {"README.md": b"c" * (huggingface.MOST_CARD_BYTES + 1)}
-    assert "takes a README.md of at most" in str(
-        refusal(destination(), sending_of(card, tmp_path / "3"))
-    )
     assert "at most 3 files" in str(refusal(destination(), sending_of(small, tmp_path / "2")))
 
 
