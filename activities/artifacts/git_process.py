@@ -32,7 +32,6 @@ from activities.artifacts.sources.tar_streams import (
     unavailable,
 )
 from activities.secrets.sealing import write_private
-from activities.site.answers.text import plain
 from activities.third_party_keys.of_runs import git_header, known_hosts_of
 
 MOST_S = 3600
@@ -289,7 +288,7 @@ def _kill(running: "subprocess.Popen[bytes]") -> None:
 
 def git_failure(problem: str) -> ApplicationError:
     """The failure that git has written: `Refused` or, if another attempt may mend it, not."""
-    words = plain(problem, 500)
+    words = "".join(each if each.isprintable() else " " for each in problem).strip()[-500:]
     if any(each in words.lower() for each in _NO_MEMORY):
         return refused(f"git: needs more than {MEMORY_KIB} KiB of memory: {words}")
     is_away = any(each in words.lower() for each in _OUTAGES)

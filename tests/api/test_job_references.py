@@ -38,11 +38,13 @@ async def named(person: Person, place: str) -> str:
         return await artifact(person, place)
     if place == "code.upload_id":
         return str((await person.upload()).json()["id"])
-    if place == "data.input.job_id":
-        job_id = str((await person.made("/v1/jobs", JOB))["id"])
-        person.site.set(tables.Job, job_id, status="finished")
-        return job_id
-    return person.project_id
+    return await ended_job(person) if place == "data.input.job_id" else person.project_id
+
+
+async def ended_job(person: Person) -> str:
+    job_id = str((await person.made("/v1/jobs", JOB))["id"])
+    person.site.set(tables.Job, job_id, status="finished")
+    return job_id
 
 
 ARTIFACTS: dict[str, tuple[str, type[tables.ArtifactRow]]] = {
