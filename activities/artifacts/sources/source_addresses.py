@@ -51,12 +51,16 @@ def is_permitted(text: str) -> bool:
     if _is_in(address, settings().source_networks):
         return True
     is_ours = _is_in(address, settings().platform_networks) or _is_of_this_host(address)
-    is_closed = any(address in network for network in (*_TRANSLATED, *_CLOUDS))
+    is_closed = any(address in network for network in (*_TRANSLATED, *_OF_SITES, *_CLOUDS))
     return address.is_global and not (address.is_multicast or is_ours or is_closed)
 
 
-_TRANSLATED = tuple(ip_network(one) for one in ("::/96", "64:ff9b::/96", "2002::/16", "2001::/32"))
+_TRANSLATED = tuple(
+    ip_network(one) for one in ("::/96", "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32")
+)
 """IPv6 addresses behind which there is an IPv4 address, which may be any."""
+_OF_SITES = (ip_network("fec0::/10"),)
+"""What was for the inside of a site before fc00::/7 was, and still is in some."""
 _CLOUDS = (ip_network("168.63.129.16/32"),)
 """Where a cloud, Azure, tells a machine its secrets at an address that is public by its number."""
 _ANY_PORT = 9

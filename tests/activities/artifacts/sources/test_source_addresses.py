@@ -35,7 +35,10 @@ def test_nobody_learns_from_a_refusal_which_names_and_addresses_there_are() -> N
     assert permitted_address("outer.example", 443) == "192.0.43.8"
 
 
-@pytest.mark.parametrize("address", ["168.63.129.16", "::ffff:168.63.129.16", "::7f00:1"])
+@pytest.mark.parametrize(
+    "address",
+    ["168.63.129.16", "::ffff:168.63.129.16", "::7f00:1", "fec0::1", "64:ff9b:1::7f00:1"],
+)
 def test_addresses_that_are_public_by_their_number_alone_are_none(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
