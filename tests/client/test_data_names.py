@@ -60,8 +60,9 @@ def test_a_job_file_names_the_artifact_or_the_job_that_is_its_input(desk: Desk) 
     first = submitted(desk)["data"]
     assert isinstance(first, dict)
     assert first["input"]["id"] == bert
-    job_file(desk, "training", "data: {input: {type: job, job_id: read}}\n")
     (before,) = desk.site.rows(tables.Job)
+    desk.site.set(tables.Job, before.id, status="finished")
+    job_file(desk, "training", "data: {input: {type: job, job_id: read}}\n")
     second = submitted(desk)["data"]
     assert isinstance(second, dict)
     assert second["input"]["job_id"] == before.id

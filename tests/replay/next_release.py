@@ -25,6 +25,14 @@ from workflows.reconciliation.reconcilers import RELAY_INTERVAL, OutboxRelay
 NEW_STEP = "job.reviewed"
 NEW_NODE_STEP = "node.reviewed"
 NEW_LEASE_STEP = "lease.reviewed"
+NEW_PATCHES = (
+    "review-before-fetch",
+    "review-before-release",
+    "pause-before-tidying",
+    "review-before-removal",
+    "pause-before-an-offer",
+    "relay-twice",
+)
 REVIEW = timedelta(seconds=1)
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from temporalio.client import WorkflowHistory
 
-from tests.replay.next_release import NEW_STEP, PATCHED, UNPATCHED
+from tests.replay.next_release import NEW_PATCHES, NEW_STEP, PATCHED, UNPATCHED
 from tests.simulation.batch import plan_of
 from tests.simulation.behaviour import Behaviour
 from tests.simulation.engine.histories import history_of
@@ -64,9 +64,13 @@ def _histories(life: Life) -> list[WorkflowHistory]:
 
 
 def _has_mark(history: WorkflowHistory) -> bool:
+    """Whether it has a mark of the next release, and not of this one alone."""
     return any(
-        event.marker_recorded_event_attributes.marker_name == "core_patch"
+        patch in payload.data.decode()
         for event in history.events
+        for found in event.marker_recorded_event_attributes.details.values()
+        for payload in found.payloads
+        for patch in NEW_PATCHES
     )
 
 
