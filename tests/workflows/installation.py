@@ -155,7 +155,7 @@ async def installation(
     async with at_work(temporal_server, world):
         installation = Installation(Stage(temporal_server, world), migrated)
         yield installation
-        await end_open_workflows(temporal_server)
+        await installation.forget()
         await installation.let_go()  # A test that fails may have left calls at their gates.
 
 
