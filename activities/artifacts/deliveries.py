@@ -50,8 +50,8 @@ from workflows.rules.jobs.data_places import destination_of
 
 TELL_INTERVAL_S = 1.0
 """Between two checks of an attempt that sends many small files, so the database has few of them."""
-DESTINATIONS = "activities.artifacts.destinations"
-_extra = partial(module_of_extra, DESTINATIONS)
+_PACKAGE = "activities.artifacts.destinations"
+_extra = partial(module_of_extra, _PACKAGE)
 MOST_DISK_GB = 2000
 """The largest `resources.disk_size_gb`, for a job that has asked for none."""
 
@@ -226,7 +226,7 @@ def _sent(order: _Order, sending: Sending) -> str:
 
 
 def _kind(module: str) -> Any:
-    return import_module(f"{DESTINATIONS}.{module}")
+    return import_module(f"{_PACKAGE}.{module}")
 
 
 def _sent_before(output: StoredOutput) -> int:

@@ -177,7 +177,8 @@ def test_what_waits_for_its_port_serves_once_it_is_free() -> None:
         assert "cannot listen" in process.line()
     assert wait_until(lambda: answers(Probe(kind="port", host=LOOPBACK, port=port)), 60)
     process.process.terminate()
-    process.end()
+    status, output = process.end()
+    assert status == 0, output
 
 
 @pytest.fixture(scope="module")
