@@ -23,6 +23,7 @@ from tests.workflows.conftest import Stage, served
 from tests.workflows.datastores import test_datastore_lifecycle as datastores
 from tests.workflows.fake_world import Machine
 from tests.workflows.jobs import test_job_lifecycle as jobs
+from tests.workflows.jobs.test_races import Gate
 from tests.workflows.leases import test_lease_lifecycle as machines
 from tests.workflows.nodes import test_leased_machine as leased_nodes
 from tests.workflows.nodes import test_node_lifecycle as nodes
@@ -217,6 +218,23 @@ async def dataset_retried_and_removed(stage: Stage) -> WorkflowHandle[Any, Any]:
     return handle
 
 
+async def dataset_kept_while_it_is_transferred(stage: Stage) -> WorkflowHandle[Any, Any]:
+    gate = Gate(stage, "transfer_artifact")
+    handle = await artifacts.start(stage)
+    await gate.entered()
+    stage.world.dependents[artifacts.DATASET].add("job-1")
+    await handle.signal(ArtifactLifecycle.remove, Removal())
+    await eventually(
+        lambda: "dataset.removal-refused" in stage.world.events[artifacts.DATASET], "it is refused"
+    )
+    gate.open()
+    await artifacts.reaches(stage, "ready")
+    stage.world.dependents[artifacts.DATASET].clear()
+    await handle.signal(ArtifactLifecycle.remove, Removal())
+    await handle.result()
+    return handle
+
+
 async def central_storage_replaced(stage: Stage) -> WorkflowHandle[Any, Any]:
     """Its new storage node is there when it is asked for, and becomes active later."""
     request = HOME.model_copy(update={"central_storage": True})
@@ -285,6 +303,7 @@ STORIES: tuple[Story, ...] = (
     placement_round,
     outbox_round,
     dataset_retried_and_removed,
+    dataset_kept_while_it_is_transferred,
     datastore_kept_by_a_job_and_removed,
     dataset_from_a_datastore_removed,
 )
