@@ -13,7 +13,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from types import FrameType
 from typing import NoReturn
 
@@ -185,6 +185,25 @@ class _Server(uvicorn.Server):
         return contextlib.nullcontext()
 
 
+@contextlib.contextmanager
+def _woken_by_signals(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """Let signals wake the loop: Python calls their handlers only once it has something to do.
+
+    A signal that arrives just before the loop begins to wait would be handled after the wait.
+    """
+    woken, wakes = socket.socketpair()
+    with woken, wakes:
+        woken.setblocking(False)
+        wakes.setblocking(False)
+        loop.add_reader(woken, woken.recv, 4096)
+        before = signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(before)
+            loop.remove_reader(woken)
+
+
 class _Departure:
     """The shutdown of one process: the stop event, the signals, and the limit on the shutdown."""
 
@@ -200,7 +219,8 @@ class _Departure:
             self._stop = asyncio.Event()
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, self._on_signal)
-            status = runner.run(self._guard(main, self._stop))
+            with _woken_by_signals(self._loop):
+                status = runner.run(self._guard(main, self._stop))
             # Closing the loop cancels the tasks that main left behind and joins its threads.
             self._limit("its tasks and threads are still running")
             runner.close()

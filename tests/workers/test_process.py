@@ -89,6 +89,26 @@ def test_a_signal_asks_main_to_stop(number: signal.Signals) -> None:
     assert process.end() == (0, "stopping\nclosed in order\n")
 
 
+def test_a_signal_wakes_a_loop_that_has_nothing_to_do() -> None:
+    process = Process("""
+        import asyncio, pathlib, signal, threading
+        from workers.process import run_process
+        state = pathlib.Path(f"/proc/self/task/{threading.get_native_id()}/syscall")
+        def signal_another_thread():
+            waits = ("232", "281", "22")  # epoll_wait and epoll_pwait of x86_64 and aarch64
+            while state.read_text().split()[0] not in waits:
+                pass
+            signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+        async def main(stop):
+            threading.Thread(target=signal_another_thread).start()
+            asyncio.get_running_loop().call_later(20, print, "woke by itself")
+            await stop.wait()
+            return 0
+        run_process(main)
+    """)
+    assert process.end() == (0, "")
+
+
 def test_a_second_signal_leaves_at_once() -> None:
     process = Process(WAITS.format(then="await asyncio.sleep(60)").replace("_s=1", "_s=60"))
     assert process.line() == "ready"
