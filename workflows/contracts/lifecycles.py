@@ -21,6 +21,8 @@ from workflows.contracts.base import Contract
 from workflows.contracts.billing import WorkerUsage
 from workflows.contracts.datastores import DatastoreEvent, DatastoreWay
 from workflows.contracts.deliveries import DeliveryStatus
+from workflows.contracts.deployments import DeploymentEvent, DeploymentStatus, RolloutCounts
+from workflows.contracts.devices import DeviceEvent, DeviceRun, DeviceWish, WishOutcome
 from workflows.contracts.events import (
     Event,
     JobEvent,
@@ -92,7 +94,19 @@ VOLUME = _artifact("vol", "volume", VolumeEvent)
 ARTIFACT_NOUNS = (DATASET, MODEL, CHECKPOINT, VOLUME)
 """The nouns of stored files, which have one lifecycle."""
 DATASTORE = LifecycleNoun("dst", "datastore", "datastores", "DatastoreLifecycle", DatastoreEvent)
-LIFECYCLE_NOUNS = (PROVIDER, REGION, NODE, LEASE, JOB, *ARTIFACT_NOUNS, DATASTORE)
+DEVICE = LifecycleNoun("dev", "device", "devices", "DeviceLifecycle", DeviceEvent)
+DEPLOYMENT = LifecycleNoun(
+    "dpl",
+    "deployment",
+    "device-deployments",
+    "DeploymentLifecycle",
+    DeploymentEvent,
+    frozenset(status for status in DeploymentStatus if status.is_final),
+    folder="devices",
+)
+LIFECYCLE_NOUNS = (
+    PROVIDER, REGION, NODE, LEASE, JOB, *ARTIFACT_NOUNS, DATASTORE, DEVICE, DEPLOYMENT,
+)  # fmt: skip
 
 
 def noun_of(resource_id: str) -> LifecycleNoun:
@@ -155,6 +169,26 @@ class HostChanges(Contract):
 
 class NodeChanges(HostChanges):
     noun: Literal["node"] = "node"
+
+
+class DeviceChanges(HostChanges):
+    """Fields that are None stay as they are."""
+
+    noun: Literal["device"] = "device"
+    run: DeviceRun | None = None
+    """What the device said last of its inference."""
+    deploying: DeviceWish | None = None
+    """The wish that the device is about to follow."""
+    outcome: WishOutcome | None = None
+    """A wish that came to an end on the device; its deployment is woken with this step."""
+
+
+class DeploymentChanges(Contract):
+    """Fields that are None stay as they are."""
+
+    noun: Literal["deployment"] = "deployment"
+    counts: RolloutCounts | None = None
+    deadline: datetime | None = None
 
 
 class JobChanges(Contract):
@@ -234,6 +268,8 @@ Changes = (
     | LeaseChanges
     | ArtifactChanges
     | DatastoreChanges
+    | DeviceChanges
+    | DeploymentChanges
 )
 
 

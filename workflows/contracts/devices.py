@@ -1,0 +1,171 @@
+"""Devices: machines at the edge, each with one model that runs for ever."""
+
+from enum import StrEnum
+
+from pydantic import Field
+
+from workflows.contracts.base import Contract
+from workflows.contracts.hosts import HostEvents, HostProgress, HostRequest
+
+
+class DeviceStatus(StrEnum):
+    NEW = "new"
+    CONNECTING = "connecting"
+    INSPECTING = "inspecting"
+    PREPARING = "preparing"
+    ACTIVE = "active"
+    MAINTENANCE = "maintenance"
+    OFFLINE = "offline"
+    FAILED = "failed"
+    REMOVING = "removing"
+    ARCHIVED = "archived"
+
+
+class InferenceStatus(StrEnum):
+    """What the inference of a device does, as the device has said it last."""
+
+    STOPPED = "stopped"
+    """The device has none, or a person has stopped it."""
+    DEPLOYING = "deploying"
+    RUNNING = "running"
+    FAILED = "failed"
+    """Its command has exited by itself, or could not be started."""
+
+
+class DeviceEvent(StrEnum):
+    """The types of a device's events."""
+
+    ACTIVE = "device.active"
+    ARCHIVED = "device.archived"
+    BACK = "device.back"
+    CONNECTED = "device.connected"
+    CONNECTING = "device.connecting"
+    DEPLOYED = "device.deployed"
+    DEPLOYING = "device.deploying"
+    DEPLOYMENT_FAILED = "device.deployment-failed"
+    FAILED = "device.failed"
+    FOUND = "device.found"
+    HOST_KEY_REFUSED = "device.host-key-refused"
+    INCOMPLETE = "device.incomplete"
+    INFERENCE_FAILED = "device.inference-failed"
+    INFERENCE_RUNNING = "device.inference-running"
+    INFERENCE_STOPPED = "device.inference-stopped"
+    INSPECTED = "device.inspected"
+    LOGINS_CLOSED = "device.logins-closed"
+    MAINTENANCE = "device.maintenance"
+    MOVE_REFUSED = "device.move-refused"
+    MOVED = "device.moved"
+    NOT_INSPECTED = "device.not-inspected"
+    NOT_REACHED = "device.not-reached"
+    OFFLINE = "device.offline"
+    PREPARED = "device.prepared"
+    PREPARING = "device.preparing"
+    PROTOCOL_VIOLATED = "device.protocol-violated"
+    REBOOT_REFUSED = "device.reboot-refused"
+    REBOOTING = "device.rebooting"
+    REMOVING = "device.removing"
+    REQUEST_PARKED = "device.request-parked"
+    REQUESTED = "device.requested"
+    RESTARTED = "device.restarted"
+    RESTARTING = "device.restarting"
+
+
+DEVICE_EVENTS = HostEvents.of(DeviceEvent)
+
+
+class DeviceWish(Contract):
+    """What a device shall run: a revision of a configuration, or nothing.
+
+    Each wish of a device has a higher number than the one before, and the newest wins.
+    """
+
+    number: int
+    configuration_id: str | None = None
+    """None: the inference is stopped."""
+    revision: int | None = None
+    deployment_id: str | None = None
+    """The deployment that asked for it; None: a person stopped this device."""
+    requested_by: str = ""
+
+
+class DeviceRun(Contract):
+    """What a device said last of its inference."""
+
+    number: int = 0
+    """The number of the wish whose revision it has; 0: it has none."""
+    status: InferenceStatus = InferenceStatus.STOPPED
+    exit_code: int | None = None
+    """Of a command that has exited by itself; None: it runs, never ran, or ended otherwise."""
+    reason: str = Field(default="", max_length=2000)
+    """Why it does not run, with the last lines of its log."""
+
+
+class DeviceRequest(HostRequest):
+    """Input of `device/{id}`."""
+
+    device_id: str
+    resumed_from: "DeviceProgress | None" = None
+
+    @property
+    def host_id(self) -> str:
+        return self.device_id
+
+    @property
+    def noun(self) -> str:
+        return "device"
+
+    @property
+    def events(self) -> HostEvents:
+        return DEVICE_EVENTS
+
+    @property
+    def progress(self) -> "DeviceProgress | None":
+        return self.resumed_from
+
+
+class DeviceProgress(HostProgress):
+    """The progress of a device, for the next workflow run or after a restart."""
+
+    status: DeviceStatus
+    resume_status: DeviceStatus
+    followed: DeviceWish | None = None
+    """The last wish that came to an end on the device, well or not."""
+    run: DeviceRun = DeviceRun()
+
+
+class DeviceReport(Contract):
+    device_id: str
+    status: DeviceStatus
+    status_reason: str | None = None
+    run: DeviceRun = DeviceRun()
+
+
+class WishOutcome(Contract):
+    """How a wish ended on its device."""
+
+    wish: DeviceWish
+    failed: str | None = None
+    """Why the device does not run what was asked; None: it does."""
+
+
+class HealthCheck(Contract):
+    """What a revision must do before it counts as running."""
+
+    up_s: int = Field(default=10, ge=0, le=3600)
+    """For how long its process must be up without a break."""
+    http_port: int | None = Field(default=None, ge=1, le=65535)
+    http_path: str | None = Field(default=None, max_length=200)
+    """A path that must answer with a status below 400 on this port of the device."""
+    log_line: str | None = Field(default=None, max_length=200)
+    """A text that a line of its log must contain."""
+    limit_s: int = Field(default=300, ge=1, le=3600)
+    """Until when all of it must be so, in seconds after the start."""
+
+
+class DeviceAction(StrEnum):
+    """What a person may ask of a device, beside a deployment and its removal."""
+
+    ACTIVATE = "activate"
+    MAINTENANCE = "maintenance"
+    REBOOT = "reboot"
+    STOP = "stop"

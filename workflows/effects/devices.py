@@ -1,0 +1,159 @@
+"""Effects on devices: what they shall run, and what they do."""
+
+from workflows.contracts.base import Contract, Done
+from workflows.contracts.devices import DeviceRun, DeviceStatus, DeviceWish, HealthCheck
+from workflows.contracts.errors import LOGIN_REFUSED, LOSSES, NON_RETRYABLE
+from workflows.effects.effect import HEARTBEAT_S, Effect, SiteCommand
+
+
+class FindDeviceWishes(Contract):
+    device_id: str
+
+
+class DeviceWishesFound(Contract):
+    status: DeviceStatus | None = None
+    """The wanted status; None: nothing was requested that the lifecycle has not followed yet."""
+    revision: int = 0
+    """The revision of the wanted status."""
+    wish: DeviceWish | None = None
+    """The newest wish; None: nothing was ever asked of the device."""
+    sequence: int = 0
+    """The sequence of the last step in the device's row."""
+
+
+class SealDeviceSpec(Contract):
+    """Write what a device needs for a wish into the object store, encrypted for its site.
+
+    It holds image, command, variables, secrets and keys; the workflow has its name alone.
+    """
+
+    device_id: str
+    wish: DeviceWish
+
+
+class DeviceSpecSealed(Contract):
+    reference: str
+    health: HealthCheck = HealthCheck()
+    data_bytes: int = 0
+    """The bytes of the model and the checkpoints."""
+
+
+class DiscardDeviceSpecs(Contract):
+    """Remove the sealed specs of a device, up to this wish; silent when there are none."""
+
+    device_id: str
+    number: int
+
+
+class StageOnDevice(SiteCommand):
+    """Bring image, model, checkpoints and spec of a wish to the device; what runs there goes on."""
+
+    number: int
+    spec: str
+
+
+class StagedOnDevice(Contract):
+    fetched_bytes: int = 0
+
+
+class SwitchDevice(SiteCommand):
+    """Run what is staged for a wish in place of what the device runs, and check its health.
+
+    Where it fails, the device runs again what it ran before. The device finishes this by itself,
+    also after a power cut, and a repeat answers what it came to.
+    """
+
+    number: int
+    health: HealthCheck
+
+
+class DeviceSwitched(Contract):
+    run: DeviceRun
+    """What the device runs now."""
+    failed: str | None = None
+    """Why it is not what was staged; None: it is."""
+
+
+class StopDevice(SiteCommand):
+    """Stop the inference, so that it does not start at the next boot either."""
+
+    number: int
+
+
+class WatchDevice(SiteCommand):
+    """Watch the device until what it runs is different from what is known of it."""
+
+    boot_id: str = ""
+    """The last known boot id; a watch that finds another one fails. Empty: any."""
+    known: DeviceRun
+
+
+class DeviceObserved(Contract):
+    run: DeviceRun
+
+
+class ClearDevice(SiteCommand):
+    """End the inference of a device that is removed, and remove all that it has of it."""
+
+
+find_device_wishes = Effect("find_device_wishes", FindDeviceWishes, DeviceWishesFound)
+seal_device_spec = Effect(
+    "seal_device_spec", SealDeviceSpec, DeviceSpecSealed, schedule_to_close_s=600
+)
+discard_device_specs = Effect(
+    "discard_device_specs", DiscardDeviceSpecs, Done, schedule_to_close_s=600
+)
+stage_on_device = Effect(
+    "stage_on_device",
+    StageOnDevice,
+    StagedOnDevice,
+    queue=None,
+    start_to_close_s=3600,
+    schedule_to_close_s=4 * 3600,
+    heartbeat_s=HEARTBEAT_S,
+    retry_first_s=2,
+    retry_max_s=60,
+)
+"""Four hours, in which an image registry may be away for a while; images are gigabytes."""
+switch_device = Effect(
+    "switch_device",
+    SwitchDevice,
+    DeviceSwitched,
+    queue=None,
+    start_to_close_s=2 * 3600,
+    schedule_to_close_s=4 * 3600,
+    heartbeat_s=HEARTBEAT_S,
+    attempts=20,
+)
+stop_device = Effect(
+    "stop_device",
+    StopDevice,
+    DeviceSwitched,
+    queue=None,
+    start_to_close_s=120,
+    schedule_to_close_s=600,
+    heartbeat_s=HEARTBEAT_S,
+)
+watch_device = Effect(
+    "watch_device",
+    WatchDevice,
+    DeviceObserved,
+    queue=None,
+    start_to_close_s=24 * 3600,
+    schedule_to_close_s=7 * 24 * 3600,
+    schedule_to_start_s=60,
+    heartbeat_s=HEARTBEAT_S,
+    non_retryable=(*NON_RETRYABLE, *sorted(LOSSES), LOGIN_REFUSED),
+)
+"""One watch for each device. It fails with the type of the loss; the lifecycle then probes."""
+clear_device = Effect(
+    "clear_device",
+    ClearDevice,
+    Done,
+    queue=None,
+    start_to_close_s=120,
+    schedule_to_close_s=600,
+    schedule_to_start_s=15,
+    heartbeat_s=HEARTBEAT_S,
+    attempts=3,
+)
