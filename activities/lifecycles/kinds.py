@@ -12,6 +12,12 @@ from sqlmodel import col
 from activities.artifacts.starts import resume_artifact, start_artifact
 from activities.datastores.starts import resume_datastore, start_datastore
 from activities.db import tables
+from activities.devices.starts import (
+    resume_deployment,
+    resume_device,
+    start_deployment,
+    start_device,
+)
 from activities.jobs.starts import end_job, resume_job, start_job
 from activities.leases.starts import resume_lease, start_lease
 from activities.nodes.starts import resume_node, start_node
@@ -22,6 +28,8 @@ from workflows.contracts.lifecycles import (
     CHECKPOINT,
     DATASET,
     DATASTORE,
+    DEPLOYMENT,
+    DEVICE,
     JOB,
     LEASE,
     MODEL,
@@ -42,6 +50,8 @@ KINDS: tuple[LifecycleKind[Any, Any], ...] = (
     LifecycleKind(CHECKPOINT, tables.Checkpoint, start_artifact, resume_artifact),
     LifecycleKind(VOLUME, tables.Volume, start_artifact, resume_artifact),
     LifecycleKind(DATASTORE, tables.Datastore, start_datastore, resume_datastore),
+    LifecycleKind(DEVICE, tables.Device, start_device, resume_device),
+    LifecycleKind(DEPLOYMENT, tables.DeviceDeployment, start_deployment, resume_deployment),
 )
 KIND_BY_NOUN = {kind.noun.name: kind for kind in KINDS}
 

@@ -28,6 +28,14 @@ from activities.db.tables.artifacts import (
 )
 from activities.db.tables.columns import LifecycleRow, RemovableRow
 from activities.db.tables.datastores import Datastore, JobDatastore
+from activities.db.tables.devices import (
+    DeploymentTarget,
+    Device,
+    DeviceConfiguration,
+    DeviceDeployment,
+    DeviceRevision,
+    DeviceRevisionUse,
+)
 from activities.db.tables.events import AuditChain, AuditRow, EventRow
 from activities.db.tables.installation import KeyFingerprint, SchemaCompatibility, UsedLink
 from activities.db.tables.jobs import Allocation, DemandRefusalsRow, GpuAllocation, Job, Upload
@@ -54,6 +62,12 @@ __all__ = [
     "Dataset",
     "Datastore",
     "DemandRefusalsRow",
+    "DeploymentTarget",
+    "Device",
+    "DeviceConfiguration",
+    "DeviceDeployment",
+    "DeviceRevision",
+    "DeviceRevisionUse",
     "EventRow",
     "GpuAllocation",
     "IdempotencyKey",

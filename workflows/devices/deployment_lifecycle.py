@@ -1,0 +1,208 @@
+"""The lifecycle of a deployment."""
+
+from datetime import timedelta
+
+from temporalio import workflow
+
+from workflows.contracts.deployments import (
+    DeploymentEvent,
+    DeploymentOrder,
+    DeploymentReport,
+    DeploymentRequest,
+    DeploymentStatus,
+    DeploymentWish,
+    RolloutCounts,
+)
+from workflows.contracts.events import Event
+from workflows.contracts.lifecycles import DeploymentChanges, Wake
+from workflows.effects.deployments import (
+    AdvanceRollout,
+    EndRollout,
+    RollBack,
+    RolloutState,
+    advance_rollout,
+    end_rollout,
+    roll_back,
+)
+from workflows.primitives.inbox import Inbox
+from workflows.primitives.journal import Journal
+from workflows.rules.devices.rollout import described, verdict_of
+
+LEAST_INTERVAL = timedelta(seconds=1)
+"""Between two looks at the devices, however many of them come to an end."""
+COUNT_INTERVAL = timedelta(minutes=5)
+"""Between two looks without a wake, which may have been lost."""
+PAUSED_INTERVAL = timedelta(days=1)
+_EVENTS = {
+    DeploymentStatus.FINISHED: DeploymentEvent.FINISHED,
+    DeploymentStatus.STOPPED: DeploymentEvent.STOPPED,
+    DeploymentStatus.FAILED: DeploymentEvent.FAILED,
+    DeploymentStatus.ROLLED_BACK: DeploymentEvent.ROLLED_BACK,
+}
+
+
+@workflow.defn(name="DeploymentLifecycle")
+class DeploymentLifecycle:
+    """A revision of a configuration on its way to devices.
+
+    new → rolling_out ⇄ paused → finished · stopped · failed; rolling_back → rolled_back
+    """
+
+    @workflow.init
+    def __init__(self, request: DeploymentRequest) -> None:
+        self._request = request
+        self._journal = Journal(
+            request.deployment_id, request.account_id, request.sequence, request.resumed_reason
+        )
+        self._journal.next_run = self._next_run
+        self._status = request.resumed_status or DeploymentStatus.NEW
+        self._deadline = request.deadline
+        self._counts = RolloutCounts()
+        self._inbox = Inbox()
+
+    @workflow.run
+    async def run(self, request: DeploymentRequest) -> DeploymentReport:
+        if self._status is DeploymentStatus.NEW:
+            await self._begin()
+        while not self._status.is_final:
+            if self._status is DeploymentStatus.ROLLING_BACK:
+                await self._roll_back()
+            else:
+                await self._roll_out()
+            await self._journal.continue_when_long()
+        return self._report()
+
+    async def _begin(self) -> None:
+        self._deadline = workflow.now() + timedelta(seconds=self._request.policy.limit_s)
+        self._status = DeploymentStatus.ROLLING_OUT
+        begins = Event(type=DeploymentEvent.ROLLING_OUT, message="asks its devices")
+        await self._write(begins, changes=DeploymentChanges(deadline=self._deadline))
+
+    async def _roll_out(self) -> None:
+        """Ask the next devices and count all, then wait until something has happened."""
+        is_paused = self._status is DeploymentStatus.PAUSED
+        command = AdvanceRollout(
+            deployment_id=self._request.deployment_id,
+            policy=self._request.policy,
+            asks=not is_paused,
+            at=workflow.now(),
+        )
+        state = await advance_rollout(command)
+        await self._journal.stop_if_behind(state.sequence)
+        verdict = verdict_of(self._request.policy, state.counts)
+        if verdict is DeploymentStatus.ROLLING_BACK:
+            await self._begin_rollback(self._failures(state))
+        elif verdict is not None:
+            await self._end(verdict, self._failures(state))
+        elif self._is_out_of_time():
+            await self._end(DeploymentStatus.FINISHED, "")
+        else:
+            await self._show(state)
+            await self._wait(is_paused)
+
+    async def _wait(self, is_paused: bool) -> None:
+        """Wait for a wake, an order or the deadline, and act on an order."""
+        await workflow.sleep(LEAST_INTERVAL, summary="devices come to an end together")
+        message = await self._inbox.wait(self._pause(is_paused))
+        order = message if isinstance(message, DeploymentOrder) else None
+        order = order or self._inbox.pick(DeploymentOrder)
+        if order is not None:
+            await self._obey(order)
+
+    def _pause(self, is_paused: bool) -> timedelta:
+        if is_paused:
+            return PAUSED_INTERVAL
+        left = (self._deadline or workflow.now()) - workflow.now()
+        return max(timedelta(0), min(COUNT_INTERVAL, left))
+
+    def _is_out_of_time(self) -> bool:
+        """Whether devices that are away are not waited for any longer; a pause stops the clock."""
+        is_paused = self._status is DeploymentStatus.PAUSED
+        return not is_paused and self._deadline is not None and workflow.now() >= self._deadline
+
+    async def _obey(self, order: DeploymentOrder) -> None:
+        by = f"by {order.requested_by or 'a person'}"
+        if order.wish is DeploymentWish.STOP:
+            await self._end(DeploymentStatus.STOPPED, f"stopped {by}")
+        elif order.wish is DeploymentWish.ROLL_BACK:
+            await self._begin_rollback(f"rolled back {by}")
+        elif order.wish is DeploymentWish.PAUSE and self._status is not DeploymentStatus.PAUSED:
+            self._status = DeploymentStatus.PAUSED
+            paused = Event(type=DeploymentEvent.PAUSED, message=f"paused {by}")
+            await self._write(paused, reason=f"paused {by}")
+        elif order.wish is DeploymentWish.RESUME and self._status is DeploymentStatus.PAUSED:
+            self._status = DeploymentStatus.ROLLING_OUT
+            await self._write(Event(type=DeploymentEvent.RESUMED, message=f"resumed {by}"))
+
+    async def _begin_rollback(self, why: str) -> None:
+        self._status = DeploymentStatus.ROLLING_BACK
+        await self._write(Event(type=DeploymentEvent.ROLLING_BACK, message=why), reason=why)
+
+    async def _roll_back(self) -> None:
+        command = RollBack(deployment_id=self._request.deployment_id, at=workflow.now())
+        state = await roll_back(command)
+        await self._journal.stop_if_behind(state.sequence)
+        await self._finish(DeploymentStatus.ROLLED_BACK, state, self._journal.reason or "")
+
+    async def _end(self, status: DeploymentStatus, why: str) -> None:
+        """End the deployment; devices that were asked keep their wish."""
+        command = EndRollout(deployment_id=self._request.deployment_id, at=workflow.now())
+        await self._finish(status, await end_rollout(command), why)
+
+    async def _finish(self, status: DeploymentStatus, state: RolloutState, why: str) -> None:
+        self._status, self._counts = status, state.counts
+        words = "; ".join(filter(None, (why, described(state.counts))))
+        ended = Event(type=_EVENTS[status], message=words)
+        await self._write(ended, changes=DeploymentChanges(counts=state.counts), reason=words)
+
+    async def _show(self, state: RolloutState) -> None:
+        """Record counts that are new."""
+        if state.counts == self._counts:
+            return
+        self._counts = state.counts
+        words = described(state.counts)
+        progressed = Event(type=DeploymentEvent.PROGRESSED, message=words)
+        await self._write(progressed, changes=DeploymentChanges(counts=state.counts), reason=words)
+
+    def _failures(self, state: RolloutState) -> str:
+        return "; ".join(state.failures)
+
+    @workflow.signal(description="Count the devices, and ask more of them.")
+    def wake(self) -> None:
+        if not self._inbox.holds(Wake):
+            self._inbox.put(Wake())
+
+    @workflow.signal(description="Pause, resume, stop or roll back the deployment.")
+    def order(self, order: DeploymentOrder) -> None:
+        self._inbox.put(order)
+
+    @workflow.query(description="Status, reason, and how many devices are how far.")
+    def status(self) -> DeploymentReport:
+        return self._report()
+
+    def _next_run(self) -> DeploymentRequest | None:
+        """The request of the next workflow run; None while an order waits."""
+        if self._inbox.holds(DeploymentOrder):
+            return None
+        update = {
+            "sequence": self._journal.sequence,
+            "resumed_status": self._status,
+            "resumed_reason": self._journal.reason,
+            "deadline": self._deadline,
+        }
+        return self._request.model_copy(update=update)
+
+    async def _write(
+        self, event: Event, *, changes: DeploymentChanges | None = None, reason: str | None = None
+    ) -> None:
+        await self._journal.write(
+            self._status, changes or DeploymentChanges(), event, reason=reason
+        )
+
+    def _report(self) -> DeploymentReport:
+        return DeploymentReport(
+            deployment_id=self._request.deployment_id,
+            status=self._status,
+            status_reason=self._journal.reason,
+            counts=self._counts,
+        )

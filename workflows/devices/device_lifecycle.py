@@ -1,0 +1,456 @@
+"""The lifecycle of a device."""
+
+from collections.abc import Coroutine
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from temporalio import workflow
+
+from workflows.contracts.base import Contract
+from workflows.contracts.devices import (
+    DeviceEvent,
+    DeviceProgress,
+    DeviceReport,
+    DeviceRequest,
+    DeviceStatus,
+    DeviceWish,
+)
+from workflows.contracts.errors import PROTOCOL_VIOLATION
+from workflows.contracts.events import Event
+from workflows.contracts.lifecycles import DeviceChanges, Refresh, Wake
+from workflows.contracts.nodes import Hardware, Reboot, Requirement
+from workflows.contracts.removals import Removal
+from workflows.devices.inference import Inference
+from workflows.devices.steps import DeviceSteps
+from workflows.effects.devices import (
+    ClearDevice,
+    DeviceObserved,
+    WatchDevice,
+    clear_device,
+    watch_device,
+)
+from workflows.hosts.connection import HostConnection, ProtocolViolatedError, raise_if_violated
+from workflows.hosts.inspection import Inspection
+from workflows.hosts.location import HostLocation, refusal
+from workflows.hosts.outage import Outage
+from workflows.hosts.preparation import prepared
+from workflows.hosts.relocation import Relocation
+from workflows.primitives.failures import EFFECT_FAILED, cause_of
+from workflows.primitives.inbox import Inbox
+from workflows.primitives.journal import Journal
+from workflows.primitives.waiting import Interrupted, interruptible, wait_until, while_handling
+from workflows.rules.devices.requirements import requirements_of
+from workflows.rules.nodes.onboarding import describe_preparation, shown_cause
+
+FAILED_INTERVAL = timedelta(hours=6)
+UPKEEP_INTERVAL = timedelta(hours=1)
+"""Between two inspections, which read the row again as well, because a wake may have been lost."""
+_ONBOARDED = (
+    DeviceStatus.ACTIVE,
+    DeviceStatus.MAINTENANCE,
+    DeviceStatus.OFFLINE,
+    DeviceStatus.REMOVING,
+)
+_REPEATED = (Wake, Refresh)
+"""The messages that the next workflow run can miss, because it reads the row when it resumes."""
+
+
+@workflow.defn(name="DeviceLifecycle")
+class DeviceLifecycle:
+    """The lifecycle of one device, from its addition to its removal.
+
+    connecting → inspecting → preparing → active ⇄ maintenance · offline · removing → archived;
+    failed until the machine announces itself again.
+    """
+
+    @workflow.init
+    def __init__(self, request: DeviceRequest) -> None:
+        resumed_from = request.resumed_from
+        self._request = request
+        self._journal = Journal(
+            request.device_id,
+            request.account_id,
+            resumed_from.sequence if resumed_from else request.sequence,
+            resumed_from.reason if resumed_from else None,
+        )
+        self._journal.next_run = self._next_run
+        self._inbox = Inbox()
+        self._removal = resumed_from.removal if resumed_from else None
+        self._steps = steps = DeviceSteps(request, self._journal)
+        self._location = HostLocation(request)
+        self._connection = HostConnection(request, self._location, steps.record_event)
+        self._inspection = Inspection(
+            request, self._location, steps.record_changes, self._requirements
+        )
+        relocation = Relocation(self._location, self._connection, steps.record_changes)
+        self._outage = Outage(
+            steps, self._connection, relocation, self._ignore_outage, self._ignore_return
+        )
+        self._inference = Inference(request, self._location, steps, self._probe)
+        self._watch: workflow.ActivityHandle[DeviceObserved] | None = None
+
+    @workflow.run
+    async def run(self, request: DeviceRequest) -> DeviceReport:
+        if self._steps.status is DeviceStatus.FAILED:
+            await self._rest_failed()
+        if self._steps.status not in _ONBOARDED:
+            await self._onboard()
+        while self._removal is None:
+            try:
+                await self._serve()
+            except ProtocolViolatedError as violation:
+                await self._fail_for(str(violation))
+                await self._onboard()
+        await self._remove()
+        return self._report()
+
+    # ── the states ──────────────────────────────────────────────────────────────────────────
+
+    async def _onboard(self) -> None:
+        """Connect, inspect and prepare; after a failure wait until the machine is announced."""
+        while self._removal is None:
+            try:
+                for step in (self._connect, self._inspect, self._prepare):
+                    await interruptible(step(), when=self._is_removed)
+            except Interrupted:
+                return
+            except EFFECT_FAILED as failure:
+                await self._fail(failure)
+            else:
+                return
+
+    async def _connect(self) -> None:
+        """Wait for the machine, and connect to it; its host key proves that it is the right one."""
+        self._steps.status = DeviceStatus.CONNECTING
+        await self._write(DeviceEvent.CONNECTING, "waits for the machine")
+        await self._connection.await_announcement(self._inbox)
+        there = self._location.address()
+        found = Event(type=DeviceEvent.FOUND, message=f"at {there.host}:{there.port}")
+        await self._steps.write(found, changes=self._location.changes())
+        await self._connection.connect(self._inbox, self._show_cause)
+
+    async def _show_cause(self, kind: str, message: str) -> None:
+        cause = {"cause": shown_cause(kind)}
+        event = Event(type=DeviceEvent.NOT_REACHED, message=message, details=cause)
+        await self._steps.write(event, reason=message)
+
+    async def _inspect(self) -> None:
+        """Inspect the machine, which must be a device that the platform knows."""
+        self._steps.status = DeviceStatus.INSPECTING
+        connected = Event(type=DeviceEvent.CONNECTED, message="its host key is the expected one")
+        await self._steps.write(connected, changes=self._location.changes())
+        if missed := await self._inspection.first(lambda _: ""):
+            raise refusal(self._request, missed)
+
+    async def _prepare(self) -> None:
+        """Prepare the machine; a device is active after that."""
+        self._steps.status = DeviceStatus.PREPARING
+        await self._write(DeviceEvent.PREPARING, "is being prepared")
+        if self._inspection.asks_for_a_restart and self._request.exclusive:
+            await self._connection.restart()
+        preparation = await prepared(self._request, self._location)
+        self._steps.status = self._steps.resume_status
+        words = describe_preparation(preparation, exclusive=self._request.exclusive)
+        await self._steps.write(
+            Event(type=DeviceEvent.PREPARED, message=words),
+            changes=DeviceChanges(preparation=preparation),
+        )
+
+    async def _serve(self) -> None:
+        """Watch the device and handle messages, until its watch fails or it is removed."""
+        if self._steps.status is DeviceStatus.OFFLINE:
+            await self._reconnect()
+        if self._removal is not None or not await self._online():
+            return
+        self._start_watch()
+        self.wake()  # What is wanted may have changed while nobody read it.
+        upkeep_at = workflow.now() + UPKEEP_INTERVAL
+        while self._removal is None and self._watch is not None:
+            left = max(timedelta(0), upkeep_at - workflow.now())
+            await wait_until(lambda: bool(self._inbox) or self._watch_has_ended, left, "messages")
+            if self._watch_has_ended:
+                await self._take_observation()
+            if workflow.now() >= upkeep_at and self._watch is not None:
+                upkeep_at = workflow.now() + UPKEEP_INTERVAL
+                await self._keep_up()
+            while self._removal is None and self._watch and (message := self._inbox.take()):
+                await self._handle(message)
+            await self._journal.continue_when_long()
+
+    async def _take_observation(self) -> None:
+        """Record what the watch has seen and watch on; a failed watch leaves none."""
+        watch, self._watch = self._watch, None
+        if watch is None:
+            return
+        try:
+            observed = await watch
+        except EFFECT_FAILED as failure:
+            raise_if_violated(failure)
+            if not await self._probe(cause_of(failure)[1]) or self._location.has_restarted:
+                return  # The next round reconnects, or inspects the machine again.
+        else:
+            await self._inference.observe(observed.run)
+        self._start_watch()
+
+    async def _keep_up(self) -> None:
+        """Inspect the device, and read its row as well, because a wake may have been lost."""
+        self.wake()
+        try:
+            await self._interrupt(self._inspection.again())
+        except EFFECT_FAILED as failure:
+            raise_if_violated(failure)
+            workflow.logger.warning("the device is inspected later: %s", failure)
+
+    async def _follow_wishes(self) -> None:
+        """Switch to the wanted status, and follow the newest wish unless in maintenance."""
+        found = await self._inference.find()
+        await self._journal.stop_if_behind(found.sequence)
+        if found.status is not None:
+            await self._steps.follow(found.status, found.revision)
+        while self._steps.status is DeviceStatus.ACTIVE and self._inference.is_due:
+            wish = self._inference.wish
+            if wish is None:
+                return
+            self._stop_watch()
+            if not await self._follow(wish):
+                return
+        if self._steps.status is not DeviceStatus.OFFLINE and self._watch is None:
+            self._start_watch()
+
+    async def _follow(self, wish: DeviceWish) -> bool:
+        """Follow a wish, until there is a newer one. False: a removal has interrupted it."""
+
+        async def read() -> None:
+            self._inbox.pick(Wake)
+            await self._inference.find()
+            if self._inference.is_newer_than(wish):
+                raise Interrupted
+
+        work = while_handling(self._inference.follow(wish), partial(self._inbox.holds, Wake), read)
+        try:
+            return await self._interrupt(work)
+        except Interrupted:
+            return True
+
+    async def _probe(self, symptom: str) -> bool:
+        """Probe the device, which becomes offline if it is unreachable. symptom: the failure."""
+        try:
+            await self._connection.probe()
+        except EFFECT_FAILED as unreachable:
+            raise_if_violated(unreachable)
+            await self._outage.begin(unreachable, symptom)
+            return False
+        return True
+
+    async def _reconnect(self) -> None:
+        """Reconnect to the device until it is removed."""
+        self._outage.begin_tries(self._inbox)
+        while self._removal is None:
+            try:
+                if await self._interrupt(self._outage.reconnect(self._inbox)):
+                    return
+            except Interrupted:
+                await self._outage.repeat_tries(self._inbox)
+            except EFFECT_FAILED as again:
+                raise_if_violated(again)
+                await self._outage.wait_after(again, partial(self._inbox.holds, Removal, Wake))
+                await self._outage.repeat_tries(self._inbox)
+            await self._journal.continue_when_long()
+
+    async def _online(self) -> bool:
+        """Inspect a device that has restarted, then resume the status. False: it is offline."""
+        if self._location.has_restarted:
+            try:
+                if not await self._interrupt(self._inspection.again()):
+                    return False
+            except EFFECT_FAILED as failure:
+                raise_if_violated(failure)
+                unknown = cause_of(failure)[1]
+                if not await self._probe(unknown):
+                    return False
+                self._location.inspected_boot_id = self._location.boot_id
+                event = Event(type=DeviceEvent.NOT_INSPECTED, message=unknown)
+                await self._steps.record_event(event)
+        if self._steps.status is DeviceStatus.OFFLINE:
+            await self._outage.end()
+        return True
+
+    async def _remove(self) -> None:
+        """End the inference, open the logins again, and archive the device."""
+        is_offline = await self._connection.is_gone(
+            is_offline=self._steps.status is DeviceStatus.OFFLINE
+        )
+        was_reached = bool(self._location.boot_id or self._request.resumed_from)
+        self._stop_watch()
+        if self._steps.status is not DeviceStatus.REMOVING:
+            self._steps.status = DeviceStatus.REMOVING
+            removing = Event(type=DeviceEvent.REMOVING, message="its inference is being ended")
+            await self._steps.write(removing, changes=DeviceChanges(removal=self._removal))
+        if was_reached and self._location.is_known:
+            if not is_offline:
+                await self._clear()
+            await self._connection.restore_logins(gone=is_offline)
+        self._steps.status = DeviceStatus.ARCHIVED
+        await self._write(DeviceEvent.ARCHIVED, "removed")
+
+    async def _clear(self) -> None:
+        try:
+            await clear_device(ClearDevice(node=self._location.address()))
+        except EFFECT_FAILED as failure:
+            words = f"its inference may still run there: {cause_of(failure)[1]}"
+            await self._steps.record_event(Event(type=DeviceEvent.REMOVING, message=words))
+
+    # ── messages: handlers put, the loop takes ──────────────────────────────────────────────
+
+    @workflow.signal(description="Read what is wanted of the device, and what it has announced.")
+    def wake(self) -> None:
+        if not self._inbox.holds(Wake):
+            self._inbox.put(Wake())
+
+    @workflow.signal(description="Inspect the device now.")
+    def refresh(self) -> None:
+        if not self._inbox.holds(Refresh):
+            self._inbox.put(Refresh())
+
+    @workflow.signal(description="Restart the machine; its inference starts again with it.")
+    def reboot(self) -> None:
+        if not self._inbox.holds(Reboot):
+            self._inbox.put(Reboot())
+
+    @workflow.signal(description="Remove the device: its inference ends.")
+    def remove(self, removal: Removal) -> None:
+        self._inbox.put(removal)
+
+    @workflow.query(description="Status, reason, and what it runs.")
+    def status(self) -> DeviceReport:
+        return self._report()
+
+    async def _handle(self, message: Contract) -> None:
+        if isinstance(message, Wake):
+            await self._follow_wishes()
+        elif isinstance(message, Refresh):
+            await self._keep_up()
+        elif isinstance(message, Reboot):
+            await self._reboot()
+        elif isinstance(message, Removal):
+            self._removal = message
+
+    async def _reboot(self) -> None:
+        await self._steps.record_event(
+            Event(type=DeviceEvent.REBOOTING, message="a person restarts it")
+        )
+        try:
+            await self._interrupt(self._connection.reboot())
+        except EFFECT_FAILED as failure:
+            raise_if_violated(failure)
+            refused = Event(type=DeviceEvent.REBOOT_REFUSED, message=cause_of(failure)[1])
+            await self._steps.record_event(refused)
+
+    def _is_removed(self) -> bool:
+        """Whether the device is to be removed; takes a removal ahead of other messages."""
+        if self._removal is None:
+            self._removal = self._inbox.pick(Removal)
+        return self._removal is not None
+
+    async def _interrupt(self, work: Coroutine[Any, Any, object]) -> bool:
+        """Await `work`. False: a removal has cancelled it. Raises: the failure of the work."""
+        try:
+            await interruptible(work, when=self._is_removed)
+        except Interrupted:
+            if self._removal is None:  # It is the work's own.
+                raise
+            return False
+        return True
+
+    # ── failures ────────────────────────────────────────────────────────────────────────────
+
+    async def _fail(self, failure: BaseException) -> None:
+        """Record the failure, and wait until the machine is announced again or removed."""
+        kind, message = cause_of(failure)
+        if kind == PROTOCOL_VIOLATION:
+            await self._fail_for(message)
+            return
+        self._steps.status = DeviceStatus.FAILED
+        cause = {"cause": shown_cause(kind)}
+        event = Event(type=DeviceEvent.FAILED, message=message, details=cause)
+        await self._steps.write(event, reason=message)
+        await self._rest_failed()
+
+    async def _fail_for(self, violation: str) -> None:
+        """Fail a device that has broken the agent's protocol, until it is announced anew."""
+        self._stop_watch()
+        self._steps.status = DeviceStatus.FAILED
+        await self._steps.write(
+            Event(type=DeviceEvent.PROTOCOL_VIOLATED, message=violation), reason=violation
+        )
+        self._inbox.pick(Wake)
+        await self._rest_failed()
+
+    async def _rest_failed(self) -> None:
+        """Wait until the machine is announced, or a person removes the device."""
+        while self._removal is None:
+            await self._journal.continue_when_long()
+            arrival = await self._inbox.wait(FAILED_INTERVAL)
+            if isinstance(arrival, Removal):
+                self._removal = arrival
+            elif isinstance(arrival, Wake):
+                self._inbox.put(arrival)  # The connection reads the announcement.
+                return
+
+    # ── helpers ─────────────────────────────────────────────────────────────────────────────
+
+    def _start_watch(self) -> None:
+        command = WatchDevice(
+            node=self._location.address(),
+            boot_id=self._location.boot_id,
+            known=self._inference.run,
+        )
+        self._watch = watch_device.start(command, summary="watch")
+
+    def _stop_watch(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+
+    @property
+    def _watch_has_ended(self) -> bool:
+        return self._watch is not None and self._watch.done()
+
+    def _requirements(self, hardware: Hardware) -> tuple[Requirement, ...]:
+        return requirements_of(hardware)
+
+    async def _ignore_outage(self, reason: str, is_unserved: bool) -> None:
+        """Nothing else of the platform depends on the device, whose inference goes on."""
+
+    async def _ignore_return(self) -> None:
+        """The wishes of a device that is back are read when it serves again."""
+
+    async def _write(self, kind: DeviceEvent, message: str) -> None:
+        await self._steps.write(Event(type=kind, message=message))
+
+    def _next_run(self) -> DeviceRequest | None:
+        """The request of the next workflow run, with a watch of its own; None: messages wait."""
+        needs_wake = self._steps.status not in _ONBOARDED
+        if self._inbox.holds_others_than(*_REPEATED) or (needs_wake and self._inbox.holds(Wake)):
+            return None
+        self._stop_watch()
+        progress = DeviceProgress(
+            status=self._steps.status,
+            **self._location.progress(),
+            sequence=self._journal.sequence,
+            resume_status=self._steps.resume_status,
+            reason=self._journal.reason,
+            removal=self._removal,
+            followed=self._inference.followed,
+            run=self._inference.run,
+        )
+        return self._request.model_copy(update={"resumed_from": progress})
+
+    def _report(self) -> DeviceReport:
+        return DeviceReport(
+            device_id=self._request.device_id,
+            status=self._steps.status,
+            status_reason=self._journal.reason,
+            run=self._inference.run,
+        )
