@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import glob
 import json
@@ -15,7 +16,7 @@ from typing import Any
 
 from ..errors import RefusedError
 from ..folders import Folders
-from . import containers, disk, processes
+from . import amd_gpus, containers, disk, jetson, processes
 
 GPU_FIELDS = (
     "index",
@@ -45,6 +46,7 @@ def inspect_machine(request: dict[str, Any]) -> dict[str, Any]:
             "network_mbps": network_mbps(),
             "tpm": has_tpm_2(),
             "gpus": gpus(),
+            "jetson": jetson.found(),
             "hostname": socket.gethostname(),
             "kernel": platform.release(),
             "os_name": _os_name(),
@@ -66,6 +68,21 @@ def nvidia_smi() -> str | None:
 
 
 def gpus() -> list[dict[str, Any]]:
+    """The GPUs of both makers, NVIDIA's first; empty when no driver is installed.
+
+    Raises: RefusedError `gpu-driver`, when the tool of NVIDIA's driver fails; but not on a Jetson,
+    which has one GPU whatever the tool says.
+    """
+    if jetson.is_jetson():
+        of_driver: list[dict[str, Any]] = []
+        with contextlib.suppress(RefusedError):
+            of_driver = nvidia_gpus()
+        return jetson.gpus(of_driver, _memory_bytes())
+    found = nvidia_gpus()
+    return found + amd_gpus.gpus(1 + max((gpu["index"] for gpu in found), default=-1))
+
+
+def nvidia_gpus() -> list[dict[str, Any]]:
     """The GPUs that the NVIDIA driver lists; empty when the driver is not installed.
 
     Raises: RefusedError `gpu-driver`, when the driver's tool fails.
