@@ -16,8 +16,10 @@ DEVICES = (
     *("dri/card0", "dri/renderD128", "video0", "media0", "v4l-subdev0", "snd/pcmC0D0p", "rtc0"),
 )
 """Of the accelerator, then of plugged-in video and sound, and one of neither."""
+VIDEO_GROUP = 44
+"""The number of the group whose members may open the accelerator, as on NVIDIA's own systems."""
 # The devices of the lab are one that the kernel has everywhere, and that opening does nothing to.
-BOOT = """
+BOOT = f"""
 mount -t tmpfs -o mode=755 tmpfs sys/firmware
 mkdir -p sys/firmware/devicetree
 cp -r etc/lab-jetson/tree sys/firmware/devicetree/base
@@ -25,6 +27,7 @@ mount --bind etc/lab-jetson/meminfo proc/meminfo
 while read -r device; do
   mkdir -p "$(dirname "dev/$device")"
   mknod -m 660 "dev/$device" c 10 237
+  chown 0:{VIDEO_GROUP} "dev/$device"
 done < etc/lab-jetson/devices
 """
 

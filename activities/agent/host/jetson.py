@@ -30,7 +30,7 @@ NO_SENSOR_C = -256.0
 FIXED = "PMIC"
 """The sensor that shows one number whatever the temperature is."""
 ACCELERATOR_FILES = (
-    *("nvhost-*", "nvmap", "nvgpu/**", "dri/*", "nvidia[0-9]*", "nvidiactl", "nvidia-modeset"),
+    *("nvhost-*", "nvmap", "nvgpu/*", "nvgpu/*/*", "dri/*", "nvidia[0-9]*", "nvidiactl", "nvidia-modeset"),
     *("nvsciipc", "host1x-fence", "tegra-soc-hwpm"),
 )
 MEDIA_FILES = ("video*", "media*", "v4l-subdev*", "snd/*")
@@ -283,7 +283,7 @@ def _of_tree(name: str) -> str:
 def _names(patterns: tuple[str, ...]) -> list[str]:
     found = set()
     for pattern in patterns:
-        for path in glob.glob(os.path.join(DEVICES, pattern), recursive=True):
+        for path in glob.glob(os.path.join(DEVICES, pattern)):
             if not os.path.isdir(path) and not os.path.islink(path):
                 found.add(os.path.relpath(path, DEVICES))
     return sorted(found)
