@@ -6,7 +6,8 @@ from temporalio import activity
 from activities.db.session import database
 from activities.db.tables import Node, Region
 from activities.nodes.join_tokens import announced
-from workflows.contracts.nodes import Announcement, NodeAddress
+from workflows.contracts.hosts import Announcement
+from workflows.contracts.nodes import NodeAddress
 from workflows.contracts.statuses import NodeStatus
 from workflows.effects.nodes import (
     AnnouncementFound,

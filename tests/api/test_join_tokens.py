@@ -7,7 +7,7 @@ from activities.db import tables
 from activities.nodes.addresses import find_announcement
 from api.authorization import hash_of
 from tests.api.http_server import Person, Site, host_key
-from workflows.contracts.nodes import Announcement
+from workflows.contracts.hosts import Announcement
 from workflows.effects.nodes import FindAnnouncement
 
 

@@ -111,7 +111,7 @@ ALLOWED = {
     "requests": ("activities/providers/gcp/",),
 }
 # What is shared by all lifecycles, and what of it the layers above may use.
-SHARED = ("contracts", "rules", "effects", "primitives")
+SHARED = ("contracts", "rules", "effects", "primitives", "hosts")
 OPEN_TO_ALL = ("workflows.contracts", "workflows.rules", "workflows.effects")
 # The SSH server of ours plays a machine: it hands its environment on to the commands it runs.
 ENVIRONMENT_READERS = (

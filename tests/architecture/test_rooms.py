@@ -30,7 +30,7 @@ SMALL_ON_PURPOSE = {
     "workers/runner/narration.py": "the demonstrations in tests/ use it too",
     "workers/runner/serve.py": "a process's entry point",
     "workflows/leases/holder.py": "the holder, a noun of its own beside the lease",
-    "workflows/nodes/preparation.py": "the node's preparation, between inspection and connection",
+    "workflows/hosts/preparation.py": "the host's preparation, between inspection and connection",
     "workflows/rules/jobs/retries.py": "the pause before a retry, which users read of in numbers",
     "workflows/reconciliation/reconcilers.py": "workflows of their own, which the worker names",
     "workflows/providers/price_refresh.py": "a workflow of its own, which the worker names",

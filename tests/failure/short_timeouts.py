@@ -17,9 +17,10 @@ from workflows.artifacts import artifact_lifecycle, regional_transfer
 from workflows.billing import job_billing
 from workflows.datastores import datastore_lifecycle
 from workflows.effects.effect import Effect
+from workflows.hosts import connection, outage
 from workflows.jobs import awaited_data, delivery, job_lifecycle, node_outages, teardown
 from workflows.leases import lease_lifecycle
-from workflows.nodes import connection, leased_machine, outage, running_jobs
+from workflows.nodes import leased_machine, running_jobs
 from workflows.placement import loop
 from workflows.providers import machine_reconciliation, notifications, provider_lifecycle
 from workflows.reconciliation import reconcilers

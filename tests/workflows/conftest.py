@@ -17,8 +17,9 @@ from tests.workflows.fake_world import REGION, World
 from workers.registry import WORKFLOWS, workflow_runner
 from workers.serving import serving
 from workflows.contracts import queues
+from workflows.contracts.hosts import Announcement
 from workflows.contracts.jobs import JobReport, JobRequest
-from workflows.contracts.nodes import Announcement, NodeReport, NodeRequest
+from workflows.contracts.nodes import NodeReport, NodeRequest
 from workflows.contracts.statuses import JobType
 from workflows.jobs.job_lifecycle import JobLifecycle
 from workflows.nodes.node_lifecycle import NodeLifecycle

@@ -28,20 +28,14 @@ from workflows import effects
 from workflows.contracts import errors
 from workflows.contracts.base import Contract, Done
 from workflows.contracts.billing import BalanceForecast, BillingRequest
+from workflows.contracts.hosts import Announcement
 from workflows.contracts.jobs import (
     Exit,
     RunReport,
     parse_run_id,
 )
 from workflows.contracts.lifecycles import JobChanges, NodeChanges, Record, Recorded
-from workflows.contracts.nodes import (
-    Announcement,
-    Hardware,
-    NodeAddress,
-    Preparation,
-    RunSeen,
-    WatchEnded,
-)
+from workflows.contracts.nodes import Hardware, NodeAddress, Preparation, RunSeen, WatchEnded
 from workflows.contracts.placement import PlanningRound
 from workflows.contracts.providers import Check
 from workflows.contracts.statuses import JobStatus, RunState

@@ -41,8 +41,8 @@ INTERVALS = (
     "workflows.providers.provider_lifecycle.REMOVAL_INTERVAL",
     "workflows.nodes.leased_machine.RELEASE_POLL_MIN",
     "workflows.nodes.leased_machine.POLL_INTERVAL_MAX",
-    "workflows.nodes.outage.REFUSED_KEY_INTERVAL",
-    "workflows.nodes.outage.LAST_REFUSED_KEY_INTERVAL",
+    "workflows.hosts.outage.REFUSED_KEY_INTERVAL",
+    "workflows.hosts.outage.LAST_REFUSED_KEY_INTERVAL",
     "workflows.jobs.job_lifecycle.WAIT_INTERVAL",
     "workflows.artifacts.artifact_lifecycle.REMOVAL_INTERVAL",
 )

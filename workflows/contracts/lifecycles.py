@@ -6,7 +6,7 @@ A new noun is a line of `LIFECYCLE_NOUNS` and one of the changes that `record` t
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -134,10 +134,9 @@ class RegionChanges(Contract):
     removal: Removal | None = None
 
 
-class NodeChanges(Contract):
-    """Fields that are None stay as they are."""
+class HostChanges(Contract):
+    """What changes in a node as in a device. Fields that are None stay as they are."""
 
-    noun: Literal["node"] = "node"
     minion_id: str | None = None
     host: str | None = None
     port: int | None = None
@@ -148,6 +147,14 @@ class NodeChanges(Contract):
     seen_revision: int | None = None
     """The revision of the wanted status that the lifecycle has read and followed."""
     removal: Removal | None = None
+
+    def known(self) -> dict[str, Any]:
+        """The fields that are set, by name."""
+        return {name: getattr(self, name) for name in self.model_fields_set}
+
+
+class NodeChanges(HostChanges):
+    noun: Literal["node"] = "node"
 
 
 class JobChanges(Contract):

@@ -7,16 +7,20 @@ from enum import StrEnum
 from pydantic import Field
 
 from workflows.contracts.base import Contract, Seconds
+from workflows.contracts.events import NodeEvent
+from workflows.contracts.hosts import HostEvents, HostProgress, HostRequest
 from workflows.contracts.leases import MachineLost
 from workflows.contracts.machines import MachineClaim
-from workflows.contracts.removals import Removal
 from workflows.contracts.statuses import NodeStatus, NodeType
+
+NODE_EVENTS = HostEvents.of(NodeEvent)
 
 
 class NodeAddress(Contract):
     """The node address: host, port and user, and the minion id that proves the node's identity."""
 
     node_id: str
+    """The id of a node or of a device."""
     region_id: str
     host: str
     port: int
@@ -142,59 +146,54 @@ class Preparation(Contract):
     """The same of SMB shares."""
 
 
-class NodeRequest(Contract):
+class NodeRequest(HostRequest):
     """Input of `node/{id}`."""
 
     node_id: str
-    account_id: str
-    region_id: str
-    name: str
-    minion_id: str
-    """The minion id; empty until the node's leased machine exists."""
     type: NodeType = NodeType.PERMANENT
     services: tuple[str, ...] = ("compute",)
     machine: MachineClaim | None = None
     """The claim of a leased machine; None: the machine belongs to its owner."""
-    host: str | None = None
-    port: int = 22
-    user: str = "root"
-    root: str | None = None
-    own_worker: bool = False
-    """Whether a worker process in the region's own network serves the region."""
-    exclusive: bool = True
-    """Whether the machine serves the platform alone, so that other logins are closed."""
     public: bool = False
     central_storage: bool = False
-    relaxed_requirements: tuple[str, ...] = ()
-    sequence: int = 0
-    """The sequence of the last step, if an earlier workflow run recorded one."""
     resumed_from: "NodeProgress | None" = None
+
+    @property
+    def host_id(self) -> str:
+        return self.node_id
+
+    @property
+    def noun(self) -> str:
+        return "node"
+
+    @property
+    def events(self) -> HostEvents:
+        return NODE_EVENTS
+
+    @property
+    def is_leased(self) -> bool:
+        return self.machine is not None
 
     @property
     def relaxed(self) -> tuple[str, ...]:
         """Requirements that are waived. Leased machines waive all: they were created to
         specification."""
-        return self.relaxed_requirements if self.machine is None else ("all",)
+        return ("all",) if self.is_leased else self.relaxed_requirements
+
+    @property
+    def progress(self) -> "NodeProgress | None":
+        return self.resumed_from
 
 
-class NodeProgress(Contract):
+class NodeProgress(HostProgress):
     """The progress of a node, for the next workflow run at continue-as-new or after a restart."""
 
-    sequence: int
     status: NodeStatus
     resume_status: NodeStatus
     end_tries: dict[str, int] = Field(default_factory=dict)
     """The orphaned runs that could not be ended yet, each with the number of tries."""
     unheld_runs: tuple[str, ...] = ()
     """Those of them whose GPUs no allocation holds, so that the node takes no jobs."""
-    host: str | None
-    port: int
-    user: str
-    root: str | None
-    boot_id: str = ""
-    inspected_boot_id: str = ""
-    minion_id: str = ""
-    """The minion id of the node's machine; empty: the minion id of the request."""
     lease_id: str = ""
     tidy_at: datetime | None = None
     """When the node is tidied next; None: one interval after the start of its watch."""
@@ -205,14 +204,8 @@ class NodeProgress(Contract):
     releasing: str | None = None
     """Why the node's leases are being released, whose machines may still be there; None: they are
     not."""
-    reason: str | None = None
-    """The reason of the status."""
-    removal: Removal | None = None
-    """The removal that was accepted; None: there is none."""
     ended_by: str | None = None
     """Why the node removes itself; None: it does not."""
-    is_adopted: bool = False
-    """Whether the progress is from the row, so that something may have happened unseen since."""
 
 
 class NodeReport(Contract):
@@ -247,17 +240,6 @@ class ProtocolViolation(Contract):
 
     minion_id: str
     reason: str
-
-
-class Announcement(Contract):
-    """The last announcement of a machine: its address and the minion id that it claims."""
-
-    minion_id: str
-    host: str
-    port: int
-    user: str = "root"
-    at: datetime | None = None
-    """When the machine announced itself last."""
 
 
 class Reboot(Contract):

@@ -10,8 +10,8 @@ from workflows.contracts.errors import (
     NON_RETRYABLE,
     PROTOCOL_VIOLATION,
 )
+from workflows.contracts.hosts import Announcement
 from workflows.contracts.nodes import (
-    Announcement,
     EarlierRun,
     Hardware,
     LeavingRun,

@@ -18,7 +18,7 @@ from workflows.effects.leases import (
     acquire_lease,
     release_lease,
 )
-from workflows.nodes.location import NodeLocation, refusal
+from workflows.hosts.location import HostLocation, refusal
 from workflows.nodes.region import NodeRegion
 from workflows.nodes.steps import NodeSteps
 from workflows.primitives.inbox import Inbox
@@ -62,7 +62,7 @@ class LeasedMachine:
     def __init__(
         self,
         request: NodeRequest,
-        location: NodeLocation,
+        location: HostLocation,
         journal: Journal,
         steps: NodeSteps,
         region: NodeRegion,

@@ -11,19 +11,28 @@ from workflows.contracts.errors import PROTOCOL_VIOLATION
 from workflows.contracts.events import Event, NodeEvent
 from workflows.contracts.leases import LeaseEnding, MachineLost, MachineReady
 from workflows.contracts.lifecycles import NodeChanges, Refresh, Wake
-from workflows.contracts.nodes import NodeReport, NodeRequest, ProtocolViolation, Reboot
+from workflows.contracts.nodes import (
+    Hardware,
+    NodeNotice,
+    NodeProgress,
+    NodeReport,
+    NodeRequest,
+    ProtocolViolation,
+    Reboot,
+    Requirement,
+)
 from workflows.contracts.removals import Removal
 from workflows.contracts.statuses import NodeStatus
-from workflows.nodes.connection import NodeConnection, ProtocolViolatedError, raise_if_violated
+from workflows.hosts.connection import HostConnection, ProtocolViolatedError, raise_if_violated
+from workflows.hosts.inspection import Inspection
+from workflows.hosts.location import HostLocation, refusal
+from workflows.hosts.outage import Outage
+from workflows.hosts.preparation import prepared
+from workflows.hosts.relocation import Relocation
 from workflows.nodes.drain import Drain
-from workflows.nodes.inspection import Inspection
 from workflows.nodes.leased_machine import LeasedMachine, LeaseEndingError, MachineGoneError
-from workflows.nodes.location import NodeLocation, refusal
 from workflows.nodes.machine_change import MachineChange
-from workflows.nodes.outage import Outage
-from workflows.nodes.preparation import prepared
 from workflows.nodes.region import NodeRegion
-from workflows.nodes.relocation import Relocation
 from workflows.nodes.removal import NodeRemoval
 from workflows.nodes.running_jobs import RunningJobs
 from workflows.nodes.steps import NodeSteps
@@ -36,6 +45,7 @@ from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import Journal
 from workflows.primitives.waiting import Interrupted, interruptible, wait_until
 from workflows.rules.nodes.onboarding import describe_preparation, shown_cause
+from workflows.rules.nodes.requirements import STORAGE, requirements_of
 
 FAILED_INTERVAL = timedelta(hours=6)
 _ONBOARDED = (NodeStatus.MAINTENANCE, NodeStatus.ACTIVE, NodeStatus.OFFLINE, NodeStatus.REMOVING)
@@ -67,10 +77,13 @@ class NodeLifecycle:
         if resumed_from and resumed_from.lost:
             self._inbox.put(resumed_from.lost)
         region = NodeRegion(request)
+        self._region = region
         self._steps = steps = NodeSteps(request, self._journal, region)
-        self._location = NodeLocation(request)
-        self._connection = NodeConnection(request, self._location, steps.record_event)
-        self._inspection = Inspection(request, self._location, steps.record_changes)
+        self._location = HostLocation(request)
+        self._connection = HostConnection(request, self._location, steps.record_event)
+        self._inspection = Inspection(
+            request, self._location, steps.record_changes, self._requirements
+        )
         self._running_jobs = RunningJobs(request, self._location, self._journal, steps.record_event)
         self._machine = LeasedMachine(request, self._location, self._journal, steps, region)
         self._removal = NodeRemoval(request, steps, self._running_jobs, self._inbox)
@@ -82,7 +95,9 @@ class NodeLifecycle:
             steps, self._machine, self._drain, self._removal, self._wanted
         )
         relocation = Relocation(self._location, self._connection, steps.record_changes)
-        self._outage = Outage(steps, region, self._connection, relocation, self._running_jobs)
+        self._outage = Outage(
+            steps, self._connection, relocation, self._show_outage, self._show_return
+        )
         tidy_at = resumed_from.tidy_at if resumed_from else None
         self._upkeep = Upkeep(steps, self._inspection, self._running_jobs, self._urgent, tidy_at)
 
@@ -155,7 +170,9 @@ class NodeLifecycle:
         await self._steps.write(Event(type=NodeEvent.PREPARING, message="is being prepared"))
         if self._inspection.asks_for_a_restart and self._request.exclusive:
             await self._connection.restart()
-        preparation = await prepared(self._request, self._location)
+        preparation = await prepared(
+            self._request, self._location, serves_cache=STORAGE in self._request.services
+        )
         self._steps.status = self._steps.resume_status
         self._machine.serves()
         words = describe_preparation(preparation, exclusive=self._request.exclusive)
@@ -255,7 +272,9 @@ class NodeLifecycle:
 
     async def _remove(self) -> None:
         """Take no new jobs, wait until the running ones have left, then let the machine go."""
-        is_offline = await self._connection.is_gone(self._steps.status)
+        is_offline = await self._connection.is_gone(
+            is_offline=self._steps.status is NodeStatus.OFFLINE
+        )
         never_used = (NodeStatus.NEW, NodeStatus.CONNECTING, NodeStatus.FAILED)
         if self._machine.is_claimed or self._steps.status not in never_used:
             await self._removal.close()
@@ -420,6 +439,18 @@ class NodeLifecycle:
 
     # ── helpers ─────────────────────────────────────────────────────────────────────────────
 
+    def _requirements(self, hardware: Hardware) -> tuple[Requirement, ...]:
+        return requirements_of(self._request, hardware, self._location.host)
+
+    async def _show_outage(self, reason: str, is_unserved: bool) -> None:
+        """Notify the jobs of an outage, and the region where no worker process serves it."""
+        await self._running_jobs.notify(NodeNotice.UNREACHABLE, reason)
+        if is_unserved:
+            await self._region.refresh()
+
+    async def _show_return(self) -> None:
+        await self._running_jobs.notify(NodeNotice.REACHABLE)
+
     def _next_run(self) -> NodeRequest | None:
         """The request of the next workflow run, with a watch of its own; None: messages wait."""
         # The others read the row when they resume.
@@ -427,8 +458,9 @@ class NodeLifecycle:
         if self._inbox.holds_others_than(*_REPEATED) or (needs_wake and self._inbox.holds(Wake)):
             return None
         self._watch.stop()
-        progress = self._location.progress(
-            self._steps.status,
+        progress = NodeProgress(
+            status=self._steps.status,
+            **self._location.progress(),
             sequence=self._journal.sequence,
             resume_status=self._steps.resume_status,
             **self._machine.progress(),

@@ -21,7 +21,7 @@ from workflows.effects.nodes import (
     notify_jobs,
 )
 from workflows.effects.placement import WithdrawAllocations, withdraw_allocations
-from workflows.nodes.location import NodeLocation
+from workflows.hosts.location import HostLocation
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.journal import EventWriter, Journal
 from workflows.primitives.waiting import wait_until
@@ -48,7 +48,7 @@ class RunningJobs:
     def __init__(
         self,
         request: NodeRequest,
-        location: NodeLocation,
+        location: HostLocation,
         journal: Journal,
         record_event: EventWriter,
     ) -> None:

@@ -1,15 +1,16 @@
 """The steps of a node: its status, which its lifecycle and its parts share, and its changes."""
 
 from workflows.contracts.events import Event, NodeEvent
-from workflows.contracts.lifecycles import NodeChanges
+from workflows.contracts.lifecycles import Changes, HostChanges, NodeChanges
 from workflows.contracts.nodes import NodeRequest
 from workflows.contracts.statuses import NodeStatus
+from workflows.hosts.steps import HostSteps
 from workflows.nodes.region import NodeRegion
 from workflows.primitives.journal import Journal
 from workflows.rules.nodes.onboarding import first_status_of
 
 
-class NodeSteps:
+class NodeSteps(HostSteps[NodeStatus]):
     """The status of one node, and the steps by which it is recorded.
 
     region: of the node, which is refreshed when the status of its storage node changes.
@@ -17,37 +18,26 @@ class NodeSteps:
 
     def __init__(self, request: NodeRequest, journal: Journal, region: NodeRegion) -> None:
         resumed_from = request.resumed_from
-        self._journal = journal
-        self._region = region
-        self.status = resumed_from.status if resumed_from else NodeStatus.NEW
-        self.resume_status = (
-            resumed_from.resume_status
-            if resumed_from
-            else first_status_of(request.services, is_leased=request.machine is not None)
+        first = first_status_of(request.services, is_leased=request.machine is not None)
+        super().__init__(
+            request,
+            journal,
+            resumed_from.status if resumed_from else NodeStatus.NEW,
+            resumed_from.resume_status if resumed_from else first,
+            NodeStatus.OFFLINE,
         )
-        """The status of the node whenever it is connected and prepared."""
+        self._region = region
         self.withheld = journal.reason if self.status is NodeStatus.MAINTENANCE else None
-        """Why the node takes no jobs although nobody has asked for that; None: no such reason."""
 
-    @property
-    def reason(self) -> str | None:
-        """The reason of the last recorded status."""
-        return self._journal.reason
+    def changes_of(self, changes: HostChanges) -> Changes:
+        return changes if isinstance(changes, NodeChanges) else NodeChanges(**changes.known())
 
     async def write(
-        self, *events: Event, changes: NodeChanges | None = None, reason: str | None = None
+        self, *events: Event, changes: HostChanges | None = None, reason: str | None = None
     ) -> None:
         """Record a step with the present status."""
-        await self._journal.write(self.status, changes or NodeChanges(), *events, reason=reason)
+        await super().write(*events, changes=changes, reason=reason)
         await self._region.show(self.status)
-
-    async def record_changes(self, changes: NodeChanges, events: tuple[Event, ...]) -> None:
-        """Record changes and events that leave status and reason as they are."""
-        await self.write(*events, changes=changes, reason=self._journal.reason)
-
-    async def record_event(self, event: Event) -> None:
-        """Record an event that leaves status and reason as they are."""
-        await self.record_changes(NodeChanges(), (event,))
 
     async def withhold(self, reason: str) -> None:
         """Take no jobs until a person has read the reason and activates the node."""
@@ -63,7 +53,7 @@ class NodeSteps:
             self.withheld = reason
             await self.write(Event(type=NodeEvent.MAINTENANCE, message=reason), reason=reason)
 
-    async def follow(self, wanted: NodeStatus, changes: NodeChanges) -> None:
+    async def follow(self, wanted: NodeStatus, changes: HostChanges) -> None:
         """Switch to the status that a person wants."""
         self.status = self.resume_status = wanted
         self.withheld = None

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from temporalio import workflow
 
 from workflows.contracts.events import Event, NodeEvent
-from workflows.nodes.inspection import Inspection
+from workflows.hosts.inspection import Inspection
 from workflows.nodes.running_jobs import RunningJobs
 from workflows.nodes.steps import NodeSteps
 from workflows.nodes.urgent import UrgentMessages

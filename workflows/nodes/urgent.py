@@ -8,9 +8,9 @@ from workflows.contracts.base import Contract
 from workflows.contracts.leases import LeaseEnding, MachineLost
 from workflows.contracts.nodes import ProtocolViolation
 from workflows.contracts.removals import Removal
-from workflows.nodes.connection import ProtocolViolatedError, raise_if_violated
+from workflows.hosts.connection import ProtocolViolatedError, raise_if_violated
+from workflows.hosts.location import HostLocation
 from workflows.nodes.leased_machine import LeasedMachine
-from workflows.nodes.location import NodeLocation
 from workflows.nodes.removal import NodeRemoval
 from workflows.primitives.failures import EFFECT_FAILED
 from workflows.primitives.inbox import Inbox
@@ -23,7 +23,7 @@ class UrgentMessages:
     """The messages to one node that end what it is doing, and how they are handled."""
 
     def __init__(
-        self, inbox: Inbox, removal: NodeRemoval, machine: LeasedMachine, location: NodeLocation
+        self, inbox: Inbox, removal: NodeRemoval, machine: LeasedMachine, location: HostLocation
     ) -> None:
         self._inbox = inbox
         self._removal = removal

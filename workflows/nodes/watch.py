@@ -4,13 +4,13 @@ from temporalio import workflow
 
 from workflows.contracts.nodes import WatchEnded
 from workflows.effects.nodes import WatchNode, watch_node
-from workflows.nodes.location import NodeLocation
+from workflows.hosts.location import HostLocation
 
 
 class NodeWatch:
     """The watch of one node; at most one activity of it runs."""
 
-    def __init__(self, location: NodeLocation) -> None:
+    def __init__(self, location: HostLocation) -> None:
         self._location = location
         self._handle: workflow.ActivityHandle[WatchEnded] | None = None
 

@@ -6,9 +6,10 @@ from tests.failure.cases import Mode
 from tests.failure.pairs import Pair
 from tests.failure.stories.story import HARMLESS, Story
 from tests.workflows.fake_world import REGION, Run
+from workflows.contracts.hosts import Announcement
 from workflows.contracts.jobs import run_id
 from workflows.contracts.lifecycles import Refresh
-from workflows.contracts.nodes import Announcement, Hardware, NodeProgress, NodeRequest
+from workflows.contracts.nodes import Hardware, NodeProgress, NodeRequest
 from workflows.contracts.removals import Removal
 from workflows.contracts.statuses import NodeStatus, RunState
 from workflows.nodes.node_lifecycle import NodeLifecycle

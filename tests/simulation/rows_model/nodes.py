@@ -10,6 +10,7 @@ from tests.simulation.rows_model.connection import Connection
 from tests.simulation.rows_model.records import Allocation, Announced, Node
 from tests.simulation.rows_model.tables import Tables
 from workflows.contracts.base import Contract
+from workflows.contracts.hosts import Announcement
 from workflows.contracts.jobs import (
     EndRequest,
     MachineGone,
@@ -19,7 +20,7 @@ from workflows.contracts.jobs import (
     run_id,
 )
 from workflows.contracts.lifecycles import workflow_id_of
-from workflows.contracts.nodes import Announcement, LeavingRun, NodeAddress, NodeNotice
+from workflows.contracts.nodes import LeavingRun, NodeAddress, NodeNotice
 from workflows.contracts.statuses import NodeStatus
 from workflows.effects.nodes import (
     AnnouncementFound,

@@ -15,10 +15,10 @@ from tests.transcripts.nodes.whole_node import (
 )
 from tests.transcripts.whole import Answer, always, broken, fails, slowly
 from workflows.contracts.errors import HOST_KEY_MISMATCH, LOGIN_REFUSED, PROTOCOL_VIOLATION, REFUSED
+from workflows.contracts.hosts import Announcement
 from workflows.contracts.leases import MachineLost
 from workflows.contracts.lifecycles import Refresh
 from workflows.contracts.nodes import (
-    Announcement,
     EarlierRun,
     Gpu,
     LeavingRun,

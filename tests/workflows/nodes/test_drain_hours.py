@@ -36,7 +36,7 @@ from workflows.effects.nodes import (
     RunsListed,
 )
 from workflows.effects.placement import AllocationsWithdrawn, WithdrawAllocations
-from workflows.nodes.location import NodeLocation
+from workflows.hosts.location import HostLocation
 from workflows.nodes.running_jobs import END_INTERVAL, RunningJobs
 from workflows.primitives.journal import Journal
 
@@ -76,7 +76,7 @@ class World:
             }  # fmt: skip
             request = NodeRequest.model_validate(values)
             journal = Journal("nod-1", "acc-1", 4)
-            jobs = RunningJobs(request, NodeLocation(request), journal, keep)
+            jobs = RunningJobs(request, HostLocation(request), journal, keep)
             await act(jobs)
 
         effects: dict[str, Handler] = {

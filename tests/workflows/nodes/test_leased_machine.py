@@ -175,7 +175,7 @@ async def test_a_permanent_node_whose_machine_is_taken_gets_another(stage: Stage
 async def test_a_node_waits_for_the_drivers_of_its_gpus(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workflows.nodes.inspection.DRIVERS_POLL_MIN", timedelta(milliseconds=50))
+    monkeypatch.setattr("workflows.hosts.inspection.DRIVERS_POLL_MIN", timedelta(milliseconds=50))
     offer = WISH.offers[0].model_copy(update={"gpu_type": "T4", "gpu_count": 1})
     await leased(stage, machine=WISH.model_copy(update={"offers": (offer,)}))
     await eventually(lambda: "node.incomplete" in stage.world.events["nod-1"], "it is told")
@@ -190,7 +190,7 @@ async def test_a_node_waits_for_the_drivers_of_its_gpus(
 async def test_a_node_that_is_to_run_containers_waits_for_podman(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workflows.nodes.inspection.DRIVERS_POLL_MIN", timedelta(milliseconds=50))
+    monkeypatch.setattr("workflows.hosts.inspection.DRIVERS_POLL_MIN", timedelta(milliseconds=50))
     spec = WISH.spec.model_copy(update={"containers": True})
     await leased(stage, machine=WISH.model_copy(update={"spec": spec}))
     await eventually(lambda: "node.incomplete" in stage.world.events["nod-1"], "it is told")
@@ -205,7 +205,7 @@ async def test_a_node_that_is_to_run_containers_waits_for_podman(
 async def test_a_node_without_the_gpus_it_was_made_for_gives_its_machine_back(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workflows.nodes.inspection.DRIVERS_LIMIT", timedelta(0))
+    monkeypatch.setattr("workflows.hosts.inspection.DRIVERS_LIMIT", timedelta(0))
     offer = WISH.offers[0].model_copy(update={"gpu_type": "T4", "gpu_count": 2})
     await leased(stage, machine=WISH.model_copy(update={"offers": (offer,)}))
     await reaches(stage, NodeStatus.FAILED)

@@ -11,8 +11,8 @@ from tests.workflows.primitives.played import ID, played
 from workflows.contracts.lifecycles import Record, Recorded
 from workflows.contracts.nodes import NodeProgress, NodeRequest
 from workflows.contracts.statuses import NodeStatus
+from workflows.hosts.location import HostLocation
 from workflows.nodes.leased_machine import LeasedMachine
-from workflows.nodes.location import NodeLocation
 from workflows.nodes.machine_change import MachineChange
 from workflows.nodes.region import NodeRegion
 from workflows.nodes.steps import NodeSteps
@@ -58,7 +58,7 @@ def changed(parts: Parts, how: str, **machine: Any) -> tuple[list[tuple[str, str
         )  # fmt: skip
         journal, region = Journal("nod-1", "acc-1", 4, "it was lost"), NodeRegion(request)
         steps = NodeSteps(request, journal, region)
-        leased = LeasedMachine(request, NodeLocation(request), journal, steps, region)
+        leased = LeasedMachine(request, HostLocation(request), journal, steps, region)
         for name, value in machine.items():
             setattr(leased, name, value)
         others: Any = parts

@@ -17,8 +17,8 @@ from workflows.contracts.lifecycles import Record, Recorded
 from workflows.contracts.nodes import NodeProgress, NodeRequest
 from workflows.contracts.statuses import LeaseStatus, NodeStatus
 from workflows.effects.leases import AcquireLease, LeaseAcquired, LeaseReleased, ReleaseLease
+from workflows.hosts.location import HostLocation
 from workflows.nodes.leased_machine import LeasedMachine, LeaseEndingError
-from workflows.nodes.location import NodeLocation
 from workflows.nodes.region import NodeRegion
 from workflows.nodes.steps import NodeSteps
 from workflows.primitives.inbox import Inbox
@@ -48,7 +48,7 @@ class World:
             }
         )  # fmt: skip
         journal, region = Journal("nod-1", "acc-1", 4), NodeRegion(asked)
-        self.location = NodeLocation(asked)
+        self.location = HostLocation(asked)
         steps = NodeSteps(asked, journal, region)
         return LeasedMachine(asked, self.location, journal, steps, region)
 

@@ -7,7 +7,8 @@ from tests.waiting import eventually
 from tests.workflows.conftest import Stage
 from workflows.contracts import errors
 from workflows.contracts.base import Contract
-from workflows.contracts.nodes import Announcement, Hardware, NodeReport
+from workflows.contracts.hosts import Announcement
+from workflows.contracts.nodes import Hardware, NodeReport
 from workflows.contracts.removals import Removal
 from workflows.contracts.statuses import RunState
 from workflows.nodes.node_lifecycle import NodeLifecycle

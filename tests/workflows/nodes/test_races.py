@@ -14,7 +14,8 @@ from tests.workflows.jobs.test_job_lifecycle import at_running, job_id_of
 from tests.workflows.nodes.test_node_lifecycle import Handle, last, onboarded, reaches
 from workflows.contracts import errors, queues
 from workflows.contracts.base import Contract
-from workflows.contracts.nodes import Announcement, NodeProgress, NodeRequest, Reboot
+from workflows.contracts.hosts import Announcement
+from workflows.contracts.nodes import NodeProgress, NodeRequest, Reboot
 from workflows.contracts.removals import Removal
 from workflows.contracts.statuses import JobStatus, NodeStatus, RunState
 from workflows.jobs.job_lifecycle import JobLifecycle

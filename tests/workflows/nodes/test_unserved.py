@@ -26,9 +26,9 @@ DARK = "reg-dark"
 def limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same limits, shorter."""
     for place, effect in (
-        ("workflows.nodes.connection.probe_node", probe_node),
+        ("workflows.hosts.connection.probe_node", probe_node),
         ("workflows.nodes.running_jobs.list_runs", list_runs),
-        ("workflows.nodes.connection.restore_logins", restore_logins),
+        ("workflows.hosts.connection.restore_logins", restore_logins),
         ("workflows.regions.region_lifecycle.check_site", check_site),
     ):
         limits = replace(effect, schedule_to_close_s=1.5, schedule_to_start_s=None)
@@ -75,7 +75,7 @@ async def test_its_removal_is_read_while_it_is_still_looked_for(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "workflows.nodes.connection.probe_node", replace(probe_node, schedule_to_close_s=600)
+        "workflows.hosts.connection.probe_node", replace(probe_node, schedule_to_close_s=600)
     )
     handle = await active(stage)
     await handle.signal(NodeLifecycle.remove, Removal())

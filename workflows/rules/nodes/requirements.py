@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv4Address, IPv4Network
 
-from workflows.contracts.nodes import Disk, Gpu, Hardware, Requirement
+from workflows.contracts.nodes import Disk, Gpu, Hardware, NodeRequest, Requirement
 from workflows.rules.catalogue.gpu_names import gpu_type_of_driver_name, is_sxm
 from workflows.rules.counts import counted
 
@@ -219,3 +219,33 @@ def _drives(drives: Collection[Disk], kind: str) -> str:
         return f"no {kind} drive"
     sizes = ", ".join(f"{disk.size_bytes / TB:.2f}" for disk in drives)
     return f"{counted(len(drives), f'{kind} drive')} of {sizes} TB"
+
+
+def requirements_of(
+    request: NodeRequest, hardware: Hardware, host: str | None
+) -> tuple[Requirement, ...]:
+    """Those of the node's services; a node that serves both must meet both.
+
+    host: the address at which the node is reached.
+    """
+    relaxed = request.relaxed
+    owned_at = None if request.is_leased else host
+    found: dict[str, Requirement] = {}
+    if request.services != (STORAGE,):
+        compute = evaluate(
+            hardware,
+            public=request.public,
+            central_storage=request.central_storage,
+            relaxed=relaxed,
+            owned_at=owned_at,
+        )
+        found |= {one.name: one for one in compute}
+    if STORAGE in request.services:
+        storage = evaluate_storage(
+            hardware,
+            central_storage=request.central_storage,
+            relaxed=relaxed,
+            owned_at=owned_at,
+        )
+        found |= {one.name: one for one in storage}
+    return tuple(found.values())

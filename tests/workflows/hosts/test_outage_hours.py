@@ -13,15 +13,16 @@ from tests.simulation.contracts import Attempt, Handler
 from tests.simulation.engine.engine import Engine
 from tests.workflows.primitives.played import ID, Played, played
 from workflows.contracts import errors
+from workflows.contracts.hosts import Announcement
 from workflows.contracts.lifecycles import NodeChanges, Record, Recorded, Wake
-from workflows.contracts.nodes import Announcement, NodeNotice, NodeProgress, NodeRequest
+from workflows.contracts.nodes import NodeNotice, NodeProgress, NodeRequest
 from workflows.contracts.statuses import NodeStatus
 from workflows.effects.nodes import AnnouncementFound, JobsNotified, NodeReached, NotifyJobs
-from workflows.nodes.connection import NodeConnection
-from workflows.nodes.location import NodeLocation
-from workflows.nodes.outage import Outage
+from workflows.hosts.connection import HostConnection
+from workflows.hosts.location import HostLocation
+from workflows.hosts.outage import Outage
+from workflows.hosts.relocation import Relocation
 from workflows.nodes.region import NodeRegion
-from workflows.nodes.relocation import Relocation
 from workflows.nodes.running_jobs import RunningJobs
 from workflows.nodes.steps import NodeSteps
 from workflows.primitives.failures import UNSERVED
@@ -57,12 +58,19 @@ class World:
                 minion_id="SHA256:key", resumed_from=progress,
             )  # fmt: skip
             journal, region = Journal("nod-1", "acc-1", 4), NodeRegion(request)
-            self.location = NodeLocation(request)
+            self.location = HostLocation(request)
             steps = NodeSteps(request, journal, region)
-            connection = NodeConnection(request, self.location, steps.record_event)
+            connection = HostConnection(request, self.location, steps.record_event)
             self.relocation = Relocation(self.location, connection, steps.record_changes)
             jobs = RunningJobs(request, self.location, journal, steps.record_event)
-            self.it = Outage(steps, region, connection, self.relocation, jobs)
+
+            async def on_begin(reason: str, _: bool) -> None:
+                await jobs.notify(NodeNotice.UNREACHABLE, reason)
+
+            async def on_end() -> None:
+                await jobs.notify(NodeNotice.REACHABLE)
+
+            self.it = Outage(steps, connection, self.relocation, on_begin, on_end)
             self.status = steps
             await act(self)
 

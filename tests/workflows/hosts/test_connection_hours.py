@@ -15,13 +15,14 @@ from tests.workflows.primitives.played import ID, Played, played
 from workflows.contracts import errors
 from workflows.contracts.base import Contract, Done
 from workflows.contracts.events import Event
+from workflows.contracts.hosts import Announcement
 from workflows.contracts.lifecycles import Wake
-from workflows.contracts.nodes import Announcement, NodeProgress, NodeRequest
+from workflows.contracts.nodes import NodeProgress, NodeRequest
 from workflows.contracts.removals import Removal
 from workflows.contracts.statuses import NodeStatus
 from workflows.effects.nodes import AnnouncementFound, NodeReached
-from workflows.nodes.connection import NodeConnection
-from workflows.nodes.location import NodeLocation
+from workflows.hosts.connection import HostConnection
+from workflows.hosts.location import HostLocation
 from workflows.primitives.failures import EFFECT_FAILED
 from workflows.primitives.inbox import Inbox
 
@@ -50,7 +51,7 @@ class World:
         self.shown: list[tuple[str, str]] = []
         self.events: list[tuple[str, str]] = []
         self.inbox = Inbox()
-        self.location = NodeLocation(self.request)
+        self.location = HostLocation(self.request)
         self.raised: ApplicationError | None = None
         self._engine = Engine(7, workflows=[Played])
         self._began = self.took_s = 0.0
@@ -58,7 +59,7 @@ class World:
     def play(self, act: Act, most_s: float = 9 * DAY_S) -> "World":
         async def story() -> None:
             self._began = workflow.time()
-            self.it = NodeConnection(self.request, self.location, self._keep)
+            self.it = HostConnection(self.request, self.location, self._keep)
             try:
                 await act(self)
             except EFFECT_FAILED as failure:
@@ -255,7 +256,7 @@ def test_a_node_whose_removal_goes_on_is_probed_again(
     world.answers = {OWN: answers_s}
 
     async def looks(world: World) -> None:
-        found.append(await world.it.is_gone(status))
+        found.append(await world.it.is_gone(is_offline=status is NodeStatus.OFFLINE))
 
     world.play(looks)
     assert found == [is_gone]

@@ -10,7 +10,7 @@ from tests.workflows.conftest import Stage
 from tests.workflows.nodes.test_node_lifecycle import HERE, reaches
 from workflows.contracts import errors
 from workflows.contracts.base import Contract
-from workflows.contracts.nodes import Announcement
+from workflows.contracts.hosts import Announcement
 from workflows.contracts.removals import Removal
 from workflows.nodes.node_lifecycle import NodeLifecycle
 
@@ -25,12 +25,12 @@ def reason(stage: Stage) -> str:
 @pytest.fixture
 def slowly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is tried again by itself: what is heard meanwhile is what counts."""
-    monkeypatch.setattr("workflows.nodes.connection.FIRST_INTERVAL", timedelta(minutes=30))
+    monkeypatch.setattr("workflows.hosts.connection.FIRST_INTERVAL", timedelta(minutes=30))
 
 
 @pytest.fixture
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workflows.nodes.connection.FIRST_INTERVAL", timedelta(milliseconds=200))
+    monkeypatch.setattr("workflows.hosts.connection.FIRST_INTERVAL", timedelta(milliseconds=200))
 
 
 @pytest.mark.usefixtures("slowly")

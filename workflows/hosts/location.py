@@ -1,25 +1,25 @@
-"""The node location: the address, minion id and boot ids of a node."""
+"""The host location: the address, minion id and boot ids of a node or device."""
 
 from typing import Any
 
 from temporalio.exceptions import ApplicationError
 
 from workflows.contracts.errors import REFUSED
-from workflows.contracts.lifecycles import NodeChanges
+from workflows.contracts.hosts import Announcement, HostRequest
+from workflows.contracts.lifecycles import HostChanges
 from workflows.contracts.machines import MachineObservation
-from workflows.contracts.nodes import Announcement, NodeAddress, NodeProgress, NodeRequest
-from workflows.contracts.statuses import NodeStatus
+from workflows.contracts.nodes import NodeAddress
 
 
-class NodeLocation:
-    """The location of one node: its address, its minion id, and its last and inspected boot id.
+class HostLocation:
+    """The location of one host: its address, its minion id, and its last and inspected boot id.
 
-    The address comes from the person who added the node or from an announcement; until then it is
+    The address comes from the person who added the host or from an announcement; until then it is
     unknown.
     """
 
-    def __init__(self, request: NodeRequest) -> None:
-        resumed_from = request.resumed_from
+    def __init__(self, request: HostRequest) -> None:
+        resumed_from = request.progress
         self._request = request
         self.host = resumed_from.host if resumed_from else request.host
         self.port = resumed_from.port if resumed_from else request.port
@@ -41,7 +41,7 @@ class NodeLocation:
         return self.inspected_boot_id != self.boot_id
 
     def is_at(self, minion_id: str) -> bool:
-        """Whether the node's present machine has this minion id."""
+        """Whether the host's present machine has this minion id."""
         return self.minion_id == minion_id
 
     def take(self, announcement: Announcement | None) -> None:
@@ -65,7 +65,7 @@ class NodeLocation:
             self._announced = announcement
 
     def confirm(self, boot_id: str) -> None:
-        """Record that the node answered at the last tried address."""
+        """Record that the host answered at the last tried address."""
         self.boot_id = boot_id
         self._settle()
 
@@ -96,7 +96,7 @@ class NodeLocation:
 
     def _address(self, host: str, port: int, user: str) -> NodeAddress:
         return NodeAddress(
-            node_id=self._request.node_id,
+            node_id=self._request.host_id,
             region_id=self._request.region_id,
             host=host,
             port=port,
@@ -104,33 +104,30 @@ class NodeLocation:
             minion_id=self.minion_id,
             root=self._request.root,
             own_worker=self._request.own_worker,
-            leased=self._request.machine is not None,
+            leased=self._request.is_leased,
         )
 
-    def changes(self) -> NodeChanges:
-        is_leased = self._request.machine is not None
-        return NodeChanges(
+    def changes(self) -> HostChanges:
+        return HostChanges(
             host=self.host,
             port=self.port,
             user=self.user,
-            minion_id=self.minion_id if is_leased else None,
+            minion_id=self.minion_id if self._request.is_leased else None,
         )
 
-    def progress(self, status: NodeStatus, **more: Any) -> NodeProgress:
-        """The progress of the node; more: what else of it is known."""
-        return NodeProgress(
-            status=status,
-            host=self.host,
-            port=self.port,
-            user=self.user,
-            root=self._request.root,
-            boot_id=self.boot_id,
-            inspected_boot_id=self.inspected_boot_id,
-            minion_id=self.minion_id,
-            **more,
-        )
+    def progress(self) -> dict[str, Any]:
+        """What the next workflow run must know of the location, as fields of `HostProgress`."""
+        return {
+            "host": self.host,
+            "port": self.port,
+            "user": self.user,
+            "root": self._request.root,
+            "boot_id": self.boot_id,
+            "inspected_boot_id": self.inspected_boot_id,
+            "minion_id": self.minion_id,
+        }
 
 
-def refusal(request: NodeRequest, why: str) -> ApplicationError:
-    """The failure `Refused` of a node, which names the node."""
-    return ApplicationError(f"node {request.name}: {why}", type=REFUSED)
+def refusal(request: HostRequest, why: str) -> ApplicationError:
+    """The failure `Refused` of a host, which names the host."""
+    return ApplicationError(f"{request.noun} {request.name}: {why}", type=REFUSED)

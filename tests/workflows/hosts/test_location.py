@@ -7,17 +7,18 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from tests.workflows.leases.test_machine import seen
-from workflows.contracts.nodes import Announcement, NodeProgress, NodeRequest
+from workflows.contracts.hosts import Announcement
+from workflows.contracts.nodes import NodeProgress, NodeRequest
 from workflows.contracts.statuses import NodeStatus
-from workflows.nodes.location import NodeLocation
+from workflows.hosts.location import HostLocation
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 OWN = ("10.0.0.1", 22, "root")
 ANNOUNCED = ("10.0.0.9", 2222, "ada")
 
 
-def location(host: str | None = "10.0.0.1", **changes: Any) -> NodeLocation:
-    return NodeLocation(
+def location(host: str | None = "10.0.0.1", **changes: Any) -> HostLocation:
+    return HostLocation(
         NodeRequest(
             node_id="nod-1", account_id="acc-1", region_id="reg-1", name="n1", host=host,
             minion_id="SHA256:key", root="/srv", own_worker=True, **changes,
@@ -29,7 +30,7 @@ def announcement(host: str = "10.0.0.9") -> Announcement:
     return Announcement(minion_id="SHA256:key", host=host, port=2222, user="ada", at=AT)
 
 
-def tried(of: NodeLocation) -> tuple[str, int, str]:
+def tried(of: HostLocation) -> tuple[str, int, str]:
     address = of.address()
     return address.host, address.port, address.user
 
@@ -125,7 +126,7 @@ def test_a_machine_has_restarted_unless_it_was_inspected_since() -> None:
 
 def test_the_row_of_a_node_has_its_address_and_the_key_of_a_leased_machine() -> None:
     assert location().changes().model_dump(exclude_none=True) == {
-        "noun": "node", "host": "10.0.0.1", "port": 22, "user": "root",
+        "host": "10.0.0.1", "port": 22, "user": "root",
     }  # fmt: skip
 
 

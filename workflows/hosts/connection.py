@@ -1,4 +1,4 @@
-"""The node connection: the first connection, the reconnection, and reboots."""
+"""The host connection: the first connection, the reconnection, and reboots."""
 
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
@@ -9,10 +9,9 @@ from temporalio import workflow
 from temporalio.exceptions import is_cancelled_exception
 
 from workflows.contracts.errors import HOST_KEY_MISMATCH, NON_RETRYABLE, PROTOCOL_VIOLATION
-from workflows.contracts.events import Event, NodeEvent
+from workflows.contracts.events import Event
+from workflows.contracts.hosts import Announcement, HostEvents, HostRequest
 from workflows.contracts.lifecycles import Wake
-from workflows.contracts.nodes import Announcement, NodeRequest
-from workflows.contracts.statuses import NodeStatus
 from workflows.effects.nodes import (
     FindAnnouncement,
     NodeReached,
@@ -26,7 +25,7 @@ from workflows.effects.nodes import (
     restore_logins,
     try_node,
 )
-from workflows.nodes.location import NodeLocation, refusal
+from workflows.hosts.location import HostLocation, refusal
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import EventWriter
@@ -42,21 +41,26 @@ REBOOT_LIMIT = timedelta(minutes=30)
 REBOOT_INTERVAL = timedelta(seconds=5)
 
 
-class NodeConnection:
-    """The part of a node's lifecycle that reaches the machine.
+class HostConnection:
+    """The part of a host's lifecycle that reaches the machine.
 
-    location: of the node; record_event: writes an event that leaves the status as it is.
+    location: of the host; record_event: writes an event that leaves the status as it is.
     """
 
     def __init__(
-        self, request: NodeRequest, location: NodeLocation, record_event: EventWriter
+        self, request: HostRequest, location: HostLocation, record_event: EventWriter
     ) -> None:
         self._request = request
         self._location = location
         self._record_event = record_event
 
+    @property
+    def events(self) -> HostEvents:
+        """The types of the events of the host's noun."""
+        return self._request.events
+
     async def await_announcement(self, inbox: Inbox) -> None:
-        """Wait until the node's address is known: from the request or from an announcement.
+        """Wait until the host's address is known: from the request or from an announcement.
 
         Raises: ApplicationError `Refused`, without an announcement within the limit.
         """
@@ -72,7 +76,7 @@ class NodeConnection:
             inbox.pick(Wake)
 
     async def announcement(self) -> Announcement | None:
-        """The last announcement of the node's machine."""
+        """The last announcement of the host's machine."""
         question = FindAnnouncement(
             minion_id=self._request.minion_id, region_id=self._request.region_id
         )
@@ -84,8 +88,8 @@ class NodeConnection:
         """Connect for the first time, within an hour.
 
         An announcement that arrives meanwhile adds an address. Anybody may announce a machine, so
-        each try at an announced address is followed by one at the node's own, however many
-        announcements arrive, until the node answers at one of them.
+        each try at an announced address is followed by one at the host's own, however many
+        announcements arrive, until the host answers at one of them.
 
         show_cause: called with the type and message of each new failure.
 
@@ -121,7 +125,7 @@ class NodeConnection:
                 return
 
     def _try_other(self, kind: str) -> bool:
-        """Choose the address of the next try. False: the node's machine refuses, or is another."""
+        """Choose the address of the next try. False: the host's machine refuses, or is another."""
         if kind == HOST_KEY_MISMATCH:
             return self._location.try_other(is_another=True)
         self._location.try_other(is_another=False)
@@ -131,11 +135,11 @@ class NodeConnection:
         """Connect with two attempts. Raises: the failure of the last attempt."""
         await self._record_boot(await probe_node(ReachNode(node=self._location.address())))
 
-    async def is_gone(self, status: NodeStatus) -> bool:
-        """Whether the node cannot be reached; one whose removal is resumed is probed again."""
-        resumed_from = self._request.resumed_from
-        if resumed_from is None or resumed_from.removal is None or not self._location.is_known:
-            return status is NodeStatus.OFFLINE
+    async def is_gone(self, *, is_offline: bool) -> bool:
+        """Whether the host cannot be reached; one whose removal is resumed is probed again."""
+        progress = self._request.progress
+        if progress is None or progress.removal is None or not self._location.is_known:
+            return is_offline
         try:
             await self.probe()
         except EFFECT_FAILED:
@@ -162,7 +166,7 @@ class NodeConnection:
         """
         ended = self._location.boot_id
         await self._record_event(
-            Event(type=NodeEvent.RESTARTING, message="the machine asks for a restart")
+            Event(type=self._request.events.restarting, message="the machine asks for a restart")
         )
         await reboot_node(RebootNode(node=self._location.address(), boot_id=ended))
         deadline = workflow.now() + REBOOT_LIMIT
@@ -175,15 +179,15 @@ class NodeConnection:
                 self._request, f"asked to restart, has not restarted within {REBOOT_LIMIT}"
             )
         await self._record_event(
-            Event(type=NodeEvent.RESTARTED, message="the machine has restarted")
+            Event(type=self._request.events.restarted, message="the machine has restarted")
         )
 
     async def restore_logins(self, *, gone: bool) -> None:
         """Restore the logins of the machine; if that fails, record how its owner can do it.
 
-        gone: whether the node is unreachable, so that there is no try.
+        gone: whether the host is unreachable, so that there is no try.
         """
-        why = "the node cannot be reached"
+        why = f"the {self._request.noun} cannot be reached"
         try:
             if not gone:
                 await restore_logins(RestoreLogins(node=self._location.address()))
@@ -192,7 +196,7 @@ class NodeConnection:
             why = cause_of(failure)[1]
         await self._record_event(
             Event(
-                type=NodeEvent.LOGINS_CLOSED,
+                type=self._request.events.logins_closed,
                 message=describe_closed_logins(why, exclusive=self._request.exclusive),
             )
         )
@@ -200,7 +204,7 @@ class NodeConnection:
     async def _record_boot(self, reached: NodeReached) -> None:
         if self._location.boot_id and reached.boot_id != self._location.boot_id:
             await self._record_event(
-                Event(type=NodeEvent.RESTARTED, message="the machine has restarted")
+                Event(type=self._request.events.restarted, message="the machine has restarted")
             )
         self._location.boot_id = reached.boot_id
 
@@ -210,21 +214,15 @@ async def _woken(inbox: Inbox, limit: timedelta) -> bool:
     return await wait_until(partial(inbox.holds, Wake), limit, "a wake")
 
 
-def loss_type(failure: BaseException) -> str:
-    """The type of the event that says why a node is not reached."""
-    refused = cause_of(failure)[0] == HOST_KEY_MISMATCH
-    return NodeEvent.HOST_KEY_REFUSED if refused else NodeEvent.OFFLINE
-
-
 class ProtocolViolatedError(Exception):
-    """The node's machine has broken the agent's protocol; the message says how.
+    """The host's machine has broken the agent's protocol; the message says how.
 
-    It is no failure of an effect to its handlers, because none of them may go on with the node.
+    It is no failure of an effect to its handlers, because none of them may go on with the host.
     """
 
 
 def raise_if_violated(failure: BaseException) -> None:
-    """Raises: ProtocolViolatedError, when that is why an effect on the node has failed."""
+    """Raises: ProtocolViolatedError, when that is why an effect on the host has failed."""
     kind, message = cause_of(failure)
     if kind == PROTOCOL_VIOLATION:
         raise ProtocolViolatedError(message) from failure

@@ -1,18 +1,18 @@
-"""The outages of a node: from the probe that fails until the node can be reached again."""
+"""The outages of a host: from the probe that fails until the host can be reached again."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from datetime import timedelta
+from enum import StrEnum
 from functools import partial
+from typing import Any
 
-from workflows.contracts.events import Event, NodeEvent
+from workflows.contracts.errors import HOST_KEY_MISMATCH
+from workflows.contracts.events import Event
+from workflows.contracts.hosts import HostEvents
 from workflows.contracts.lifecycles import Wake
-from workflows.contracts.nodes import NodeNotice
-from workflows.contracts.statuses import NodeStatus
-from workflows.nodes.connection import NodeConnection, loss_type
-from workflows.nodes.region import NodeRegion
-from workflows.nodes.relocation import Relocation
-from workflows.nodes.running_jobs import RunningJobs
-from workflows.nodes.steps import NodeSteps
+from workflows.hosts.connection import HostConnection
+from workflows.hosts.relocation import Relocation
+from workflows.hosts.steps import HostSteps
 from workflows.primitives.failures import UNSERVED, cause_of
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.waiting import wait_until, while_handling
@@ -20,41 +20,44 @@ from workflows.rules.nodes.onboarding import describe_loss
 
 REFUSED_KEY_INTERVAL = timedelta(seconds=60)
 LAST_REFUSED_KEY_INTERVAL = timedelta(minutes=10)
-"""Between two tries of a node that shows another key: at first, and the longest."""
+"""Between two tries of a host that shows another key: at first, and the longest."""
 
 
 class Outage:
-    """The outages of one node, one after another; an offline node keeps its jobs."""
+    """The outages of one host, one after another; what runs on the host stays there.
+
+    on_begin: called with the reason when the host has become offline, and with whether that is
+    because no worker process serves its site; on_end: called when it can be reached again.
+    """
 
     def __init__(
         self,
-        steps: NodeSteps,
-        region: NodeRegion,
-        connection: NodeConnection,
+        steps: HostSteps[Any],
+        connection: HostConnection,
         relocation: Relocation,
-        running_jobs: RunningJobs,
+        on_begin: Callable[[str, bool], Coroutine[Any, Any, None]],
+        on_end: Callable[[], Coroutine[Any, Any, None]],
     ) -> None:
         self._steps = steps
-        self._region = region
         self._connection = connection
         self._relocation = relocation
-        self._running_jobs = running_jobs
+        self._on_begin = on_begin
+        self._on_end = on_end
         self._pause = REFUSED_KEY_INTERVAL
 
     async def begin(self, failure: BaseException, symptom: str) -> None:
-        """Record that the node is offline and notify its jobs; their runs are not ended.
+        """Record that the host is offline; what runs there is not ended.
 
         symptom: the failure before, which is shown where this one says nothing.
         """
         kind, message = cause_of(failure)
         reason = describe_loss(kind, message) or symptom
         if kind == UNSERVED:
-            reason = f"no worker serves the site of {self._region.id} ({message})"
-        self._steps.status = NodeStatus.OFFLINE
-        await self._steps.write(Event(type=loss_type(failure), message=reason), reason=reason)
-        await self._running_jobs.notify(NodeNotice.UNREACHABLE, reason)
-        if kind == UNSERVED:
-            await self._region.refresh()
+            reason = f"no worker serves the site of {self._steps.region_id} ({message})"
+        self._steps.become_offline()
+        event = Event(type=_loss_type(self._connection.events, kind), message=reason)
+        await self._steps.write(event, reason=reason)
+        await self._on_begin(reason, kind == UNSERVED)
 
     def begin_tries(self, inbox: Inbox) -> None:
         """Prepare for tries to reconnect, the first of which are close to each other."""
@@ -62,12 +65,12 @@ class Outage:
         self._pause = REFUSED_KEY_INTERVAL
 
     async def reconnect(self, inbox: Inbox) -> None:
-        """Reconnect to the node, at its address or at an announced one.
+        """Reconnect to the host, at its address or at an announced one.
 
-        Announcements are verified beside the tries at the node's own address, which they therefore
+        Announcements are verified beside the tries at the host's own address, which they therefore
         never hold up.
 
-        Raises: the failure of the last try; Interrupted, when the node has moved, or its history
+        Raises: the failure of the last try; Interrupted, when the host has moved, or its history
         is long.
         """
         await while_handling(
@@ -84,7 +87,8 @@ class Outage:
         kind, message = cause_of(failure)
         reason = describe_loss(kind, message)
         if self._steps.reason != reason:
-            event = Event(type=loss_type(failure), message=reason, details={"cause": kind})
+            kind_of_event = _loss_type(self._connection.events, kind)
+            event = Event(type=kind_of_event, message=reason, details={"cause": kind})
             await self._steps.write(event, reason=reason)
         await wait_until(is_news, self._pause, "before the next try")
         self._pause = min(2 * self._pause, LAST_REFUSED_KEY_INTERVAL)
@@ -94,8 +98,13 @@ class Outage:
         await self._relocation.try_again(inbox)
 
     async def end(self) -> None:
-        """Record that the node can be reached again, and notify its jobs."""
+        """Record that the host can be reached again."""
         self._steps.status = self._steps.resume_status
-        back = Event(type=NodeEvent.BACK, message="can be reached again")
+        back = Event(type=self._connection.events.back, message="can be reached again")
         await self._steps.write(back, reason=self._steps.withheld)
-        await self._running_jobs.notify(NodeNotice.REACHABLE)
+        await self._on_end()
+
+
+def _loss_type(events: HostEvents, kind: str) -> StrEnum:
+    """The type of the event that says why a host is not reached."""
+    return events.host_key_refused if kind == HOST_KEY_MISMATCH else events.offline

@@ -1,17 +1,17 @@
-"""The relocation of an offline node to the address at which its machine announced itself."""
+"""The relocation of an offline host to the address at which its machine announced itself."""
 
 from datetime import timedelta
 
 from temporalio import workflow
 from temporalio.exceptions import is_cancelled_exception
 
-from workflows.contracts.events import Event, NodeEvent
-from workflows.contracts.lifecycles import NodeChanges, Wake
-from workflows.contracts.nodes import Announcement
+from workflows.contracts.events import Event
+from workflows.contracts.hosts import Announcement
+from workflows.contracts.lifecycles import HostChanges, Wake
 from workflows.effects.nodes import ReachNode, probe_node
-from workflows.nodes.connection import NodeConnection
-from workflows.nodes.inspection import ChangeWriter
-from workflows.nodes.location import NodeLocation
+from workflows.hosts.connection import HostConnection
+from workflows.hosts.location import HostLocation
+from workflows.hosts.steps import ChangeWriter
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import is_long
@@ -26,19 +26,19 @@ GIVES_UP = "refused-moves-are-given-up"
 
 
 class Relocation:
-    """The moves of one node while it is offline. Anybody may announce a machine.
+    """The moves of one host while it is offline. Anybody may announce a machine.
 
-    record: writes changes and events that leave the node's status as it is.
+    record: writes changes and events that leave the host's status as it is.
     """
 
     def __init__(
-        self, location: NodeLocation, connection: NodeConnection, record: ChangeWriter
+        self, location: HostLocation, connection: HostConnection, record: ChangeWriter
     ) -> None:
         self._location = location
         self._connection = connection
         self._record = record
         self._refused: Announcement | None = None
-        """The last announcement from which the node did not answer."""
+        """The last announcement from which the host did not answer."""
         self._is_refusal_recorded = False
         self._given_up: Announcement | None = None
         """The last announcement that is not tried any more."""
@@ -61,9 +61,9 @@ class Relocation:
             inbox.put(Wake())
 
     async def follow(self, inbox: Inbox) -> None:
-        """Move the node to its announced address, if it answers there with its own host key.
+        """Move the host to its announced address, if it answers there with its own host key.
 
-        Raises: Interrupted, when the node has moved, or its history is long.
+        Raises: Interrupted, when the host has moved, or its history is long.
         """
         inbox.pick(Wake)
         announcement = await self._connection.announcement()
@@ -85,8 +85,10 @@ class Relocation:
             await self._refuse(announcement, cause_of(failure)[1])
             return
         self._location.take(announcement)
-        moved = Event(type=NodeEvent.MOVED, message=f"now at {there.host}:{there.port}")
-        await self._record(NodeChanges(**announced), (moved,))
+        moved = Event(
+            type=self._connection.events.moved, message=f"now at {there.host}:{there.port}"
+        )
+        await self._record(HostChanges(**announced), (moved,))
         raise Interrupted
 
     async def _give_up(self, announcement: Announcement) -> None:
@@ -99,14 +101,16 @@ class Relocation:
             f"{ANNOUNCEMENT_LIFETIME.days} days after it was announced; to have it tried, announce "
             "the machine again"
         )
-        event = Event(type=NodeEvent.MOVE_REFUSED, message=message)
-        await self._record(NodeChanges(), (event,))
+        event = Event(type=self._connection.events.move_refused, message=message)
+        await self._record(HostChanges(), (event,))
 
     async def _refuse(self, announcement: Announcement, why: str) -> None:
         self._refused = announcement
         if not self._is_refusal_recorded:
             self._is_refusal_recorded = True
-            await self._record(NodeChanges(), (Event(type=NodeEvent.MOVE_REFUSED, message=why),))
+            await self._record(
+                HostChanges(), (Event(type=self._connection.events.move_refused, message=why),)
+            )
 
 
 def _is_over(announcement: Announcement) -> bool:
