@@ -38,8 +38,8 @@ async def test_a_jetson_says_what_it_is_again_after_a_power_cut(
         found = read(await agent.call("inspect"))
         prepared = await agent.call("prepare", exclusive=False, authorized_key="", peers=[])
         more = {"user": prepared["job_user"], "gpu_uuids": [found.gpus[0].uuid]}
-        await agent.begin("job-j-0-1", OPENS, "systemd", **more)
-        await agent.exited("job-j-0-1")
+        await agent.begin("job-jetson-0-1", OPENS, "systemd", **more)
+        await agent.exited("job-jetson-0-1")
     assert device_model_of(found) is DeviceModel.ORIN_NX
     assert found.jetson is not None
     assert (found.jetson.l4t_release, found.jetson.jetpack) == ("R36.4.3", "6.2")
@@ -47,7 +47,7 @@ async def test_a_jetson_says_what_it_is_again_after_a_power_cut(
     assert found.jetson.temperatures_c["cpu"] == 52.968
     assert (found.gpus[0].name, found.gpus[0].memory_mib) == ("Orin (nvgpu)", 15667)
     assert [line for line in machine.command_lines() if "tegrastats" in line] == []
-    opened = machine.run("cat", f"{RUNS}/job-j-0-1/log").splitlines()
+    opened = machine.run("cat", f"{RUNS}/job-jetson-0-1/log").splitlines()
     assert {"/dev/nvhost-ctrl", "/dev/nvmap", "/dev/nvgpu/igpu0/ctrl"} <= set(opened)
     assert not {"/dev/video0", "/dev/rtc0"} & set(opened)
     assert opened[-1] == "cuda=0 rocr= hip="
@@ -75,16 +75,16 @@ async def test_a_run_opens_its_own_amd_gpu_and_no_other_one(
         if runtime == "podman":
             put_image(machine)
             spec = {"command": command, "runtime": runtime, "grace_s": 1, **more}
-            await agent.call("stage", run_id="job-own-0-1", owned=True, image=IMAGE, spec=spec)
-            await agent.call("start", run_id="job-own-0-1")
+            await agent.call("stage", run_id="job-amd-own-0-1", owned=True, image=IMAGE, spec=spec)
+            await agent.call("start", run_id="job-amd-own-0-1")
         else:
-            await agent.begin("job-own-0-1", command, runtime, **more)
-        await agent.exited("job-own-0-1")
-        log = machine.run("cat", f"{RUNS}/job-own-0-1/log").splitlines()
+            await agent.begin("job-amd-own-0-1", command, runtime, **more)
+        await agent.exited("job-amd-own-0-1")
+        log = machine.run("cat", f"{RUNS}/job-amd-own-0-1/log").splitlines()
         if runtime == "process":
-            await agent.begin("job-cpu-0-1", OPENS, user=prepared["job_user"])
-            await agent.exited("job-cpu-0-1")
-            without = machine.run("cat", f"{RUNS}/job-cpu-0-1/log").splitlines()
+            await agent.begin("job-amd-cpu-0-1", OPENS, user=prepared["job_user"])
+            await agent.exited("job-amd-cpu-0-1")
+            without = machine.run("cat", f"{RUNS}/job-amd-cpu-0-1/log").splitlines()
             assert without == ["cuda= rocr= hip=-1"]
     assert [gpu.uuid for gpu in found.gpus] == gpus.uuids
     assert {gpu.name for gpu in found.gpus} == {"AMD Radeon PRO W7900"}

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..errors import RefusedError
 from . import amd_gpus, jetson
+from .nvidia_gpus import nvidia_smi
 
 DEVICES = "/dev"
 DRIVER = "/proc/driver/nvidia"
@@ -124,9 +125,6 @@ def _known() -> dict[str, tuple[str, int]]:
 
 def _place_of(asked: str) -> str:
     """The place on the bus of a GPU that is named by its UUID or index; empty: there is no such."""
-    # The import is slow, and most GPUs are found without it.
-    from .inspection import nvidia_smi  # noqa: PLC0415
-
     query = [nvidia_smi() or "nvidia-smi", "--query-gpu=index,uuid,pci.bus_id"]
     try:
         done = subprocess.run(

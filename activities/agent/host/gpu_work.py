@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Dict
 
 from . import amd_gpus, jetson
-from .inspection import nvidia_smi
+from .nvidia_gpus import nvidia_smi
 
 ANSWER_S = 30.0
 FRESH_S = 0.5

@@ -30,8 +30,8 @@ NO_SENSOR_C = -256.0
 FIXED = "PMIC"
 """The sensor that shows one number whatever the temperature is."""
 ACCELERATOR_FILES = (
-    *("nvhost-*", "nvmap", "nvgpu/*", "nvgpu/*/*", "dri/*", "nvidia[0-9]*", "nvidiactl", "nvidia-modeset"),
-    *("nvsciipc", "host1x-fence", "tegra-soc-hwpm"),
+    *("nvhost-*", "nvmap", "nvgpu/*", "nvgpu/*/*", "dri/*", "nvsciipc", "host1x-fence"),
+    *("nvidia[0-9]*", "nvidiactl", "nvidia-modeset", "tegra-soc-hwpm"),
 )
 MEDIA_FILES = ("video*", "media*", "v4l-subdev*", "snd/*")
 JETPACKS = {

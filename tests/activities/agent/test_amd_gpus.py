@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from activities.agent.errors import RefusedError
-from activities.agent.host import amd_gpus, device_files, gpu_work, inspection, jetson, run_gpus
+from activities.agent.host import (
+    amd_gpus,
+    device_files,
+    gpu_work,
+    inspection,
+    jetson,
+    nvidia_gpus,
+    run_gpus,
+)
 from tests.activities.waiting import wait_for
 from tests.lab.amd_gpus import CLASSES, AmdGpus
 
@@ -35,7 +43,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(amd_gpus, "CARDS", str(tmp_path / CLASSES))
     monkeypatch.setattr(amd_gpus, "LIBDRM_NAMES", str(tmp_path / "amdgpu.ids"))
     monkeypatch.setattr(amd_gpus, "ROCM_PATH", str(tmp_path / "tools"))
-    monkeypatch.setattr(inspection, "GPU_PATH", str(tmp_path / "tools"))
+    monkeypatch.setattr(nvidia_gpus, "GPU_PATH", str(tmp_path / "tools"))
     monkeypatch.setattr(device_files, "DEVICES", str(tmp_path / "dev"))
     monkeypatch.setattr(jetson, "TREE", str(tmp_path / "no-tree"))
     monkeypatch.setenv("PATH", f"{tmp_path / 'tools'}:/usr/bin:/bin")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from activities.agent.host import inspection, jetson
+from activities.agent.host import inspection, jetson, nvidia_gpus
 from activities.site.answers.verbs import Inspection
 from tests.lab.jetsons import BOARDS, GIB, Jetson
 from workflows.contracts.nodes import Hardware
@@ -179,7 +179,7 @@ def test_a_driver_that_fails_or_says_nothing_leaves_the_gpu_of_the_board(
     board: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_board(board, "Orin NX")
-    monkeypatch.setattr(inspection, "GPU_PATH", str(board / "tools"))
+    monkeypatch.setattr(nvidia_gpus, "GPU_PATH", str(board / "tools"))
     put_tool(board, "nvidia-smi", "echo failed; exit 9")
     (broken,) = inspection.gpus()
     assert (broken["name"], broken["driver_version"]) == ("Orin (nvgpu)", None)
