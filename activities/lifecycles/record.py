@@ -28,6 +28,7 @@ from workflows.contracts.artifacts import ArtifactStatus, Content
 from workflows.contracts.errors import NOT_FOUND
 from workflows.contracts.lifecycles import (
     ArtifactChanges,
+    DeploymentChanges,
     JobChanges,
     LeaseChanges,
     NodeChanges,
@@ -148,7 +149,7 @@ def _values(step: Record) -> dict[str, Any]:
         values["retry_at"] = changes.retry_at  # No column takes an instant as JSON writes it.
         if _waits_again(step.status, changes):
             values["waiting_since"] = step.at
-    elif not isinstance(changes, LeaseChanges) and changes.removal is not None:
+    elif not isinstance(changes, LeaseChanges | DeploymentChanges) and changes.removal is not None:
         values |= {
             "removal_requested_at": step.at,
             "removal_force": changes.removal.force,

@@ -61,7 +61,7 @@ class DeploymentLifecycle:
         self._inbox = Inbox()
 
     @workflow.run
-    async def run(self, request: DeploymentRequest) -> DeploymentReport:
+    async def run(self, _: DeploymentRequest) -> DeploymentReport:
         if self._status is DeploymentStatus.NEW:
             await self._begin()
         while not self._status.is_final:

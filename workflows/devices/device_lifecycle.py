@@ -91,7 +91,7 @@ class DeviceLifecycle:
         self._watch: workflow.ActivityHandle[DeviceObserved] | None = None
 
     @workflow.run
-    async def run(self, request: DeviceRequest) -> DeviceReport:
+    async def run(self, _: DeviceRequest) -> DeviceReport:
         if self._steps.status is DeviceStatus.FAILED:
             await self._rest_failed()
         if self._steps.status not in _ONBOARDED:

@@ -21,6 +21,7 @@ from tests.simulation.rows_model.tables import Tables
 from workflows.contracts.errors import NOT_FOUND
 from workflows.contracts.lifecycles import (
     ArtifactChanges,
+    DeploymentChanges,
     JobChanges,
     LeaseChanges,
     NodeChanges,
@@ -131,7 +132,7 @@ def _values(step: Record) -> dict[str, Any]:
         instants = {name: getattr(changes, name) for name in _INSTANTS}
         values |= {name: value for name, value in instants.items() if value is not None}
         return {**_NO_MACHINE, **values} if changes.is_another else values
-    elif changes.removal is not None:
+    elif not isinstance(changes, DeploymentChanges) and changes.removal is not None:
         values |= {
             "removal_requested_at": step.at,
             "removal_force": changes.removal.force,
