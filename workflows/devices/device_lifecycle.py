@@ -40,7 +40,7 @@ from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import Journal
 from workflows.primitives.waiting import Interrupted, interruptible, wait_until, while_handling
-from workflows.rules.devices.requirements import requirements_of
+from workflows.rules.devices.models import requirements_of
 from workflows.rules.nodes.onboarding import describe_preparation, shown_cause
 
 FAILED_INTERVAL = timedelta(hours=6)

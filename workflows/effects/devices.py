@@ -123,7 +123,6 @@ switch_device = Effect(
     start_to_close_s=2 * 3600,
     schedule_to_close_s=4 * 3600,
     heartbeat_s=HEARTBEAT_S,
-    attempts=20,
 )
 stop_device = Effect(
     "stop_device",

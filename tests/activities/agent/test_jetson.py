@@ -10,7 +10,7 @@ from activities.agent.host import inspection, jetson, nvidia_gpus
 from activities.site.answers.verbs import Inspection
 from tests.lab.jetsons import BOARDS, GIB, Jetson
 from workflows.contracts.nodes import Hardware
-from workflows.rules.devices.models import device_model_of, refusal_of
+from workflows.rules.devices.models import device_model_of, requirements_of
 
 SHAPES = {
     "GR3D_FREQ 10%@1300": 10,
@@ -68,7 +68,7 @@ def test_every_board_says_what_it_is(board: Path, model: str) -> None:
     assert min(found.jetson.temperatures_c.values()) >= 30
     assert found.gpus[0].memory_mib == found.memory_bytes >> 20
     if model in ("Nano", "TX2"):
-        assert BOARDS[model].model_text in (refusal_of(found) or "")
+        assert BOARDS[model].model_text in requirements_of(found)[0].found
     else:
         assert device_model_of(found) == f"Jetson {model}"
 

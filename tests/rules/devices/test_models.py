@@ -3,7 +3,8 @@
 import pytest
 
 from workflows.contracts.nodes import Hardware, Jetson
-from workflows.rules.devices.models import DeviceModel, device_model_of, refusal_of
+from workflows.rules.devices.models import DeviceModel, device_model_of, requirements_of
+from workflows.rules.nodes.onboarding import missed_of
 
 GIB = 1024**3
 ORIN, XAVIER = "nvidia,tegra234", "nvidia,tegra194"
@@ -51,7 +52,7 @@ def test_a_jetson_is_recognised_by_its_name_its_module_and_its_memory(
 ) -> None:
     found = machine(memory_gib, model_text, *compatible)
     assert device_model_of(found) == DeviceModel(f"Jetson {model}")
-    assert refusal_of(found) is None
+    assert not missed_of(requirements_of(found))
 
 
 @pytest.mark.parametrize(
@@ -72,15 +73,15 @@ def test_another_board_is_refused_with_what_was_found(
 ) -> None:
     found = machine(memory_gib, model_text, *compatible)
     assert device_model_of(found) is None
-    refusal = refusal_of(found) or ""
+    refusal = missed_of(requirements_of(found))
     expected = f"found {model_text} ({', '.join(compatible)}) with {memory_gib:.1f} GiB of memory"
     assert expected in refusal
-    assert refusal.startswith("device model: asked for one of Jetson AGX Xavier, ")
+    assert refusal.startswith("device-model: asked one of Jetson AGX Xavier, ")
     assert refusal.endswith(" on shop-7")
 
 
 def test_a_machine_that_is_no_jetson_is_refused_with_its_processor() -> None:
     server = Hardware(cpu_count=64, memory_bytes=256 * GIB, cpu_model="AMD EPYC 7543")
     assert device_model_of(server) is None
-    refusal = refusal_of(server) or ""
+    refusal = missed_of(requirements_of(server))
     assert refusal.endswith("found no Jetson, but AMD EPYC 7543 with 256.0 GiB of memory")

@@ -3,9 +3,11 @@
 import re
 from enum import StrEnum
 
-from workflows.contracts.nodes import Hardware, Jetson
+from workflows.contracts.nodes import Hardware, Jetson, Requirement
 
 GIB = 1024**3
+DEVICE_MODEL = "device-model"
+"""The one requirement of a device, which no region can relax."""
 NX_LIMIT_BYTES = 17 * GIB
 """More memory than any NX has: its largest has 16 GB."""
 NANO_LIMIT_BYTES = 9 * GIB
@@ -62,20 +64,28 @@ def device_model_of(hardware: Hardware) -> DeviceModel | None:
     return _by_words(jetson, hardware.memory_bytes)
 
 
-def refusal_of(hardware: Hardware) -> str | None:
-    """Why a machine cannot be a device, with what was found; None: it can be one."""
-    if device_model_of(hardware) is not None:
-        return None
+def requirements_of(hardware: Hardware) -> tuple[Requirement, ...]:
+    """What a machine must be to be a device, with what was found."""
+    model = device_model_of(hardware)
+    return (
+        Requirement(
+            name=DEVICE_MODEL,
+            required=f"one of {', '.join(DeviceModel)}",
+            found=str(model) if model is not None else _described(hardware),
+            passed=model is not None,
+        ),
+    )
+
+
+def _described(hardware: Hardware) -> str:
     memory = f"{hardware.memory_bytes / GIB:.1f} GiB of memory"
-    if hardware.jetson is None:
-        found = f"no Jetson, but {hardware.cpu_model or 'an unknown processor'} with {memory}"
-    else:
-        named = hardware.jetson.model_text or "a Jetson without a name"
-        known = ", ".join(hardware.jetson.compatible[:4]) or "no part number"
-        found = f"{named} ({known}) with {memory}"
-    asked = ", ".join(DeviceModel)
     place = f" on {hardware.hostname}" if hardware.hostname else ""
-    return f"device model: asked for one of {asked}; found {found}{place}"
+    if hardware.jetson is None:
+        named = f"no Jetson, but {hardware.cpu_model or 'an unknown processor'}"
+    else:
+        known = ", ".join(hardware.jetson.compatible[:4]) or "no part number"
+        named = f"{hardware.jetson.model_text or 'a Jetson without a name'} ({known})"
+    return f"{named} with {memory}{place}"
 
 
 def _by_words(jetson: Jetson, memory_bytes: int) -> DeviceModel | None:
