@@ -64,6 +64,8 @@ class AnnouncementReceipt(ResponseBody):
     last_at: datetime
     added: bool
     """Whether a node with this minion id has been added to the token's region already."""
+    upnp: bool = True
+    """Whether the machine may keep a port of its router mapped; false: its node was added so."""
 
 
 class NodeCreation(RequestBody):
