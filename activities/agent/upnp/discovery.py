@@ -44,22 +44,30 @@ def find_gateway(way: Way, deadline: Deadline) -> Gateway:
 
     Raises: RouterError, when no router answers, or none of its services has an address outside.
     """
-    failure = RouterError(
-        "no router answers a search by UPnP; it may have UPnP switched off"
-        if way.router is None
-        else "the router %s does not answer a search by UPnP; it may be switched off there"
-        % way.router
+    failure = None
+    try:
+        for description in _descriptions(way, deadline):
+            try:
+                return _connected(description, way, deadline)
+            except RouterError as error:
+                failure = error
+    except RouterError as error:
+        failure = failure or error
+    if failure is not None:
+        raise failure
+    raise RouterError(
+        "%s does not answer a search by UPnP, which may be switched off there"
+        % ("the router" if way.router is None else "the router, %s," % way.router)
     )
-    for description in _descriptions(way, deadline):
-        try:
-            for gateway in _gateways(description, way, deadline):
-                with contextlib.suppress(RouterError):
-                    gateway.external_address(deadline)
-                    return gateway
-            failure = RouterError("the router maps no ports: no connection of it has an address")
-        except RouterError as error:
-            failure = error
-    raise failure
+
+
+def _connected(description: Place, way: Way, deadline: Deadline) -> Gateway:
+    """The first gateway of a description with an address outside. Raises: RouterError."""
+    for gateway in _gateways(description, way, deadline):
+        with contextlib.suppress(RouterError):
+            gateway.external_address(deadline)
+            return gateway
+    raise RouterError("the router maps no ports: no connection of it has an address")
 
 
 def _descriptions(way: Way, deadline: Deadline) -> Iterator[Place]:
@@ -97,7 +105,7 @@ def _answers(asking: socket.socket, way: Way, deadline: Deadline) -> Iterator[Li
                 continue
             if passed_s >= LISTEN_S:
                 return
-            next_s = SEND_AT_S[sent] if sent < len(SEND_AT_S) else LISTEN_S
+            next_s = min((*SEND_AT_S[sent:], LISTEN_S))
             if select.select([asking], [], [], deadline.left_s(next_s - passed_s))[0]:
                 break
         with contextlib.suppress(OSError):
