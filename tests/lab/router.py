@@ -136,6 +136,13 @@ class Router:
         self.inside("ip", "address", "add", f"{self.external_address}/24", "dev", "outside")
         return self.external_address
 
+    def share_address(self) -> None:
+        """Put the router behind another one: its first address outside is private."""
+        number = self.internet.number
+        self.inside("ip", "address", "flush", "dev", "outside")
+        for address in (f"100.64.{number}.2", self.external_address):
+            self.inside("ip", "address", "add", f"{address}/24", "dev", "outside")
+
     def mappings(self) -> dict[int, str]:
         """The mapped ports, each with the address and port that it leads to."""
         rules = self.inside("nft", "list", "chain", "inet", "filter", "prerouting_miniupnpd")

@@ -194,12 +194,17 @@ def test_a_router_that_says_no_or_nothing_lets_the_machine_join_at_its_own_addre
     said = [join(machine)]
     router.start(rights="")
     said.append(join(machine))
+    router.stop()
+    router.share_address()
+    router.start()
+    said.append(join(machine))
     assert "does not answer a search by UPnP" in said[0]
     assert "the router refuses AddPortMapping" in said[1]
+    assert "shares one address among customers (CGNAT)" in said[2]
     for each in said:
         assert f"to {machine.address} port 22, and run join.sh again with --address" in each
         assert f"announced as root@{machine.address}:22" in each
-    assert platform.announced == [(machine.address, 22)] * 2
+    assert platform.announced == [(machine.address, 22)] * 3
     assert router.mappings() == {}
     assert keeper_files(machine) == ""
 

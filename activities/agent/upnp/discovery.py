@@ -67,7 +67,10 @@ def _connected(description: Place, way: Way, deadline: Deadline) -> Gateway:
         with contextlib.suppress(RouterError):
             gateway.external_address(deadline)
             return gateway
-    raise RouterError("the router maps no ports: no connection of it has an address")
+    raise RouterError(
+        "the router maps no ports, because it has no public address: it is not connected, or its "
+        "provider shares one address among customers (CGNAT)"
+    )
 
 
 def _descriptions(way: Way, deadline: Deadline) -> Iterator[Place]:
