@@ -1,11 +1,11 @@
 """The third-party keys of a job's project that its runs get, and that its image is pulled with."""
 
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from sqlmodel import Session
 from temporalio.exceptions import ApplicationError
 
-from activities.db.tables import Job
 from activities.third_party_keys.of_runs import RunKeys, keys_of_run, registry_login
 from activities.third_party_keys.stored import key_rows, open_key
 from workflows.contracts.errors import WORK_REFUSED
@@ -13,6 +13,13 @@ from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.third_party_keys import KeyType
 from workflows.rules.jobs.formats import full_image
 from workflows.rules.jobs.registries import registry_of
+
+
+class OfProject(Protocol):
+    """What runs with the keys of a project: a job or a device configuration."""
+
+    id: str
+    project_id: str
 
 
 @dataclass(frozen=True)
@@ -23,7 +30,7 @@ class JobKeys:
     registry_login: str | None = field(repr=False)
 
 
-def keys_of_job(session: Session, job: Job, submission: JobSubmission) -> JobKeys:
+def keys_of_job(session: Session, job: OfProject, submission: JobSubmission) -> JobKeys:
     """The keys of a job, opened. Raises: WorkRefused, when the project has one of them no longer,
     or the one for the image is of other registries."""
     environment = submission.environment
@@ -41,7 +48,7 @@ def keys_of_job(session: Session, job: Job, submission: JobSubmission) -> JobKey
 
 
 def _login(
-    job: Job, submission: JobSubmission, opened: dict[KeyType, dict[str, str]]
+    job: OfProject, submission: JobSubmission, opened: dict[KeyType, dict[str, str]]
 ) -> str | None:
     environment = submission.environment
     if environment.image is None or environment.image_credentials is None:

@@ -27,7 +27,7 @@ from activities.db.tables import (
     table_of_artifact,
 )
 from activities.jobs import worker_addresses
-from activities.jobs.run_keys import JobKeys, keys_of_job
+from activities.jobs.run_keys import JobKeys, OfProject, keys_of_job
 from activities.jobs.submissions import open_variables, submission_of
 from activities.nodes.addresses import inside_address
 from activities.regions.cache import caches_of
@@ -197,7 +197,7 @@ def _gather(session: Session, command: SealRunSpecs, port: int | None) -> RunInp
     keys = keys_of_job(session, job, submission)
     environment = {**keys.of_runs.variables, **open_variables(job.id, job.sealed_variables)}
     for name, reference in submission.environment.secrets.items():
-        environment[name] = _secret(session, job, name, reference)
+        environment[name] = secret_of(session, job, name, reference)
     data_input = submission.data.input
     held = select(Allocation.worker, Allocation.port).where(
         Allocation.job_id == job.id, Allocation.attempt == command.attempt
@@ -212,15 +212,20 @@ def _gather(session: Session, command: SealRunSpecs, port: int | None) -> RunInp
         ports=dict(session.exec(held.order_by(col(Allocation.worker))).all()),
         rendezvous_port=port,
         hosts=_hosts(session, command),
-        contents=_contents(session, job, submission),
+        contents=contents_of(session, job, submission),
         hostname=_hostname(session, command),
         caches=caches_of(session, {each.node.node_id for each in command.assignments}),
         keys=keys,
     )
 
 
-def _contents(session: Session, job: Job, submission: JobSubmission) -> tuple[RunContent, ...]:
-    """What the runs of a job have of artifacts. Raises: WorkRefused, when one is not there."""
+def contents_of(
+    session: Session, job: OfProject, submission: JobSubmission
+) -> tuple[RunContent, ...]:
+    """What the runs of a job, or of a device, have of artifacts.
+
+    Raises: WorkRefused, when one is not there.
+    """
     used = select(ArtifactUse.artifact_id).where(
         ArtifactUse.job_id == job.id, ArtifactUse.role == ArtifactRole.INPUT.value
     )
@@ -246,7 +251,9 @@ def _with_limit(session: Session, content: RunContent, row: ArtifactRow) -> RunC
     return content.model_copy(update={"most_bytes": most_bytes})
 
 
-def _content(job: Job, role: ArtifactRole, artifact_id: str, row: ArtifactRow | None) -> RunContent:
+def _content(
+    job: OfProject, role: ArtifactRole, artifact_id: str, row: ArtifactRow | None
+) -> RunContent:
     status = row.status if row is not None and row.project_id == job.project_id else "not there"
     if row is None or status != ArtifactStatus.READY or row.content_sha256 is None:
         raise ApplicationError(
@@ -335,8 +342,11 @@ def _isolation(allocation: Allocation, node: Node, region: Region, job: Job) -> 
     )
 
 
-def _secret(session: Session, job: Job, name: str, reference: str) -> str:
-    """The value of a secret; a job may use secrets of its own project only."""
+def secret_of(session: Session, job: OfProject, name: str, reference: str) -> str:
+    """The value of a secret; a job or device may use secrets of its own project only.
+
+    Raises: WorkRefused, when there is none, or it is of another project.
+    """
     asked = f"{job.id}: environment.secrets.{name}: asked {reference}"
     name_in_store = reference.removeprefix(STORE)
     if not reference.startswith(f"{STORE}projects/{job.project_id}/"):

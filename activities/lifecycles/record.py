@@ -12,6 +12,7 @@ from activities.artifacts.uses import wake_waiting_jobs
 from activities.db.ids import new_id
 from activities.db.session import advisory_lock, database
 from activities.db.tables import Allocation, EventRow, LifecycleRow, Reservation
+from activities.devices.outcomes import NO_COLUMNS, close_targets, values_of_device
 from activities.lifecycles.kinds import KIND_BY_NOUN
 from activities.lifecycles.platform_events import append_violation
 from activities.outbox.dispatcher import relay_soon
@@ -29,6 +30,7 @@ from workflows.contracts.errors import NOT_FOUND
 from workflows.contracts.lifecycles import (
     ArtifactChanges,
     DeploymentChanges,
+    DeviceChanges,
     JobChanges,
     LeaseChanges,
     NodeChanges,
@@ -101,6 +103,8 @@ def _apply(session: Session, step: Record) -> tuple[Recorded, list[str]]:
     free_allocations(session, left, step.at)
     if isinstance(step.changes, ArtifactChanges) and step.status in _SETTLED:
         request_ids = wake_waiting_jobs(session, step.resource_id, step.at)
+    if isinstance(step.changes, DeviceChanges):
+        request_ids = close_targets(session, step, step.changes)
     if isinstance(step.changes, RegionChanges) and step.status == RegionStatus.ARCHIVED:
         _remove_reservations(session, step)
     _append_events(session, step)
@@ -158,6 +162,10 @@ def _values(step: Record) -> dict[str, Any]:
         }
     if isinstance(changes, NodeChanges) and changes.hardware is not None:
         values |= _capacity(changes.hardware)
+    if isinstance(changes, DeviceChanges):
+        values |= values_of_device(step, changes)
+    if isinstance(changes, DeploymentChanges) and changes.deadline is not None:
+        values["deadline"] = changes.deadline  # No column takes an instant as JSON writes it.
     if isinstance(changes, ArtifactChanges) and changes.content is not None:
         values |= _content(changes.content)
     if isinstance(changes, LeaseChanges):
@@ -172,7 +180,7 @@ _SETTLED = (ArtifactStatus.READY, ArtifactStatus.FAILED, ArtifactStatus.ARCHIVED
 """The statuses of an artifact for which no job has to wait any more."""
 _ALLOCATIONS = {"confirms", "release", "leaving", "staying_nodes"}
 """What a step of a job changes in its allocations, and not in its row."""
-_NO_COLUMNS = {"noun", "is_another", "removal", "content", *_ALLOCATIONS}
+_NO_COLUMNS = {"noun", "is_another", "removal", "content", *NO_COLUMNS, *_ALLOCATIONS}
 
 
 def _waits_again(status: str, changes: JobChanges) -> bool:

@@ -32,7 +32,8 @@ def caches_of(session: Session, node_ids: Collection[str]) -> dict[str, RegionCa
         if node.machine is not None or storage_mode == CENTRAL
     ]
     caches = {
-        region_id: _cache_of(session, region_id) for region_id in {each.region_id for each in nodes}
+        region_id: cache_of_region(session, region_id)
+        for region_id in {each.region_id for each in nodes}
     }
     return {
         node.id: cache.model_copy(
@@ -46,7 +47,7 @@ def caches_of(session: Session, node_ids: Collection[str]) -> dict[str, RegionCa
     }
 
 
-def _cache_of(session: Session, region_id: str) -> RegionCache | None:
+def cache_of_region(session: Session, region_id: str) -> RegionCache | None:
     """The region cache on the region's storage node; None: no storage node serves one now."""
     node = serving_node(session, region_id)
     if node is None:

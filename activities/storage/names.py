@@ -11,6 +11,7 @@ STATES = "states"
 """The folder of the state snapshots of all jobs."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _FINGERPRINT = re.compile(r"[0-9a-f]{1,64}")
+_DEVICE_ID = re.compile(r"dev-[0-9a-z]{1,60}")
 _DATASTORE_ID = re.compile(r"dst-[0-9a-z]{1,60}")
 _ARTIFACT_ID = re.compile(r"((?:dat|mod|chk|vol)-[0-9a-z]{26})(?:\.([0-9a-z][0-9a-z-]{0,99}))?")
 """An artifact, or one of the contents that jobs have written into a volume."""
@@ -144,6 +145,21 @@ def datastore_access_name(datastore_id: str) -> str:
     if _DATASTORE_ID.fullmatch(datastore_id) is None:
         raise ValueError(f"{datastore_id[:80]!r}: is no id of a datastore")
     return f"datastores/{datastore_id}"
+
+
+def device_spec_name(device_id: str, number: int) -> str:
+    """The name of the sealed spec of one wish of a device."""
+    return f"{device_specs_of(device_id)}/{number}"
+
+
+def device_specs_of(device_id: str) -> str:
+    """The folder of the sealed specs of a device.
+
+    Raises: ValueError, when `device_id` is no such id.
+    """
+    if _DEVICE_ID.fullmatch(device_id) is None:
+        raise ValueError(f"{device_id[:80]!r}: is no id of a device")
+    return f"device-specs/{device_id}"
 
 
 def place_of(name: str) -> str:

@@ -197,8 +197,12 @@ def _decoded(content: bytes) -> RunSpec:
 
 
 def seal_run_spec(job_id: str, attempt: int, worker: int, region_id: str, spec: RunSpec) -> str:
-    """Store a sealed run spec; return its name. A second call replaces it. Blocks."""
-    reference = run_spec_name(job_id, attempt, worker)
+    """Store a sealed run spec of a job; return its name. A second call replaces it. Blocks."""
+    return seal_spec(run_spec_name(job_id, attempt, worker), region_id, spec)
+
+
+def seal_spec(reference: str, region_id: str, spec: RunSpec) -> str:
+    """Store a sealed run spec under this name, and return the name. Blocks."""
     sealed = site_box(region_id).seal(_encoded(spec).encode(), reference.encode())
     blob_store(settings().storage).put(reference, sealed)
     return reference

@@ -88,6 +88,11 @@ class DeviceWish(Contract):
     requested_by: str = ""
 
 
+def device_run_id(device_id: str, number: int) -> str:
+    """The run id under which a device has what is brought to it for a wish."""
+    return f"{device_id}-0-{number}"
+
+
 class DeviceRun(Contract):
     """What a device said last of its inference."""
 

@@ -16,7 +16,8 @@ from workflows.contracts.statuses import JobStatus, JobType, RunState, WorkerSta
 
 _JOB = r"job-[0-9a-z]{1,26}"
 _JOB_ID = re.compile(_JOB)
-_RUN_ID = re.compile(rf"({_JOB})-(0|[1-9][0-9]{{0,2}})-(0|[1-9][0-9]{{0,5}})")
+_DEVICE = r"dev-[0-9a-z]{1,26}"
+_RUN_ID = re.compile(rf"({_JOB}|{_DEVICE})-(0|[1-9][0-9]{{0,2}})-(0|[1-9][0-9]{{0,5}})")
 """A name that is no path and no pattern, whoever says it; numbers as `run_id` writes them."""
 _SHOWN = 80
 """How much of a wrong id an error shows."""
@@ -328,6 +329,8 @@ def run_id(job_id: str, worker: int, attempt: int) -> str:
 
 def parse_run_id(run: str) -> tuple[str, int, int]:
     """The (job id, worker, attempt) of a run id, which is the one that `run_id` makes of them.
+
+    The run of a device has the id of the device, worker 0, and the number of its wish.
 
     Raises: ValueError, when `run` is not a run id.
     """

@@ -1,0 +1,95 @@
+"""What a step of a device changes in its row, and in the deployment that asked for its wish."""
+
+from typing import Any
+
+from sqlmodel import Session, col, select
+
+from activities.db.tables import DeploymentTarget
+from activities.outbox.requests import wake
+from workflows.contracts.deployments import TargetState
+from workflows.contracts.devices import DeviceRun, DeviceStatus, InferenceStatus, WishOutcome
+from workflows.contracts.lifecycles import DeviceChanges, Record
+from workflows.contracts.nodes import Hardware
+from workflows.rules.devices.models import device_model_of
+
+_OPEN = (TargetState.ASKED, TargetState.WAITING, TargetState.LEFT)
+NO_COLUMNS = {"run", "deploying", "outcome"}
+"""The fields of the changes that stand for several columns."""
+
+
+def values_of_device(step: Record, changes: DeviceChanges) -> dict[str, Any]:
+    """The columns of a device that a step sets besides those of every host."""
+    values: dict[str, Any] = {}
+    if changes.hardware is not None:
+        values["model"] = _model(changes.hardware)
+    if changes.run is not None:
+        values |= _of_run(changes.run)
+    if changes.deploying is not None:
+        values["inference_status"] = InferenceStatus.DEPLOYING.value
+    if changes.outcome is not None:
+        values |= _of_outcome(step, changes.outcome)
+    if step.status == DeviceStatus.ARCHIVED:
+        values["removed_at"] = step.at
+    return values
+
+
+def close_targets(session: Session, step: Record, changes: DeviceChanges) -> list[str]:
+    """Record what a wish came to for its deployment; return the outbox rows that wake it.
+
+    An archived device leaves all deployments that still count on it.
+    """
+    if step.status == DeviceStatus.ARCHIVED:
+        return _leave_all(session, step)
+    outcome = changes.outcome
+    if outcome is None or outcome.wish.deployment_id is None:
+        return []
+    key = (outcome.wish.deployment_id, step.resource_id)
+    target = session.get(DeploymentTarget, key, with_for_update=True)
+    if target is None or target.wish_number != outcome.wish.number or target.state not in _OPEN:
+        return []
+    target.state = TargetState.RUNNING if outcome.failed is None else TargetState.FAILED
+    target.reason, target.updated_at = outcome.failed, step.at
+    session.add(target)
+    return [wake(session, target.deployment_id, step.at)]
+
+
+def _leave_all(session: Session, step: Record) -> list[str]:
+    query = select(DeploymentTarget).where(
+        DeploymentTarget.device_id == step.resource_id, col(DeploymentTarget.state).in_(_OPEN)
+    )
+    woken = []
+    for target in session.exec(query.with_for_update()).all():
+        target.state, target.reason = TargetState.SUPERSEDED, "the device was removed"
+        target.updated_at = step.at
+        session.add(target)
+        woken.append(wake(session, target.deployment_id, step.at))
+    return woken
+
+
+def _model(hardware: Hardware) -> str | None:
+    model = device_model_of(hardware)
+    return None if model is None else model.value
+
+
+def _of_run(run: DeviceRun) -> dict[str, Any]:
+    return {
+        "run_number": run.number,
+        "inference_status": run.status.value,
+        "inference_reason": run.reason or None,
+        "exit_code": run.exit_code,
+    }
+
+
+def _of_outcome(step: Record, outcome: WishOutcome) -> dict[str, Any]:
+    wish = outcome.wish
+    values: dict[str, Any] = {"followed_number": wish.number}
+    if outcome.failed is not None:
+        values["inference_reason"] = outcome.failed
+        return values
+    return {
+        **values,
+        "running_configuration_id": wish.configuration_id,
+        "running_revision": wish.revision,
+        "deployed_at": step.at,
+        "deployed_by": wish.requested_by,
+    }

@@ -1,0 +1,126 @@
+"""The specs of devices: built from a revision with all secrets resolved, stored sealed, removed.
+
+A spec is the run spec of an inference that never ends; workflows know its name alone.
+"""
+
+from sqlmodel import Session
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.datastores.uses import regional_data
+from activities.db.session import database
+from activities.db.tables import Device, DeviceConfiguration, DeviceRevision
+from activities.jobs.run_keys import keys_of_job
+from activities.jobs.run_specs import contents_of, secret_of
+from activities.jobs.submissions import open_variables
+from activities.regions.cache import cache_of_region
+from activities.settings import settings
+from activities.storage.blobs import blob_store
+from activities.storage.names import device_spec_name
+from activities.storage.run_specs import Isolation, RunSpec, seal_spec
+from workflows.contracts.base import Done
+from workflows.contracts.device_configurations import DeviceDocument
+from workflows.contracts.devices import DeviceWish, device_run_id
+from workflows.contracts.errors import WORK_REFUSED
+from workflows.contracts.nodes import Hardware, Preparation
+from workflows.effects.devices import DeviceSpecSealed, DiscardDeviceSpecs, SealDeviceSpec
+from workflows.rules.jobs.formats import full_image
+
+
+@activity.defn
+def seal_device_spec(command: SealDeviceSpec) -> DeviceSpecSealed:
+    """Store the sealed spec of a wish, named after device and wish; a repeat replaces it.
+
+    Raises: WorkRefused, when the revision, a secret, a key, the model or a checkpoint is not there
+    any more; Unavailable, while a datastore is being removed.
+    """
+    with database().read() as session:
+        device, configuration, revision = _found(session, command)
+        document = document_of(revision)
+        spec = _spec(session, device, configuration, revision)
+    reference = device_spec_name(device.id, command.wish.number)
+    spec = spec.model_copy(update={"run_id": device_run_id(device.id, command.wish.number)})
+    seal_spec(reference, device.region_id, spec)
+    distinct = {each.content.sha256: each.content.size_bytes for each in spec.contents}
+    return DeviceSpecSealed(
+        reference=reference, health=document.health, data_bytes=sum(distinct.values())
+    )
+
+
+@activity.defn
+def discard_device_specs(command: DiscardDeviceSpecs) -> Done:
+    """Remove the sealed spec of a wish that came to an end; silent when there is none."""
+    blob_store(settings().storage).delete(device_spec_name(command.device_id, command.number))
+    return Done()
+
+
+def document_of(revision: DeviceRevision) -> DeviceDocument:
+    """The document of a revision; fields of a later release mean nothing here."""
+    return DeviceDocument.model_validate(revision.document, extra="ignore")
+
+
+def variables_name(configuration_id: str, revision: int) -> str:
+    """What the variables of a revision are sealed for."""
+    return f"{configuration_id}/{revision}"
+
+
+def _found(
+    session: Session, command: SealDeviceSpec
+) -> tuple[Device, DeviceConfiguration, DeviceRevision]:
+    wish: DeviceWish = command.wish
+    device = session.get(Device, command.device_id)
+    configuration = session.get(DeviceConfiguration, wish.configuration_id)
+    revision = session.get(DeviceRevision, (wish.configuration_id, wish.revision))
+    if device is None or configuration is None or revision is None:
+        raise ApplicationError(
+            f"{command.device_id}: asked revision {wish.revision} of configuration "
+            f"{wish.configuration_id}: there is no such revision",
+            type=WORK_REFUSED,
+        )
+    return device, configuration, revision
+
+
+def _spec(
+    session: Session,
+    device: Device,
+    configuration: DeviceConfiguration,
+    revision: DeviceRevision,
+) -> RunSpec:
+    document = document_of(revision)
+    submission = document.submission(configuration.name)
+    keys = keys_of_job(session, configuration, submission)
+    sealed_for = variables_name(configuration.id, revision.revision)
+    environment = open_variables(sealed_for, revision.sealed_variables)
+    environment |= keys.of_runs.variables
+    for name, reference in document.environment.secrets.items():
+        environment[name] = secret_of(session, configuration, name, reference)
+    environment["BASELOAD_DEVICE_ID"] = device.id
+    image = document.environment.image
+    return RunSpec(
+        run_id=device_run_id(device.id, 0),
+        command=document.command,
+        environment=environment,
+        key_files=keys.of_runs.files,
+        key_paths=keys.of_runs.paths,
+        image=image and full_image(image),
+        registry_login=keys.registry_login,
+        contents=contents_of(session, configuration, submission),
+        datastores=regional_data(session, submission),
+        disk_size_gb=document.disk_size_gb,
+        grace_s=settings().job_end_grace_s,
+        isolation=_isolation(device, configuration),
+        cache=cache_of_region(session, device.region_id),
+    )
+
+
+def _isolation(device: Device, configuration: DeviceConfiguration) -> Isolation:
+    hardware = Hardware.model_validate(device.hardware or {"cpu_count": 0, "memory_bytes": 0})
+    return Isolation(
+        node_id=device.id,
+        minion_id=device.minion_id,
+        login_user=device.user,
+        job_user=Preparation.model_validate(device.preparation or {}).job_user,
+        gpu_uuids=tuple(gpu.uuid for gpu in hardware.gpus),
+        runtimes=hardware.runtimes,
+        owned=device.account_id == configuration.account_id,
+    )
