@@ -16,7 +16,7 @@ from activities.jobs.submissions import open_variables
 from activities.regions.cache import cache_of_region
 from activities.settings import settings
 from activities.storage.blobs import blob_store
-from activities.storage.names import device_spec_name
+from activities.storage.names import device_spec_name, device_specs_of
 from activities.storage.run_specs import Isolation, RunSpec, seal_spec
 from workflows.contracts.base import Done
 from workflows.contracts.device_configurations import DeviceDocument
@@ -49,8 +49,15 @@ def seal_device_spec(command: SealDeviceSpec) -> DeviceSpecSealed:
 
 @activity.defn
 def discard_device_specs(command: DiscardDeviceSpecs) -> Done:
-    """Remove the sealed spec of a wish that came to an end; silent when there is none."""
-    blob_store(settings().storage).delete(device_spec_name(command.device_id, command.number))
+    """Remove the sealed specs of a device up to a wish, or all; silent when there are none."""
+    store, folder = blob_store(settings().storage), device_specs_of(command.device_id)
+    if command.number is None:
+        store.delete_folder(folder)
+        return Done()
+    names = (name.rpartition("/")[2] for name in store.names(folder))
+    numbers = [int(name) for name in names if name.isdigit()]
+    ended = [number for number in numbers if number <= command.number]
+    store.delete_all(device_spec_name(command.device_id, number) for number in ended)
     return Done()
 
 

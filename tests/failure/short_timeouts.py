@@ -16,6 +16,7 @@ from tests.failure.pairs import pairs, stubs
 from workflows.artifacts import artifact_lifecycle, regional_transfer
 from workflows.billing import job_billing
 from workflows.datastores import datastore_lifecycle
+from workflows.devices import deployment_lifecycle, device_lifecycle
 from workflows.effects.effect import Effect
 from workflows.hosts import connection, outage
 from workflows.jobs import awaited_data, delivery, job_lifecycle, node_outages, teardown
@@ -62,6 +63,9 @@ SHORTENED: tuple[tuple[ModuleType, str, float], ...] = (
     (machine_reconciliation, "UNRECONCILED_LIMIT", 0),
     (artifact_lifecycle, "FIRST_PROGRESS_INTERVAL", 0.2),
     (artifact_lifecycle, "REMOVAL_INTERVAL", 0.2),
+    (device_lifecycle, "UPKEEP_INTERVAL", 5),
+    (deployment_lifecycle, "LEAST_INTERVAL", 0.1),
+    (deployment_lifecycle, "COUNT_INTERVAL", 1),
     (loop, "QUIET_INTERVAL", 2),
     (reconcilers, "RELAY_INTERVAL", 1),
     (job_billing, "SHORTEST_WAIT", 1),

@@ -21,6 +21,7 @@ from tests.workflows.cloud_projects import CloudProjects
 from tests.workflows.fake_artifacts import Artifacts
 from tests.workflows.fake_cloud import Cloud
 from tests.workflows.fake_datastores import Datastores
+from tests.workflows.fake_devices import Devices
 from tests.workflows.fake_leases import LeasedNodes
 from tests.workflows.fake_machines import REGION, Machine, Run, StateSnapshot, node_address
 from tests.workflows.fake_wanted import WantedStatuses
@@ -34,7 +35,7 @@ from workflows.contracts.jobs import (
     RunReport,
     parse_run_id,
 )
-from workflows.contracts.lifecycles import JobChanges, NodeChanges, Record, Recorded
+from workflows.contracts.lifecycles import DeviceChanges, JobChanges, NodeChanges, Record, Recorded
 from workflows.contracts.nodes import Hardware, NodeAddress, Preparation, RunSeen, WatchEnded
 from workflows.contracts.placement import PlanningRound
 from workflows.contracts.providers import Check
@@ -55,7 +56,7 @@ Fault = Callable[[Contract], Awaitable[None]]
 
 
 @dataclass
-class World(Artifacts, WantedStatuses, LeasedNodes, CloudProjects, Datastores):
+class World(Artifacts, WantedStatuses, LeasedNodes, CloudProjects, Datastores, Devices):
     """Everything outside of the workflows. Methods named like effects implement them."""
 
     machines: dict[str, Machine] = field(default_factory=lambda: {"nod-1": Machine()})
@@ -153,6 +154,8 @@ class World(Artifacts, WantedStatuses, LeasedNodes, CloudProjects, Datastores):
             self.hosts[step.resource_id] = step.changes.host
         if isinstance(step.changes, NodeChanges) and step.changes.seen_revision is not None:
             self.seen_revisions[step.resource_id] = step.changes.seen_revision
+        if isinstance(step.changes, DeviceChanges):
+            self.record_device(step, step.changes)
         self.release(step)
         return Recorded(applied=True)
 

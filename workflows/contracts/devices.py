@@ -68,6 +68,7 @@ class DeviceEvent(StrEnum):
     REQUESTED = "device.requested"
     RESTARTED = "device.restarted"
     RESTARTING = "device.restarting"
+    SPEC_LEFT = "device.spec-left"
 
 
 DEVICE_EVENTS = HostEvents.of(DeviceEvent)

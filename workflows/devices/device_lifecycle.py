@@ -287,6 +287,7 @@ class DeviceLifecycle:
             self._steps.status = DeviceStatus.REMOVING
             removing = Event(type=DeviceEvent.REMOVING, message="its inference is being ended")
             await self._steps.write(removing, changes=DeviceChanges(removal=self._removal))
+        await self._inference.discard_specs()
         if was_reached and self._location.is_known:
             if not is_offline:
                 await self._clear()

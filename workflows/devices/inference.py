@@ -121,6 +121,18 @@ class Inference:
         event = Event(type=_EVENTS[run.status], message=words[:MOST_WORDS])
         await self._steps.record_changes(DeviceChanges(run=run), (event,))
 
+    async def discard_specs(self, number: int | None = None) -> None:
+        """Remove the specs up to a wish, by default all; what is left goes with the device."""
+        command = DiscardDeviceSpecs(device_id=self._device_id, number=number)
+        try:
+            await discard_device_specs(command)
+        except EFFECT_FAILED as failure:
+            if is_cancelled_exception(failure):
+                raise
+            words = f"what was sealed for it is still stored: {cause_of(failure)[1]}"
+            left = Event(type=DeviceEvent.SPEC_LEFT, message=words)
+            await self._steps.record_event(left)
+
     async def _stop(self, wish: DeviceWish) -> DeviceSwitched:
         return await stop_device(StopDevice(node=self._location.address(), number=wish.number))
 
@@ -152,8 +164,7 @@ class Inference:
         changes = DeviceChanges(run=switched.run, outcome=outcome)
         await self._steps.record_changes(changes, (ends,))
         if wish.revision is not None:
-            number = wish.number
-            await discard_device_specs(DiscardDeviceSpecs(device_id=self._device_id, number=number))
+            await self.discard_specs(wish.number)
 
 
 def _came_to(wish: DeviceWish) -> str:

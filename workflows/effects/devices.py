@@ -39,10 +39,11 @@ class DeviceSpecSealed(Contract):
 
 
 class DiscardDeviceSpecs(Contract):
-    """Remove the sealed specs of a device, up to this wish; silent when there are none."""
+    """Remove the sealed specs of a device; silent when there are none."""
 
     device_id: str
-    number: int
+    number: int | None = None
+    """Those up to this wish; None: all, because the device is removed."""
 
 
 class StageOnDevice(SiteCommand):

@@ -5,6 +5,7 @@ from tests.failure.stories.artifacts import ArtifactStory, RegionalArtifactStory
 from tests.failure.stories.bill import BillStory
 from tests.failure.stories.cloud_region import CloudRegionStory
 from tests.failure.stories.datastores import DatastoreStory
+from tests.failure.stories.devices import DEVICE_STORIES
 from tests.failure.stories.ends import ENDED_STORIES
 from tests.failure.stories.job import (
     DeliveredStory,
@@ -58,6 +59,7 @@ STORIES: tuple[type[Story], ...] = (
     ArtifactStory,
     RegionalArtifactStory,
     DatastoreStory,
+    *DEVICE_STORIES,
     PlacementStory,
     StartsStory,
     SweepStory,
