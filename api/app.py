@@ -31,6 +31,7 @@ from api.routes import (
     artifacts,
     audit,
     billing,
+    boot_drive_requests,
     data_progress,
     datastores,
     events,
@@ -66,7 +67,7 @@ ROUTERS = (
     health, platform, accounts, users, projects, providers, quotas, regions, nodes,
     join_tokens, announcements, leases, provider_machines, uploads, offers, jobs, job_logs,
     artifacts, third_party_keys, sessions, utilisation, data_progress, billing, datastores,
-    reservations, events, audit,
+    reservations, boot_drive_requests, events, audit,
 )  # fmt: skip
 RELAY_LIMIT_S = 1.0
 DESCRIPTION = """Own the base, rent the burst.
