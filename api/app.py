@@ -17,7 +17,7 @@ from activities.settings import settings
 from api import guide, problems
 from api.audit_notes import Reads, Refusals
 from api.body_limits import Limited
-from api.documentation import get_documentation, get_join_script, get_start
+from api.documentation import get_console_program, get_documentation, get_join_script, get_start
 from api.event_streams import Streams
 from api.job_file_schema import PATH as JOB_FILE_SCHEMA
 from api.job_file_schema import get_job_file_schema
@@ -100,6 +100,7 @@ def create_app(
     app.add_api_route("/docs", get_documentation, include_in_schema=False)
     app.add_api_route(JOB_FILE_SCHEMA, get_job_file_schema, include_in_schema=False)
     app.add_api_route("/join.sh", get_join_script, include_in_schema=False)
+    app.add_api_route("/console.py", get_console_program, include_in_schema=False)
     app.state.outbox_dispatcher = outbox_dispatcher
     app.state.check_temporal = check_temporal
     app.state.stop = stop or asyncio.Event()

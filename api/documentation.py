@@ -1,4 +1,5 @@
-"""The pages `/` and `/docs`, without a script or anything of another site, and `/join.sh`.
+"""The pages `/` and `/docs`, without a script or anything of another site, `/join.sh` and
+`/console.py`.
 
 `/` leads to the others; `/docs` has every operation of the API.
 """
@@ -13,7 +14,9 @@ from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
 
 from api.job_file_schema import PATH
 
-JOIN_SCRIPT = Path(__file__).resolve().parents[1] / "deploy" / "node" / "join.sh"
+_NODE = Path(__file__).resolve().parents[1] / "deploy" / "node"
+JOIN_SCRIPT = _NODE / "join.sh"
+CONSOLE_PROGRAM = _NODE / "console.py"
 _STYLE = "body{font:16px sans-serif;max-width:60em;margin:2em auto}code{font-size:14px}"
 
 _PARTS = {
@@ -28,6 +31,11 @@ _PARTS = {
 def get_join_script() -> FileResponse:
     """What a person runs on a machine that is to become a node; it holds no secret."""
     return FileResponse(JOIN_SCRIPT, media_type="text/x-shellscript")
+
+
+def get_console_program() -> FileResponse:
+    """What shows the minion id on the console of a machine that has joined; it holds no secret."""
+    return FileResponse(CONSOLE_PROGRAM, media_type="text/x-python")
 
 
 def get_start(request: Request) -> Response:
