@@ -42,10 +42,11 @@ def test_every_unit_is_one_that_systemd_takes(tmp_path: Path) -> None:
     there = tmp_path / "usr/lib/systemd/system"
     shutil.copytree(INCLUDES, tmp_path, dirs_exist_ok=True)
     ran("python3", CHECKOUT / "deploy" / "node" / "console.py", "units", there)
-    for unit in sorted(there.iterdir()):
+    units = sorted(path for path in there.iterdir() if path.is_file())
+    for unit in units:
         text = re.sub(r"(?<=Exec)(Start=)/\S+/boot-drive\.sh", r"\1/bin/true", unit.read_text())
         unit.write_text(text)
-    said = ran("systemd-analyze", "verify", "--man=no", *sorted(there.iterdir()))
+    said = ran("systemd-analyze", "verify", "--man=no", *units)
     assert "baseload" not in said, said
     assert "mnt-drive" not in said, said
 
