@@ -4,7 +4,9 @@
 `/` leads to the others; `/docs` has every operation of the API.
 """
 
+import re
 from collections.abc import Iterator
+from functools import cache
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -14,9 +16,11 @@ from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
 
 from api.job_file_schema import PATH
 
-_NODE = Path(__file__).resolve().parents[1] / "deploy" / "node"
-JOIN_SCRIPT = _NODE / "join.sh"
-CONSOLE_PROGRAM = _NODE / "console.py"
+CHECKOUT = Path(__file__).resolve().parents[1]
+JOIN_SCRIPT = CHECKOUT / "deploy" / "node" / "join.sh"
+CONSOLE_PROGRAM = CHECKOUT / "deploy" / "node" / "console.py"
+KEEPER = CHECKOUT / "activities" / "agent" / "upnp"
+_WRITE_KEEPER = re.compile(r"^write_keeper\(\) \{\n.*?^\}\n", re.MULTILINE | re.DOTALL)
 _STYLE = "body{font:16px sans-serif;max-width:60em;margin:2em auto}code{font-size:14px}"
 
 _PARTS = {
@@ -28,9 +32,23 @@ _PARTS = {
 }
 
 
-def get_join_script() -> FileResponse:
+def get_join_script() -> Response:
     """What a person runs on a machine that is to become a node; it holds no secret."""
-    return FileResponse(JOIN_SCRIPT, media_type="text/x-shellscript")
+    return Response(_join_script(), media_type="text/x-shellscript")
+
+
+@cache
+def _join_script() -> str:
+    """The script with the keeper of the machine's port in it, file by file, so that it is one file.
+
+    In the checkout, it takes the files from there.
+    """
+    files = "".join(
+        f"    cat >\"$1/{path.name}\" <<'KEEPER-FILE'\n{path.read_text()}KEEPER-FILE\n"
+        for path in sorted(KEEPER.glob("*.py"))
+    )
+    written = f"write_keeper() {{\n{files}}}\n"
+    return _WRITE_KEEPER.sub(lambda _: written, JOIN_SCRIPT.read_text(), count=1)
 
 
 def get_console_program() -> FileResponse:

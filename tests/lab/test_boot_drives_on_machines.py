@@ -96,8 +96,8 @@ def machine(boot_machine: BootMachine) -> Machine:
 @pytest.fixture
 def drive(machine: Machine) -> Machine:
     put_file(machine, DRIVE / HERE[1:] / "boot-drive.sh", f"{HERE}/boot-drive.sh")
-    for name in ("join.sh", "console.py"):
-        put_file(machine, NODE / name, f"{HERE}/{name}")
+    put_file(machine, NODE / "join.sh", f"{HERE}/deploy/node/join.sh")
+    put_file(machine, NODE / "console.py", f"{HERE}/console.py")
     machine.run("sh", "-c", "rm -f /etc/ssh/ssh_host_*")
     return machine
 

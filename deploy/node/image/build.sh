@@ -21,7 +21,11 @@ cd "$folder"
 rm -rf auto config
 cp -R "$image/auto" "$image/config" .
 programs=config/includes.chroot_after_packages/usr/local/lib/baseload
-cp "$image/../join.sh" "$image/../console.py" "$programs/"
+# join.sh finds the program that maps its port (UPnP) where it lies in the checkout.
+mkdir -p "$programs/deploy/node" "$programs/activities/agent/upnp"
+cp "$image/../console.py" "$programs/"
+cp "$image/../join.sh" "$programs/deploy/node/"
+cp "$image"/../../../activities/agent/upnp/*.py "$programs/activities/agent/upnp/"
 lb clean >/dev/null
 lb config
 lb build

@@ -50,7 +50,7 @@ join() {
     api=$(value api) token=$(value token) key=$(value key) address=$(value address) port=$(value port)
     mkdir -p "${note%/*}"
     grep -v '^join: ' "$note" >"$note.part" 2>/dev/null || :
-    if said=$(sh "$here/join.sh" --console no --api "$api" --token "$token" --key "$key" \
+    if said=$(sh "$here/deploy/node/join.sh" --console no --api "$api" --token "$token" --key "$key" \
         --address "$address" --port "${port:-22}" 2>&1); then
         mv "$note.part" "$note"
     else
