@@ -150,7 +150,7 @@ def test_a_machine_that_joins_by_the_script_shows_it_until_it_has_left(machine: 
     for words in (machine.minion_id, waits, "Debian GNU/Linux 12 \\n \\l"):
         assert words in issue(machine), issue(machine)
     put(machine, "/var/lib/baseload/agent/agent-0.pyz", "")
-    put(machine, "/var/lib/baseload/runs/job-1-0-1/spec.json", "{}")
+    put(machine, "/var/lib/baseload/runs/job-console-0-1/spec.json", "{}")
     text = shown_anew(machine)
     assert f"state      of {REGION}" in text or f"state      connected to {REGION}" in text
     assert "; 1 job here" in text
