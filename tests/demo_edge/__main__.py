@@ -24,8 +24,8 @@ O N E   M O D E L   A T   T H E   E D G E
 Devices in shops run one model for ever, also when nobody reaches them. Here two of them get it, a
 bad revision is rolled back, the power of one is cut, the other one restarts while the platform is
 down, and a third comes late and gets what was wanted of it. Each line with a ✓ was checked on the
-world: processes on the devices, files on the share. The devices are namespaces of this machine, each
-with its own systemd, SSH server, network card and disk; that they are Jetsons is said by doubles of
+world: processes on the devices, files on the share. The devices are namespaces of this machine,
+each with its own systemd, SSH server, network card and disk; that they are Jetsons is said by doubles of
 NVIDIA's tools. The platform and the NFS server are real."""
 
 

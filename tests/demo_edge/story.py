@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
+from functools import partial
 
 from tests.demo_data.stack import Stage, plan
 from tests.demo_gcp.telling import Terminal
@@ -46,6 +47,12 @@ class Telling(Terminal):
     def runs(self, name: str) -> bool:
         """Whether the device's inference is among its processes."""
         return any(MODEL_PATH[1:] in line for line in self.devices[name].command_lines())
+
+    def runs_nothing(self, name: str) -> bool:
+        return not self.runs(name)
+
+    def is_gone(self, name: str) -> bool:
+        return self.api.live("devices", name=name) is None
 
     def must_run(self, name: str, revision: int) -> None:
         self.until(
@@ -115,7 +122,7 @@ def output_on_the_share(telling: Telling) -> None:
     folder = telling.stage.nfs.shared / "shops"
     for name in (each for each in SHOPS if each != LATE):
         file = folder / f"{name}.txt"
-        telling.until(f"{file} is on the share's server", lambda file=file: file.exists())
+        telling.until(f"{file} is on the share's server", file.exists)
 
 
 def bad_revision(telling: Telling) -> None:
@@ -167,10 +174,10 @@ def remove_everything(telling: Telling) -> None:
     """A removed device runs nothing more; what is on the share stays."""
     for name in SHOPS:
         telling.baseload("device", "rm", name)
-        telling.until(f"{name} runs nothing", lambda name=name: not telling.runs(name))
+        telling.until(f"{name} runs nothing", partial(telling.runs_nothing, name))
         telling.until(
             f"{name} is removed",
-            lambda name=name: telling.api.live("devices", name=name) is None,
+            partial(telling.is_gone, name),
         )
     telling.baseload("device-config", "rm", "detector")
     stored = sorted(path.name for path in (telling.stage.nfs.shared / "shops").iterdir())
