@@ -112,7 +112,7 @@ def first_deployment(telling: Telling) -> None:
     for name in SHOPS:
         telling.baseload("device", "set", name, "--config", "detector")
     present = [name for name in SHOPS if name != LATE]
-    telling.baseload("deploy", "start", *present)
+    telling.baseload("deploy", *present)
     for name in present:
         telling.must_run(name, 1)
 
@@ -131,7 +131,7 @@ def bad_revision(telling: Telling) -> None:
     telling.baseload("device-config", "diff", "detector")
     present = [name for name in SHOPS if name != LATE]
     policy = "--max-unavailable", "1", "--max-failures", "1", "--rollback", "--no-wait"
-    telling.baseload("deploy", "start", *present, *policy)
+    telling.baseload("deploy", *present, *policy)
     newest = telling.api.get("/v1/device-deployments?limit=1")["items"][0]
     telling.path_reached(f"/v1/device-deployments/{newest['id']}", "rolled_back")
     for name in present:
@@ -164,7 +164,7 @@ def platform_down(telling: Telling) -> None:
 
 def late_device(telling: Telling) -> None:
     """It was deployed to before it came: the deployment left the wish with it."""
-    telling.baseload("deploy", "start", LATE, "--revision", "1", "--limit", "1m")
+    telling.baseload("deploy", LATE, "--revision", "1", "--limit", "1m")
     _join(telling, telling.devices[LATE])
     telling.reached("devices", LATE, "active")
     telling.must_run(LATE, 1)
