@@ -25,8 +25,8 @@ Devices in shops run one model for ever, also when nobody reaches them. Here two
 bad revision is rolled back, the power of one is cut, the other one restarts while the platform is
 down, and a third comes late and gets what was wanted of it. Each line with a ✓ was checked on the
 world: processes on the devices, files on the share. The devices are namespaces of this machine,
-each with its own systemd, SSH server, network card and disk; doubles of NVIDIA's tools say that they
-are Jetsons. The platform and the NFS server are real."""
+each with its own systemd, SSH server, network card and disk; doubles of NVIDIA's tools say that
+they are Jetsons. The platform and the NFS server are real."""
 
 
 def main(arguments: list[str]) -> int:
