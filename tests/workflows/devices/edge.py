@@ -217,7 +217,9 @@ class Edge:
         self.specs.add(asked.wish.number)
         return devices.DeviceSpecSealed(reference=f"{DEVICE}/{asked.wish.number}")
 
-    def _discard(self, _: Attempt, asked: devices.DiscardDeviceSpecs) -> Done:
+    def _discard(self, attempt: Attempt, asked: devices.DiscardDeviceSpecs) -> Done:
+        if failures := self.failures.get(attempt.effect):
+            raise failures.pop(0)
         kept = {one for one in self.specs if asked.number is not None and one > asked.number}
         self.specs = kept
         return Done()

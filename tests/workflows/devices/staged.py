@@ -84,7 +84,7 @@ async def runs(stage: Stage, device: str, handle: Deployment) -> None:
         counted = len(stage.world.events[DEPLOYMENT])
         await handle.signal(DeploymentLifecycle.wake)
         await eventually(
-            lambda before=counted: len(stage.world.events[DEPLOYMENT]) > before, "they are counted"
+            lambda counted=counted: len(stage.world.events[DEPLOYMENT]) > counted, "counted"
         )
     assert states[device] is TargetState.RUNNING
 

@@ -157,6 +157,19 @@ def test_an_inference_that_exits_by_itself_has_failed_and_is_not_started_again()
     assert edge.messages("device.inference-failed") == ["exit code 137: out of memory"]
 
 
+def test_a_spec_that_cannot_be_removed_is_an_event_and_no_failure_of_the_wish() -> None:
+    edge = Edge().active()
+    edge.failures["discard_device_specs"] = [ApplicationError("full", type=errors.REFUSED)]
+    edge.deploy(7)
+    edge.until(lambda: "device.spec-left" in edge.events)
+    assert edge.messages("device.spec-left") == ["what was sealed for it is still stored: full"]
+    assert (edge.outcomes, edge.specs) == ([(1, None)], {1})
+    edge.deploy(8)
+    edge.until(lambda: len(edge.outcomes) == 2)
+    edge.passes(60)
+    assert edge.specs == set(), "the next wish removes what is left of earlier ones"
+
+
 # ── away ────────────────────────────────────────────────────────────────────────────────────────
 
 
