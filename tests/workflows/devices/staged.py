@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Set as AbstractSet
+from functools import partial
 
 from temporalio.client import WorkflowHandle
 
@@ -78,15 +79,18 @@ def order(wish: DeploymentWish) -> DeploymentOrder:
 async def runs(stage: Stage, device: str, handle: Deployment) -> None:
     """Wait until the device runs what was asked; the deployment hears of every one."""
     states = stage.world.rollouts[DEPLOYMENT].states
+    events = stage.world.events[DEPLOYMENT]
     for _ in states:
         if states[device] is TargetState.RUNNING:
             return
-        counted = len(stage.world.events[DEPLOYMENT])
+        before = len(events)
         await handle.signal(DeploymentLifecycle.wake)
-        await eventually(
-            lambda counted=counted: len(stage.world.events[DEPLOYMENT]) > counted, "counted"
-        )
+        await eventually(partial(_is_longer, events, before), "they are counted")
     assert states[device] is TargetState.RUNNING
+
+
+def _is_longer(events: list[str], before: int) -> bool:
+    return len(events) > before
 
 
 async def reaches(stage: Stage, resource_id: str, status: str) -> None:
