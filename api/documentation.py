@@ -3,17 +3,22 @@
 `/` leads to the others; `/docs` has every operation of the API.
 """
 
+import re
 from collections.abc import Iterator
+from functools import cache
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from fastapi import Request
-from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, Response
 
 from api.job_file_schema import PATH
 
-JOIN_SCRIPT = Path(__file__).resolve().parents[1] / "deploy" / "node" / "join.sh"
+CHECKOUT = Path(__file__).resolve().parents[1]
+JOIN_SCRIPT = CHECKOUT / "deploy" / "node" / "join.sh"
+KEEPER = CHECKOUT / "activities" / "agent" / "upnp"
+_WRITE_KEEPER = re.compile(r"^write_keeper\(\) \{\n.*?^\}\n", re.MULTILINE | re.DOTALL)
 _STYLE = "body{font:16px sans-serif;max-width:60em;margin:2em auto}code{font-size:14px}"
 
 _PARTS = {
@@ -25,9 +30,23 @@ _PARTS = {
 }
 
 
-def get_join_script() -> FileResponse:
+def get_join_script() -> Response:
     """What a person runs on a machine that is to become a node; it holds no secret."""
-    return FileResponse(JOIN_SCRIPT, media_type="text/x-shellscript")
+    return Response(_join_script(), media_type="text/x-shellscript")
+
+
+@cache
+def _join_script() -> str:
+    """The script with the keeper of the machine's port in it, file by file, so that it is one file.
+
+    In the checkout, it takes the files from there.
+    """
+    files = "".join(
+        f"    cat >\"$1/{path.name}\" <<'KEEPER-FILE'\n{path.read_text()}KEEPER-FILE\n"
+        for path in sorted(KEEPER.glob("*.py"))
+    )
+    written = f"write_keeper() {{\n{files}}}\n"
+    return _WRITE_KEEPER.sub(lambda _: written, JOIN_SCRIPT.read_text(), count=1)
 
 
 def get_start(request: Request) -> Response:

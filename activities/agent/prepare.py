@@ -59,7 +59,8 @@ def release(request: dict[str, Any]) -> dict[str, Any]:
 
     The logins are restored. A repeat changes nothing.
 
-    The key goes last, so that a repeat can log in until all else is done.
+    The key goes last, so that a repeat can log in until all else is done, and then the port on the
+    router by which the machine is reached.
     Raises: RefusedError `sshd-config`.
     """
     folders = Folders(request.get("root", ""))
@@ -71,6 +72,9 @@ def release(request: dict[str, Any]) -> dict[str, Any]:
     opened = logins.open_again() if os.geteuid() == 0 else []
     left = request.get("leaves")
     changed = join_file.leave(left, folders, request["authorized_key"]) if left else []
+    # After the key: it may be by this port that a repeat logs in. If this is the last that is done
+    # here, the keeper sees in the join file that the port is to be closed.
+    load("upnp.keeper:end_unjoined")(join_file.paths(folders))
     return {"opened": opened, "left": changed}
 
 

@@ -64,6 +64,8 @@ class AnnouncementReceipt(ResponseBody):
     last_at: datetime
     added: bool
     """Whether a node with this minion id has been added to the token's region already."""
+    upnp: bool = True
+    """Whether the machine may keep a port of its router mapped; false: its node was added so."""
 
 
 class NodeCreation(RequestBody):
@@ -83,6 +85,11 @@ class NodeCreation(RequestBody):
         tuple[Literal["compute", "storage"], ...], Field(min_length=1, max_length=2)
     ] = ("compute",)
     upnp: bool = True
+    """Whether the machine keeps the port that `join.sh` had its router map.
+
+    False: it closes the port within 10 minutes, and announces its own address, so give an
+    `address` and `port` by which the platform reaches it.
+    """
     mining: bool = False
     address: Address | None = None
     """The address of the machine; None: the address that the machine announces."""

@@ -49,6 +49,7 @@ def announce(
         first_at=first_at,
         last_at=context.now,
         added=is_there,
+        upnp=node.upnp if node is not None and is_there else True,
     )
 
 

@@ -5,16 +5,24 @@
 #
 #   join.sh --api http://HOST:8700 --token join_reg-… --key "restrict ssh-ed25519 AAAA… baseload"
 #       [--address A] [--port N] [--user NAME] [--host-key FILE.pub] [--authorized-keys FILE] [--join-file FILE]
+#       [--no-upnp]
+#
+# Behind a router it has the router forward a TCP port to the SSH server, by UPnP, unless --no-upnp or --address is
+# given or the platform is in the same private network. The port is renewed every 10 minutes, and closed once the
+# node is removed.
 #
 # `baseload node join-token --region REGION` shows the token and the key. The token is for one machine, which
 # keeps it in the join file (/etc/baseload/join; ~/.baseload-node/join where the user is not root). So later runs
 # on this machine, after its address has changed for example, need no token. Needs POSIX sh, python3, and sshd.
 set -eu
 
-api= token= key= address= port=22 user=$(id -un) host_key= authorized_keys= join_file=
+api= token= key= address= port=22 user=$(id -un) host_key= authorized_keys= join_file= upnp=yes
 fail() { echo "join: $*" >&2; exit 1; }
 while [ $# -gt 0 ]; do
-    case $1 in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; exit 0 ;; esac
+    case $1 in
+        -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; exit 0 ;;
+        --no-upnp) upnp=; shift; continue ;;
+    esac
     [ $# -ge 2 ] || fail "$1 needs a value"
     case $1 in
         --api) api=$2 ;;
@@ -79,7 +87,41 @@ if ! grep -qxF "$key" "$authorized_keys"; then
     echo "$key" >>"$authorized_keys"
 fi
 
-API=$api TOKEN=$token ADDRESS=$address PORT=$port LOGIN=$user HOST_KEY=$host_key exec python3 - <<'PYTHON'
+# The keeper of the mapped port is a program of its own, because the machine has no agent yet.
+keeper=$(dirname "$join_file")/upnp
+write_keeper() {
+    # The API puts the program here, file by file, in the script that it serves.
+    case $0 in *join.sh) ;; *) return 1 ;; esac
+    source=$(dirname "$0")/../../activities/agent/upnp
+    [ -r "$source/keeper.py" ] && cp "$source"/*.py "$1/"
+}
+keep() { # VERB [OPTION...]
+    verb=$1
+    shift
+    python3 -I -S "$keeper" "$verb" --join-file "$join_file" --api "$api" "$@" </dev/null
+}
+if [ -n "$upnp" ] && [ -z "$address" ]; then
+    new=$keeper/upnp.$$
+    mkdir -p -m 700 "$new"
+    if write_keeper "$new"; then
+        rm -rf "$keeper/upnp" && mv "$new" "$keeper/upnp"
+        printf 'from upnp.command import main\nraise SystemExit(main())\n' >"$keeper/__main__.py"
+        { mapped=$(keep map --port "$port" --user "$user" --host-key "$host_key" 3>&1 >&4 || :); } 4>&1
+        [ -z "$mapped" ] || { address=${mapped% *} port=${mapped#* }; }
+    else
+        rm -rf "$new"
+        rmdir "$keeper" 2>/dev/null || :
+        mapped=
+        echo "no port is mapped on a router: this copy of join.sh is without the program for it. Take $api/join.sh" \
+            "instead; or --no-upnp, where the platform reaches this machine without"
+    fi
+else
+    mapped=
+    [ ! -r "$keeper/__main__.py" ] || keep withdraw || :
+fi
+
+announce() {
+    API=$api TOKEN=$token ADDRESS=$address PORT=$port LOGIN=$user HOST_KEY=$host_key python3 - <<'PYTHON'
 import base64, hashlib, json, os, socket, sys, urllib.error, urllib.parse, urllib.request
 
 api = os.environ["API"]
@@ -119,3 +161,10 @@ except (OSError, ValueError) as error:
     sys.exit("join: cannot announce this machine to %s: %s" % (api, error))
 print("announced as %(user)s@%(address)s:%(port)d" % announcement)
 PYTHON
+}
+if announce; then
+    [ -z "$mapped" ] || keep keep --announced "$address:$port" || :
+else
+    [ -z "$mapped" ] || keep failed || :
+    exit 1
+fi

@@ -35,6 +35,7 @@ PACKAGES = {
     "cifs-utils": "/usr/sbin/mount.cifs",
     "avahi-daemon": "/usr/sbin/avahi-daemon",
     "avahi-utils": "/usr/bin/avahi-resolve",
+    "miniupnpd-nftables": "/usr/sbin/miniupnpd",
     "python3-torch": "/usr/lib/python3/dist-packages/torch/__init__.py",
     "python3-venv": "/usr/lib/python3/dist-packages/../../python3*/venv/__init__.py",
 }

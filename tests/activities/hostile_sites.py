@@ -124,6 +124,15 @@ HARDWARE = {
     "addresses": ["10.0.0.2"],
     "reboot_required": False,
     "boot_id": BOOT,
+    "jetson": {
+        "model_text": "NVIDIA Jetson AGX Orin Developer Kit",
+        "compatible": ["nvidia,p3701-0005", "nvidia,tegra234"],
+        "l4t_release": "R36.4.3",
+        "jetpack": "6.2",
+        "power_mode": "MAXN",
+        "temperatures_c": {"cpu": 52.968, "tj": 51},
+        "gpu_load": 14,
+    },
 }
 """What our agent finds on a machine."""
 

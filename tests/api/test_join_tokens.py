@@ -45,6 +45,21 @@ async def test_a_machine_may_announce_itself_before_it_is_added(site: Site, ada:
     assert (node["address"], node["port"], node["user"]) == ("10.1.2.3", 2222, "root")
 
 
+async def test_a_machine_hears_that_its_node_was_added_without_upnp(
+    site: Site, ada: Person, bob: Person
+) -> None:
+    key, minion_id = host_key()
+    region_id, strangers_id = await ada.region(), await bob.region()
+    token = await ada.join_token(region_id)
+    before = await site.announce(token, key, minion_id)
+    assert before.json()["upnp"] is True
+    for person, region in ((bob, strangers_id), (ada, region_id)):
+        assert (await site.announce(token, key, minion_id)).json()["upnp"] is True
+        body = {"region_id": region, "name": "n1", "minion_id": minion_id, "upnp": False}
+        await person.made("/v1/nodes", body)
+    assert (await site.announce(token, key, minion_id)).json()["upnp"] is False
+
+
 async def test_a_stranger_who_knows_the_minion_id_neither_gets_the_machine_nor_blocks_its_owner(
     site: Site, ada: Person, bob: Person
 ) -> None:

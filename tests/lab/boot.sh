@@ -77,6 +77,7 @@ disk() {
   mkdir -p run/sshd
   mount -t tmpfs -o mode=1777 tmpfs tmp
   mount_devices
+  [ ! -e etc/lab-parts ] || . etc/lab-parts # the parts that the machine is built with
   [ -e etc/lab-installed ] || install
   mkdir -p .old
   pivot_root . .old

@@ -12,14 +12,17 @@ import pytest
 
 from tests.lab.file_servers import NfsServer, SmbServer, missing_programs
 from tests.lab.host import obstacle
-from tests.lab.machine import Kind, Machine
+from tests.lab.machine import Kind, Machine, Parts
 from tests.lab.machines import Lab
 from tests.lab.network import Network
 
 
 class BootMachine(Protocol):
-    def __call__(self, kind: Kind = "sshd") -> Machine:
-        """Boot a new machine, which is discarded after the test."""
+    def __call__(self, kind: Kind = "sshd", parts: Parts | None = None) -> Machine:
+        """Boot a new machine, which is discarded after the test.
+
+        parts: what it is built with beside the host's hardware, such as `Jetson("Orin NX")`.
+        """
 
 
 @pytest.fixture(scope="session")
@@ -42,8 +45,8 @@ def boot_machine(lab: Lab) -> Iterator[BootMachine]:
     """A factory of machines of the test's own, `m0`, `m1`, …"""
     made: list[str] = []
 
-    def boot(kind: Kind = "sshd") -> Machine:
-        machine = lab.add(f"m{next(_numbers)}", kind)
+    def boot(kind: Kind = "sshd", parts: Parts | None = None) -> Machine:
+        machine = lab.add(f"m{next(_numbers)}", kind, parts)
         made.append(machine.name)
         return machine
 

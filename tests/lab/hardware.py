@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import uuid
-from pathlib import Path
 
+from tests.lab.doubles import put_double
 from tests.lab.machine import Machine
-
-DOUBLES = Path(__file__).parent / "doubles"
 
 
 def put_gpus(machine: Machine, model: str, count: int, memory_mib: int = 81_920) -> list[str]:
@@ -52,6 +50,4 @@ def break_gpus(machine: Machine, text: str, exit_status: int = 9) -> None:
 
 def _put_nvidia_smi(machine: Machine, world: dict[str, object]) -> None:
     (machine.disk / "etc/lab-gpus.json").write_text(json.dumps(world))
-    double = machine.disk / "usr/local/bin/nvidia-smi"
-    double.write_bytes((DOUBLES / "nvidia_smi.py").read_bytes())
-    double.chmod(0o755)
+    put_double(machine.disk, "nvidia-smi")

@@ -50,6 +50,15 @@ OWN_FOLDERS = {
     "var/tmp": 0o1777,  # where the lab itself lies: no machine may see a disk through its own
 }
 Kind = Literal["sshd", "systemd"]
+BOOT_PARTS = "etc/lab-parts"
+"""What a machine that is built with other parts does at each boot, before its PID 1 starts."""
+
+
+class Parts(Protocol):
+    """Hardware that a machine is built with: doubles of its tools, and what its kernel shows."""
+
+    def install(self, disk: Path) -> None:
+        """Write them onto the disk of a machine that is being built."""
 
 
 class Surroundings(Protocol):
@@ -64,7 +73,14 @@ class Surroundings(Protocol):
 class Machine:
     """Built with an empty disk and switched off; `boot` switches it on."""
 
-    def __init__(self, lab: Surroundings, name: str, kind: Kind, address: str) -> None:
+    def __init__(
+        self,
+        lab: Surroundings,
+        name: str,
+        kind: Kind,
+        address: str,
+        parts: Parts | None = None,
+    ) -> None:
         self.name, self.kind, self.address, self.port = name, kind, address, 22
         self._lab = lab
         self._folder = lab.folder / name
@@ -72,6 +88,8 @@ class Machine:
         self._power: subprocess.Popen[bytes] | None = None
         self.key = asyncssh.generate_private_key("ssh-ed25519", comment=name)
         self._install()
+        if parts is not None:
+            parts.install(self._folder / "upper")
 
     @property
     def host_public_key(self) -> str:

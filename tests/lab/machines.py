@@ -27,7 +27,7 @@ from typing import Self
 import asyncssh
 
 from tests.lab.host import cgroups, execute, start_ticks
-from tests.lab.machine import Kind, Machine
+from tests.lab.machine import Kind, Machine, Parts
 from tests.lab.network import HOST_LINK, Network
 
 PREFIX = "baseload-lab-"
@@ -58,11 +58,14 @@ class Lab:
         owner = {"pid": os.getpid(), "start_ticks": start_ticks(os.getpid()), "link": link}
         (self.folder / "owner.json").write_text(json.dumps(owner))
 
-    def add(self, name: str, kind: Kind = "sshd") -> Machine:
-        """Build a machine and boot it. Names are new in the lab, at most 15 characters."""
+    def add(self, name: str, kind: Kind = "sshd", parts: Parts | None = None) -> Machine:
+        """Build a machine, with other parts than the host's where given, and boot it.
+
+        Names are new in the lab, at most 15 characters.
+        """
         if name in self.machines or name in ("host", "br0", "lo") or len(name) > 15:
             raise ValueError(f"machine {name!r}: a name is new and has at most 15 characters")
-        machine = Machine(self, name, kind, self.network.address(self._count))
+        machine = Machine(self, name, kind, self.network.address(self._count), parts)
         self._count += 1
         self.machines[name] = machine
         machine.boot()

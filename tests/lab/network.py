@@ -11,6 +11,7 @@ from tests.lab.host import execute
 from tests.lab.waiting import wait_until
 
 HOST_LINK = "baselab"
+BLOCK = "10.77"
 SUBNETS = range(16, 250)
 
 
@@ -30,11 +31,13 @@ def inside(pid: int, *command: str) -> str:
 class Network:
     """10.77.N.0/24: the host (and so the tests and the stack) is .1, machines are .11 and up.
 
+    block: the first two numbers of the addresses instead of 10.77.
     Nothing of it is named on the host but one interface, `baselab<N>`; all of it ends with the
     switch's process, which ends with the thread that made it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, block: str = BLOCK) -> None:
+        self.block = block
         self._switch = subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", "unshare", "--net", "sleep", "infinity"],
             stdin=subprocess.DEVNULL,
@@ -58,11 +61,11 @@ class Network:
     @property
     def host_address(self) -> str:
         """Where the machines reach the host."""
-        return f"10.77.{self.number}.1"
+        return f"{self.block}.{self.number}.1"
 
     def address(self, index: int) -> str:
         """The address of the index-th machine."""
-        return f"10.77.{self.number}.{11 + index}"
+        return f"{self.block}.{self.number}.{11 + index}"
 
     def _take_subnet(self) -> int:
         """The interface's name is the lock: the kernel makes it once."""
@@ -72,17 +75,17 @@ class Network:
                 execute("ip", "link", "add", link, "type", "veth", "peer", "name", "host",
                         "netns", str(self._switch.pid))  # fmt: skip
                 return number
-        raise RuntimeError("lab network: all of 10.77.16.0 to 10.77.249.0 are in use")
+        raise RuntimeError("lab network: the subnets 16 to 249 are all in use")
 
-    def plug(self, pid: int, name: str, address: str) -> None:
+    def plug(self, pid: int, name: str, address: str, card: str = "eth0") -> None:
         """Give the machine with the power supply `pid` its cable, always with the same MAC."""
         last = int(address.rsplit(".", 1)[1])
         mac = f"02:77:00:00:{self.number:02x}:{last:02x}"
-        inside(self.switch_pid, "ip", "link", "add", name, "type", "veth", "peer", "name", "eth0",
+        inside(self.switch_pid, "ip", "link", "add", name, "type", "veth", "peer", "name", card,
                "address", mac, "netns", str(pid))  # fmt: skip
         inside(self.switch_pid, "ip", "link", "set", name, "master", "br0", "up")
-        inside(pid, "ip", "address", "add", f"{address}/24", "dev", "eth0")
-        inside(pid, "ip", "link", "set", "eth0", "up")
+        inside(pid, "ip", "address", "add", f"{address}/24", "dev", card)
+        inside(pid, "ip", "link", "set", card, "up")
 
     def unplug(self, name: str) -> None:
         """Take the cable away: nothing that was sent is answered, and nobody is told."""

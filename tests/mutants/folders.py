@@ -78,6 +78,7 @@ FOLDERS = {
     "rules/billing": _rules("billing"),
     "rules/catalogue": _rules("catalogue", facts=("gpu_models.py",)),
     "rules/datastores": _rules("datastores"),
+    "rules/devices": _rules("devices"),
     "rules/jobs": _rules("jobs"),
     "rules/leases": _rules("leases"),
     "rules/nodes": _rules("nodes"),

@@ -36,11 +36,15 @@ class NodeAddress(Contract):
 
 
 class Gpu(Contract):
+    """A GPU of either maker, NVIDIA or AMD, as an inspection found it."""
+
     index: int
+    """The number of the GPU on its machine, which counts the GPUs of both makers."""
     name: str
     """The name that the driver prints, such as `NVIDIA A100-SXM4-80GB`."""
     uuid: str
     memory_mib: int | None = None
+    """The memory of the GPU; that of the machine on a Jetson, which has no other."""
     pcie_generation: int | None = None
     pcie_lanes: int | None = None
     driver_version: str | None = None
@@ -52,6 +56,26 @@ class Disk(Contract):
     rotational: bool | None = None
     transport: str | None = None
     """`nvme`, `sata`, `sas` or `usb`; None: the kernel does not say."""
+
+
+class Jetson(Contract):
+    """What a Jetson says of itself beside its hardware; the release, the mode and the sensors are
+    None or empty where it does not say them."""
+
+    model_text: str
+    """The name of the board in the device tree, such as `NVIDIA Jetson AGX Orin Developer Kit`."""
+    compatible: tuple[str, ...] = ()
+    """The names of board and processor in the device tree, most special first."""
+    l4t_release: str | None = None
+    """The release of Linux for Tegra, such as `R35.4.1`."""
+    jetpack: str | None = None
+    """The version of JetPack, such as `5.1.2`: of its package, or else by the release."""
+    power_mode: str | None = None
+    """The name of the power mode, such as `MAXN` or `15W`."""
+    temperatures_c: dict[str, float] = Field(default_factory=dict)
+    """The temperatures by the name of the sensor, in degrees Celsius."""
+    gpu_load: int | None = None
+    """The load of the GPU at the inspection, in percent."""
 
 
 class Hardware(Contract):
@@ -80,6 +104,8 @@ class Hardware(Contract):
     reboot_required: bool = False
     boot_id: str = ""
     """The boot id, which changes with each boot of the machine."""
+    jetson: Jetson | None = None
+    """What the machine says as a Jetson; None: it is none."""
 
 
 class Requirement(Contract):

@@ -8,7 +8,7 @@ import subprocess
 from typing import Any
 
 from ..folders import COMMAND, SETUP, VARIABLES, Run
-from . import cgroups, command_file, run_contents, run_datastores, run_keys
+from . import cgroups, command_file, run_contents, run_datastores, run_gpus, run_keys
 
 STOP_MARGIN_S = 15.0
 INSIDE = "/baseload"
@@ -96,8 +96,7 @@ def prepare(
     if not spec.get("owned"):
         # Else podman gives the proxy variables of this machine's owner to the command.
         arguments.append("--http-proxy=false")
-    for uuid in spec.get("gpu_uuids") or []:
-        arguments += ["--device", "nvidia.com/gpu=" + uuid]
+    arguments += run_gpus.options(spec)
     image = spec.get("image_id") or spec["image"]
     return [*arguments, "--entrypoint", "", image, *command_file.ARGUMENTS], own
 

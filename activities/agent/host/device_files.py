@@ -10,6 +10,8 @@ import subprocess
 from typing import Any
 
 from ..errors import RefusedError
+from . import amd_gpus, jetson
+from .nvidia_gpus import nvidia_smi
 
 DEVICES = "/dev"
 DRIVER = "/proc/driver/nvidia"
@@ -33,19 +35,42 @@ def of_run(spec: dict[str, Any]) -> list[str] | None:
     """
     if os.geteuid() != 0 or not spec.get("user") or spec.get("runtime") == "podman":
         return None
-    names = [*PLAIN]
+    return _existing([*PLAIN, *of_its_gpus(spec)])
+
+
+def of_its_gpus(spec: dict[str, Any]) -> list[str]:
+    """The names below /dev of what opens the GPUs of a run; only what exists is named.
+
+    Raises: RefusedError `gpu-device`, when the driver names no device of a GPU of the run.
+    """
     asked = [str(one) for one in spec.get("gpu_uuids") or []]
-    if asked and of_gpus():
-        names += OF_ALL_GPUS
-        for one in asked:
-            names += _of_gpu(one)
-    return [name for name in names if os.path.lexists(os.path.join(DEVICES, name))]
+    if asked and jetson.is_jetson():
+        return jetson.device_files()
+    names: list[str] = []
+    cards = amd_gpus.by_uuid() if asked else {}
+    for one in asked:
+        if one in cards:
+            names += [*amd_gpus.OF_ALL, cards[one].render]
+        elif amd_gpus.is_named_so(one):
+            words = "GPU %s: no AMD GPU of this machine has that id; found %s"
+            raise RefusedError("gpu-device", words % (one, ", ".join(sorted(cards)) or "none"))
+        elif _of_nvidia():
+            names += [*OF_ALL_GPUS, *_of_gpu(one)]
+    return _existing(list(dict.fromkeys(names)))
 
 
 def of_gpus() -> list[str]:
     """The paths of the device files of all GPUs of this machine."""
+    return _of_nvidia() + [os.path.join(DEVICES, card.render) for card in amd_gpus.cards()]
+
+
+def _of_nvidia() -> list[str]:
     found = glob.glob(os.path.join(DEVICES, "nvidia[0-9]*"))
     return found + glob.glob(os.path.join(DEVICES, ONE_FOR_ALL))
+
+
+def _existing(names: list[str]) -> list[str]:
+    return [name for name in names if os.path.lexists(os.path.join(DEVICES, name))]
 
 
 def have_one_device() -> bool:
@@ -100,9 +125,6 @@ def _known() -> dict[str, tuple[str, int]]:
 
 def _place_of(asked: str) -> str:
     """The place on the bus of a GPU that is named by its UUID or index; empty: there is no such."""
-    # The import is slow, and most GPUs are found without it.
-    from .inspection import nvidia_smi  # noqa: PLC0415
-
     query = [nvidia_smi() or "nvidia-smi", "--query-gpu=index,uuid,pci.bus_id"]
     try:
         done = subprocess.run(

@@ -26,7 +26,7 @@ def check_request(request: dict[str, Any]) -> None:
     Raises: RefusedError `not-joined`.
     """
     region_id, folders = str(request["region_id"]), Folders(request.get("root", ""))
-    if not any(_is_of(line, region_id) for path in _paths(folders) for line in _lines(path)):
+    if not any(_is_of(line, region_id) for path in paths(folders) for line in _lines(path)):
         raise RefusedError(
             "not-joined",
             "the machine has not joined this region: run join.sh on it, with a join token of the "
@@ -41,7 +41,7 @@ def leave(region_id: str, folders: Folders, authorized_key: str) -> list[str]:
     Returns: the changed files.
     """
     changed = []
-    for path in _paths(folders):
+    for path in paths(folders):
         lines = _lines(path)
         joined = [line for line in lines if _is_of(line, region_id)]
         for line in joined:
@@ -77,7 +77,8 @@ def _is_of(line: str, region_id: str) -> bool:
     return line.split()[1:2] == [region_id]
 
 
-def _paths(folders: Folders) -> list[str]:
+def paths(folders: Folders) -> list[str]:
+    """Where the join files of this machine may be."""
     usual = OF_ROOT if os.geteuid() == 0 else os.path.join(default_root(), NAME)
     return list(dict.fromkeys((usual, os.path.join(folders.root, NAME))))
 

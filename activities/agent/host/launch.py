@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import RefusedError
 from ..folders import DEVICES, Run
-from . import cgroups, device_files
+from . import cgroups, device_files, run_gpus
 
 
 def archive() -> str:
@@ -36,6 +36,8 @@ def launch(run: Run, spec: dict[str, Any], supervise: Callable[[], None]) -> Non
     """
     # Here, because systemd lets the supervisor itself open no other device any more.
     names = device_files.of_run(spec)
+    if spec.get("runtime") == "podman":
+        run_gpus.options(spec)
     if names is not None:
         run.write(DEVICES, {"names": names}, durable=False)
     if spec.get("runtime") == "systemd":

@@ -19,7 +19,7 @@ import re
 import stat
 
 from ..folders import Folders
-from . import device_files
+from . import device_files, nvidia_gpus
 
 SYSTEM_BUS = "/run/dbus"
 PROC_OF_ITS_OWN = (5, 8)
@@ -147,12 +147,8 @@ def make_read_only(target: str) -> None:
 def _why_open() -> str | None:
     if os.geteuid() != 0 or not device_files.of_gpus():
         return None
-    if device_files.have_one_device():
-        # The import is slow, and hardly any machine needs it.
-        from .inspection import gpus  # noqa: PLC0415
-
-        if len(gpus()) > 1:
-            return "all its GPUs have one device: nothing keeps a job off others' GPUs"
+    if device_files.have_one_device() and len(nvidia_gpus.gpus()) > 1:
+        return "all its GPUs have one device: nothing keeps a job off others' GPUs"
     pid = os.fork()
     if not pid:
         number = errno.EIO

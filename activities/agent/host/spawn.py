@@ -22,6 +22,7 @@ from . import (
     prctl,
     run_contents,
     run_datastores,
+    run_gpus,
     run_keys,
 )
 
@@ -52,8 +53,8 @@ def environment(run: Run, spec: dict[str, Any]) -> dict[str, str]:
         BASELOAD_CHECKPOINTS=run.at("input/checkpoints"),
         BASELOAD_OUTPUT=run.at("output"),
         BASELOAD_STATE=run.at("state"),
-        CUDA_VISIBLE_DEVICES=",".join(spec.get("gpu_uuids") or []),
     )
+    variables.update(run_gpus.variables(spec))
     variables.update(run_contents.variables(spec, run.path))
     variables.update(run_keys.variables(spec, run.path))
     variables.update(run_datastores.variables(spec, run.path))
@@ -159,6 +160,7 @@ def identity_of(
     groups = os.getgrouplist(user, entry.pw_gid)
     if spec.get("packages_group") is not None:
         groups.append(spec["packages_group"])
+    groups += run_gpus.groups(spec)
     return groups, entry.pw_uid, entry.pw_gid
 
 

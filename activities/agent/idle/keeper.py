@@ -15,7 +15,7 @@ from typing import Any
 
 from ..errors import RefusedError
 from ..folders import JOB_USER, Folders, Run, read_json, take_lock, write_json
-from ..host import inspection, network_wall
+from ..host import inspection, network_wall, nvidia_gpus
 from ..host.launch import archive
 from ..runs import clean, stage, start, status
 from . import workload
@@ -200,7 +200,7 @@ class Keeper:
 
 def power_watts() -> float | None:
     """What all GPUs use now; None, where the driver does not tell it of each."""
-    query = [inspection.nvidia_smi() or "nvidia-smi", "--query-gpu=power.draw"]
+    query = [nvidia_gpus.nvidia_smi() or "nvidia-smi", "--query-gpu=power.draw"]
     try:
         done = subprocess.run(
             [*query, "--format=csv,noheader,nounits"],

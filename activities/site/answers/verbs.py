@@ -29,7 +29,7 @@ from activities.site.answers.bounds import (
 )
 from workflows.contracts.datastores import DatastoreWay
 from workflows.contracts.jobs import Exit, RunReport
-from workflows.contracts.nodes import Disk, Gpu, Hardware
+from workflows.contracts.nodes import Disk, Gpu, Hardware, Jetson
 from workflows.contracts.statuses import RunState
 from workflows.effects.datastores import DatastoreChecked
 
@@ -285,11 +285,27 @@ class _Gpu(Gpu, Said):
     driver_version: Name | None = None
 
 
+SensorName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$")]
+Celsius: TypeAlias = Annotated[float, Field(ge=-273.15, le=10_000)]
+
+
 class _Disk(Disk, Said):
     name: Name
     size_bytes: ByteCount
     rotational: bool | None = None
     transport: Name | None = None
+
+
+class _Jetson(Jetson, Said):
+    model_text: Name
+    compatible: Annotated[tuple[Name, ...], Field(max_length=32)] = ()
+    l4t_release: Annotated[str, Field(pattern=r"^R[0-9]{1,4}(\.[0-9]{1,4}){0,3}$")] | None = None
+    jetpack: Annotated[str, Field(pattern=r"^[0-9]{1,4}(\.[0-9]{1,4}){0,3}$")] | None = None
+    power_mode: Name | None = None
+    temperatures_c: Annotated[dict[SensorName, Celsius], Field(max_length=32)] = Field(
+        default_factory=dict
+    )
+    gpu_load: Annotated[int, Field(ge=0, le=100)] | None = None
 
 
 CpuCount: TypeAlias = Annotated[int, Field(ge=1, le=1 << 16)]
@@ -315,6 +331,7 @@ class _Hardware(Hardware, Said):
     addresses: Annotated[tuple[Address, ...], Field(max_length=1024)] = ()
     reboot_required: bool = False
     boot_id: BootId
+    jetson: _Jetson | None = None
 
 
 class Inspection(Said):

@@ -90,6 +90,7 @@ class AnnouncementReceipt(BaseModel):
     first_at: Annotated[AwareDatetime, Field(title="First At")]
     last_at: Annotated[AwareDatetime, Field(title="Last At")]
     added: Annotated[bool, Field(title="Added")]
+    upnp: Annotated[bool, Field(title="Upnp")]
 
 
 class ApiKey(BaseModel):

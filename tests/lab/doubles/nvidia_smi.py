@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+OPTIONS = ("--query-gpu", "--format")
 NO_DRIVER = {
     "exit": 9,
     "text": "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. "
@@ -22,9 +23,12 @@ def answer(arguments: list[str], world: dict[str, Any]) -> tuple[int, list[str]]
     if "exit" in world:
         return int(world["exit"]), [world["text"]]
     gpus = world["gpus"]
-    if "-L" in arguments:
+    if arguments == ["-L"]:
         return 0, [f"GPU {gpu['index']}: {gpu['name']} (UUID: {gpu['uuid']})" for gpu in gpus]
     options = dict(argument.split("=", 1) for argument in arguments if "=" in argument)
+    unknown = [each for each in arguments if each.split("=")[0] not in OPTIONS]
+    if unknown:
+        return 2, [f'Invalid option: "{unknown[0]}". Please run "nvidia-smi -h" for help.']
     styles = options.get("--format", "").split(",")
     if "--query-gpu" not in options or "csv" not in styles:
         return 2, ['Invalid combination of input arguments. Please run "nvidia-smi -h" for help.']

@@ -56,6 +56,7 @@ def test_a_machine_that_just_meets_everything_passes(central: bool) -> None:
     ("changes", "name"),
     [
         ({"gpus": (gpu(0), gpu(1, name="Tesla T4"))}, "gpus-alike"),
+        ({"gpus": (gpu(0), gpu(1, name="AMD Radeon RX 7900 XTX"))}, "gpus-alike"),
         ({"disks": (disk("nvme", 4), *[disk("sata", 2)] * 3)}, "nvme-drives"),
         ({"disks": (*[disk("nvme", 0.9)] * 2, *[disk("sata", 2)] * 3)}, "nvme-drives"),
         ({"disks": (*[disk("nvme", 1)] * 2, *[disk("sata", 2)] * 2)}, "sata-drives"),

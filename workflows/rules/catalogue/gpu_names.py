@@ -14,16 +14,22 @@ _MAKERS = {"NVIDIA", "TESLA", "GEFORCE", "AMD", "INSTINCT"}
 _MAKERS_WORDS = _MAKERS | {"GPU", "GRAPHICS", "ACCELERATOR", "CORPORATION"}
 _MEMORY_KINDS = {"HBM2", "HBM2E", "HBM3", "HBM3E"}
 _FORM_WORDS = _MEMORY_KINDS | {
-    *("PCIE", "FHHL", "OAM", "GENERATION", "BLACKWELL", "WORKSTATION", "SERVER", "EDITION")
+    *("PCIE", "FHHL", "OAM", "GENERATION", "BLACKWELL", "WORKSTATION", "SERVER", "EDITION"),
+    # AMD's words for several dies, cooling by air or liquid, a baseboard and a virtual function.
+    *("MCM", "AC", "LC", "MBA", "VF"),
 }
 _FORM = re.compile(r"^(SXM\d*|\d+GB|X2)$")
 _SXM_WORDS = frozenset(["HBM3", "HBM3E", "OAM", "H200", "B200", "B300", "GB200", "GH200"])
 _MEMORY = re.compile(r"^(\d+)GB$")
 _SHORT_FORM = re.compile(r"^(?P<name>.+?)(?::(?P<count>\d+))?$")
 _CLASS_WORDS = (
-    (GpuClass.PROFESSIONAL, ("QUADRO", "RADEON PRO", "RTX A", "RTX PRO", " ADA")),
-    (GpuClass.CONSUMER, ("GEFORCE", "RADEON", "GTX", "RTX", "TITAN")),
+    # First, because older names are `Radeon Instinct MI25`.
     (GpuClass.DATACENTER, ("TESLA", "INSTINCT")),
+    (
+        GpuClass.PROFESSIONAL,
+        ("QUADRO", "RADEON PRO", "RADEON AI PRO", "FIREPRO", "RTX A", "RTX PRO", " ADA"),
+    ),
+    (GpuClass.CONSUMER, ("GEFORCE", "RADEON", "GTX", "RTX", "TITAN")),
 )
 
 
@@ -36,12 +42,13 @@ class GpuRequest:
 
 
 def _words(name: str) -> list[str]:
-    return [word for word in re.split(r"[\s\-_/]+", name.upper()) if word]
+    plain = re.sub(r"\((TM|R|MCM)\)", " ", name.upper())
+    return [word for word in re.split(r"[\s\-_/]+", plain) if word]
 
 
 def _key(words: Iterable[str]) -> str:
     key = "".join(word for word in words if word not in _MAKERS_WORDS)
-    return key.removeprefix("RADEON") if key.startswith("RADEONRX") else key
+    return key.removeprefix("RADEON") if key.startswith(("RADEONRX", "RADEONMI")) else key
 
 
 def _plain(words: Iterable[str]) -> list[str]:
@@ -115,7 +122,7 @@ def gpu_class(gpu_type: str) -> GpuClass:
     part = next((model for model in parts if model is not None), None)
     if part is not None:
         return part.gpu_class
-    upper = gpu_type.upper()
+    upper = " ".join(_words(gpu_type))
     for kind, words in _CLASS_WORDS:
         if any(word in upper for word in words):
             return kind

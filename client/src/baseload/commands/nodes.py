@@ -43,7 +43,7 @@ def add(
     user: Annotated[str | None, typer.Option(help="to log in as")] = None,
     service: Annotated[list[str] | None, typer.Option(help="compute (default), storage")] = None,
     no_upnp: Annotated[
-        bool, typer.Option("--no-upnp", help="noted in the node; has no effect yet")
+        bool, typer.Option("--no-upnp", help="the machine closes the port on its router; --address")
     ] = False,
     wait: Annotated[bool, typer.Option("--wait", help="until it is in maintenance")] = False,
     timeout: Limit = WAIT_LIMIT_S,
