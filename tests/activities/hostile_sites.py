@@ -28,6 +28,7 @@ from activities.site.nodes import (
     reach_node,
     reboot_node,
     restore_logins,
+    switch_idle_workload,
 )
 from activities.site.region_cache import fill_cache
 from activities.site.run_names import RunNames
@@ -71,6 +72,7 @@ from workflows.effects.nodes import (
     ReachNode,
     RebootNode,
     RestoreLogins,
+    SwitchIdleWorkload,
     WatchNode,
 )
 from workflows.effects.regions import FillCache
@@ -189,6 +191,7 @@ class HostileSite:
                 ),
             ),
             "release": lambda: (restore_logins, RestoreLogins(node=node)),
+            "switch_idle_workload": lambda: (switch_idle_workload, SwitchIdleWorkload(node=node)),
             "reboot": lambda: (reboot_node, RebootNode(node=node, boot_id=BOOT)),
             "has_code": lambda: (stage_worker, self._stage(code_sha256=SHA256)),
             "unpack_code": lambda: (stage_worker, self._stage(code_sha256=SHA256)),

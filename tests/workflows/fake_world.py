@@ -35,7 +35,13 @@ from workflows.contracts.jobs import (
     parse_run_id,
 )
 from workflows.contracts.lifecycles import JobChanges, NodeChanges, Record, Recorded
-from workflows.contracts.nodes import Hardware, NodeAddress, Preparation, RunSeen, WatchEnded
+from workflows.contracts.nodes import (
+    Hardware,
+    NodeAddress,
+    Preparation,
+    RunSeen,
+    WatchEnded,
+)
 from workflows.contracts.placement import PlanningRound
 from workflows.contracts.providers import Check
 from workflows.contracts.statuses import JobStatus, RunState

@@ -90,12 +90,12 @@ def test_it_runs_while_idle_gives_way_before_a_run_and_comes_back_after_it(
     variables = Path(f"/proc/{pids[0]}/environ").read_bytes().split(b"\0")
     assert b"BASELOAD_WALLET_XMR=4abc" in variables
     assert os.getpriority(os.PRIO_PROCESS, pids[0]) == 19
-    alone.stage("job-first-0-1", "sleep 100", user="baseload-job")
+    alone.stage("job-awake-first-0-1", "sleep 100", user="baseload-job")
     assert processes_of(PREFIX.rstrip("-")) == [], "gone when the staging ends"
-    alone.call("start", run_id="job-first-0-1")
+    alone.call("start", run_id="job-awake-first-0-1")
     assert processes_of(PREFIX.rstrip("-")) == []
-    assert list(alone.call("status", run_ids=None)["runs"]) == ["job-first-0-1"]
-    alone.call("end", run_id="job-first-0-1", grace_s=0)
+    assert list(alone.call("status", run_ids=None)["runs"]) == ["job-awake-first-0-1"]
+    alone.call("end", run_id="job-awake-first-0-1", grace_s=0)
     workload_runs(alone)
     assert report(alone)["run_s"] > 0
     alone.call("switch_idle_workload", workload=None)
@@ -105,9 +105,9 @@ def test_it_runs_while_idle_gives_way_before_a_run_and_comes_back_after_it(
 
 def test_it_is_gone_before_a_run_also_when_all_of_ours_was_killed(alone: AloneAgent) -> None:
     switched(alone)
-    alone.stage("job-late-0-1", "true", user="baseload-job")
+    alone.stage("job-awake-late-0-1", "true", user="baseload-job")
     # The staged run keeps the workload away; a workload that started before it is made below.
-    alone.call("end", run_id="job-late-0-1", grace_s=0)
+    alone.call("end", run_id="job-awake-late-0-1", grace_s=0)
     own = workload_runs(alone)
     ours = [pid for pid in processes_naming(alone.root) if pid not in own]
     assert ours, "the keeper, and the supervisor"
@@ -116,7 +116,7 @@ def test_it_is_gone_before_a_run_also_when_all_of_ours_was_killed(alone: AloneAg
     process = json.loads(next(alone.root.glob("idle/runs/*/process.json")).read_text())
     os.kill(process["supervisor_pid"], signal.SIGKILL)
     assert processes_of(PREFIX.rstrip("-")), "it goes on without us"
-    alone.stage("job-next-0-1", "true", user="baseload-job")
+    alone.stage("job-awake-next-0-1", "true", user="baseload-job")
     assert processes_of(PREFIX.rstrip("-")) == []
 
 

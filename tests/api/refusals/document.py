@@ -80,6 +80,8 @@ PLAIN = frozenset(
         *("body source.prefix", "body source.region", "body source.repo"),
         *("body root_path", "body password", "body data.input.path", "body data.output.path"),
         "body hostname",
+        *("body wallets{}", "body idle_workload.image", "body idle_workload.command"),
+        "body idle_workload.environment{}",
         *("body environment.credentials[]", "body environment.image_credentials"),
         *("body source.account", "body source.container", "body source.dataset"),
         *("body environment.setup[]", "body data.input.type", "body data.output.type"),

@@ -48,6 +48,7 @@ SOUND: dict[str, dict[str, Any]] = {
     "change_region": {"own_worker": True, "allows_apt_packages": True},
     "create_datastore": DATASTORE,
     "create_reservation": {"name": "another", "hostname": "another", "port": 8888},
+    "change_node": {"mining": False},
     "add_node": {"name": "another", "minion_id": f"SHA256:{'A' * 43}"},
     "replace_node": {"name": "another", "minion_id": f"SHA256:{'B' * 43}"},
     "create_join_token": {},
