@@ -24,8 +24,9 @@ MOST_WOKEN = 100
 
 def account_response(session: Session, row: tables.Account) -> schemas.Account:
     return schemas.Account(
-        **row.model_dump(exclude={"job_bytes", "wallets", "idle_revision"}),
+        **row.model_dump(exclude={"job_bytes", "wallets", "idle_workload", "idle_revision"}),
         wallets=row.wallets or {},
+        idle_workload=schemas.IdleWorkloadShown(**row.idle_workload) if row.idle_workload else None,
         balance_microcredits=payers.balance_microcredits(session, row),
     )
 
