@@ -326,6 +326,7 @@ class HostileSite:
             "fetch_code": {"found": "missing", "words": "404", "fetched_bytes": 0},
             "fetch_input": {"found": "missing", "words": "404", "fetched_bytes": 0},
             "find_cache_address": {"host": "10.0.0.1"},
+            "switch_idle_workload": {"state": "off", "run_s": 0.0},
             "fill_cache": {"files": 2, "bytes": 9, "left_files": 0, "reason": ""},
             **self._honest_of_data(),
             "start": state,
