@@ -14,6 +14,7 @@ from activities.db.tables import (
     Account,
     ApiKey,
     ArtifactRow,
+    BootDriveRequest,
     Job,
     JoinToken,
     Project,
@@ -26,7 +27,16 @@ from activities.settings import settings
 from workflows.rules.counts import counted
 
 Limited = (
-    Job | ApiKey | JoinToken | Project | User | StoredSecret | Upload | Reservation | ArtifactRow
+    Job
+    | ApiKey
+    | JoinToken
+    | Project
+    | User
+    | StoredSecret
+    | Upload
+    | Reservation
+    | BootDriveRequest
+    | ArtifactRow
 )
 Counted = Callable[[str, datetime], tuple[ColumnElement[bool], ...]]
 AT_ONCE = 1000
@@ -78,6 +88,11 @@ def _kept_reservations(account_id: str, _: datetime) -> tuple[ColumnElement[bool
     return ((col(Reservation.account_id) == account_id) & is_kept,)
 
 
+def _open_boot_drive_requests(account_id: str, _: datetime) -> tuple[ColumnElement[bool], ...]:
+    is_open = text("status IN ('requested', 'approved', 'shipped')")
+    return ((col(BootDriveRequest.account_id) == account_id) & is_open,)
+
+
 LIMITS: Mapping[type[Limited], Limit] = {
     Job: Limit(
         "account_most_open_jobs",
@@ -105,6 +120,12 @@ LIMITS: Mapping[type[Limited], Limit] = {
     ),
     Reservation: Limit(
         "account_most_reservations", "reservation", _kept_reservations, "remove some"
+    ),
+    BootDriveRequest: Limit(
+        "account_most_boot_drive_requests",
+        "open boot-drive request",
+        _open_boot_drive_requests,
+        "say which drives were received, or withdraw a request",
     ),
     **{
         table: Limit(
