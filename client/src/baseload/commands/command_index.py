@@ -79,7 +79,12 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                 "regions",
                 True,
             ),
-            Entry("node", f"add, join-token, ls, show, {_ACTIONS}, replace, rm", "nodes", True),
+            Entry(
+                "node",
+                f"add, join-token, ls, show, {_ACTIONS}, idle-workload, replace, rm",
+                "nodes",
+                True,
+            ),
             Entry(
                 "datastore", "add, ls, show, rm: NFS and SMB shares of a region", "datastores", True
             ),
