@@ -14,6 +14,9 @@ from activities.db.tables import (
     Account,
     ApiKey,
     ArtifactRow,
+    Device,
+    DeviceConfiguration,
+    DeviceDeployment,
     Job,
     JoinToken,
     Project,
@@ -27,7 +30,8 @@ from workflows.rules.counts import counted
 
 Limited = (
     Job | ApiKey | JoinToken | Project | User | StoredSecret | Upload | Reservation | ArtifactRow
-)
+    | Device | DeviceConfiguration | DeviceDeployment
+)  # fmt: skip
 Counted = Callable[[str, datetime], tuple[ColumnElement[bool], ...]]
 AT_ONCE = 1000
 """More transactions than all processes have open at once. So far from the limit nobody waits."""
@@ -78,6 +82,21 @@ def _kept_reservations(account_id: str, _: datetime) -> tuple[ColumnElement[bool
     return ((col(Reservation.account_id) == account_id) & is_kept,)
 
 
+def _kept_devices(account_id: str, _: datetime) -> tuple[ColumnElement[bool], ...]:
+    is_there = text("status != 'archived'")
+    return ((col(Device.account_id) == account_id) & is_there,)
+
+
+def _kept_configurations(account_id: str, _: datetime) -> tuple[ColumnElement[bool], ...]:
+    is_kept = col(DeviceConfiguration.removed_at).is_(None)
+    return ((col(DeviceConfiguration.account_id) == account_id) & is_kept,)
+
+
+def _open_deployments(account_id: str, _: datetime) -> tuple[ColumnElement[bool], ...]:
+    is_open = text("status NOT IN ('finished', 'stopped', 'failed', 'rolled_back')")
+    return ((col(DeviceDeployment.account_id) == account_id) & is_open,)
+
+
 LIMITS: Mapping[type[Limited], Limit] = {
     Job: Limit(
         "account_most_open_jobs",
@@ -105,6 +124,19 @@ LIMITS: Mapping[type[Limited], Limit] = {
     ),
     Reservation: Limit(
         "account_most_reservations", "reservation", _kept_reservations, "remove some"
+    ),
+    Device: Limit("account_most_devices", "device", _kept_devices, "remove some"),
+    DeviceConfiguration: Limit(
+        "account_most_device_configurations",
+        "device configuration",
+        _kept_configurations,
+        "remove some",
+    ),
+    DeviceDeployment: Limit(
+        "account_most_open_deployments",
+        "open deployment",
+        _open_deployments,
+        "wait until deployments have ended, or stop some",
     ),
     **{
         table: Limit(
