@@ -6,6 +6,7 @@ from sqlmodel import Session, col, select
 
 from activities.db import tables
 from activities.db.ids import new_id
+from activities.devices.rollouts import supersede_waiting
 from activities.devices.specs import document_of
 from api.changes import ChangeContext
 from api.problems import Problem, field_error, invalid
@@ -86,6 +87,7 @@ def create_deployment(
 ) -> schemas.Deployment:
     """Deploy a revision of a configuration to devices that are set to it.
 
+    They leave older deployments that have not asked them yet.
     Raises: Problem `not-found`, for a configuration or a revision; `invalid-request`, for devices
     that are not there, or have no or another configuration; `conflict`, when there are no devices,
     or a model or checkpoint is not ready; `insufficient-credits`; `limit-reached`.
@@ -115,6 +117,7 @@ def create_deployment(
         created_at=context.now,
         updated_at=context.now,
     )
+    context.requests += supersede_waiting(context.session, device_ids, context.now)
     context.create(row)
     context.session.add_all(
         tables.DeploymentTarget(deployment_id=row.id, device_id=each, updated_at=context.now)

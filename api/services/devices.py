@@ -6,6 +6,7 @@ from sqlmodel import Session, col, select
 
 from activities.db import tables
 from activities.db.ids import new_id
+from activities.devices.rollouts import supersede_waiting
 from activities.devices.wishes import ask, want
 from activities.nodes.join_tokens import announced
 from api.changes import ChangeContext
@@ -15,7 +16,7 @@ from api.schemas.nodes import NodePreparation, NodeRequirement
 from api.services.account_limits import check_limit
 from api.services.lifecycles import GONE, remove, wrong_state
 from api.services.minions import must_be_unknown
-from api.services.ownership import lifecycle, own_locked
+from api.services.ownership import lifecycle, own, own_locked
 from workflows.contracts.deployments import TargetState
 from workflows.contracts.devices import DeviceAction, DeviceStatus, DeviceWish, InferenceStatus
 from workflows.contracts.nodes import Hardware, Preparation, Requirement
@@ -197,9 +198,13 @@ def _check_configuration(
 def act(context: ChangeContext, device_id: str, action: DeviceAction) -> schemas.Device:
     """Request an action of a device.
 
-    A stop holds also for a device that is away, which follows it when it is back.
+    A stop holds also for a device that is away, which follows it when it is back; it leaves the
+    deployments that have not asked it yet.
     Raises: Problem `not-found`; `conflict`, when the device has another status.
     """
+    if action is DeviceAction.STOP:
+        own(context.session, tables.Device, device_id, context.caller)
+        context.requests += supersede_waiting(context.session, [device_id], context.now)
     row = _changeable(context, device_id)
     if action is DeviceAction.STOP:
         _stop(context, row)

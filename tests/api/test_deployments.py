@@ -5,11 +5,15 @@ from typing import Any
 
 import pytest
 
-from activities.billing.ledger import FUNDING, Entry, add_credits, credits_name, post
+from activities.billing.ledger import FUNDING, Entry, add_credits, post
+from activities.billing.payers import credits_name
 from activities.db import tables
+from activities.devices.rollouts import advance_rollout
 from tests.api.device_rows import configuration, device, edge_region, set_to
 from tests.api.http_server import Person, Site
 from workflows.contracts.billing import MICROCREDITS
+from workflows.contracts.deployments import RolloutPolicy
+from workflows.effects.deployments import AdvanceRollout
 
 PATH = "/v1/device-deployments"
 SHOPS = ("shop-1", "shop-2", "shop-3")
@@ -183,3 +187,47 @@ async def test_a_stopped_device_wakes_the_deployment_that_waits_for_it(
     site.set(tables.Device, first, wish_number=1, wish_deployment_id=made["id"])
     await ada.post(f"/v1/devices/{first}/stop")
     assert site.asked_of(made["id"]) == [("start", None), ("wake", None)]
+
+
+def asked_by(site: Site) -> dict[str, str | None]:
+    """By device, the deployment whose wish is the newest."""
+    return {row.name: row.wish_deployment_id for row in site.rows(tables.Device)}
+
+
+def advance(deployment: dict[str, Any]) -> None:
+    """Let a deployment take a step, as its workflow does."""
+    policy = RolloutPolicy.model_validate(deployment["policy"])
+    at = datetime.now(UTC)
+    advance_rollout(AdvanceRollout(deployment_id=deployment["id"], policy=policy, at=at))
+
+
+async def test_an_older_deployment_asks_no_device_of_a_newer_one(
+    site: Site, ada: Person, shops: tuple[str, list[str]]
+) -> None:
+    older = await ada.made(PATH, {"configuration_id": shops[0], "max_unavailable": 1})
+    advance(older)
+    newer = await ada.made(PATH, {"configuration_id": shops[0], "revision": 1})
+    assert ("wake", None) in site.asked_of(older["id"])
+    advance(newer)
+    advance(older)
+    assert set(asked_by(site).values()) == {newer["id"]}
+    targets = site.rows(tables.DeploymentTarget, deployment_id=older["id"])
+    assert {row.state for row in targets} == {"superseded"}
+
+
+async def test_a_stopped_device_is_asked_by_no_older_deployment(
+    site: Site, ada: Person, shops: tuple[str, list[str]]
+) -> None:
+    configuration_id, device_ids = shops
+    older = await ada.made(PATH, {"configuration_id": configuration_id})
+    assert (await ada.post(f"/v1/devices/{device_ids[1]}/stop")).status_code == 202
+    advance(older)
+    assert asked_by(site) == {"shop-1": older["id"], "shop-2": None, "shop-3": older["id"]}
+
+
+async def test_another_account_takes_no_device_out_of_a_deployment(
+    site: Site, ada: Person, bob: Person, shops: tuple[str, list[str]]
+) -> None:
+    await ada.made(PATH, {"configuration_id": shops[0]})
+    assert (await bob.post(f"/v1/devices/{shops[1][0]}/stop")).status_code == 404
+    assert {row.state for row in site.rows(tables.DeploymentTarget)} == {"waiting"}
