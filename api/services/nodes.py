@@ -8,17 +8,16 @@ from sqlmodel import Session, col, select
 
 from activities.db import tables
 from activities.db.ids import new_id
-from activities.db.session import advisory_lock
 from activities.nodes.creation import add_leased_node
 from activities.nodes.join_tokens import announced
 from activities.nodes.wanted import can_be_idle, want
 from activities.placement.allocation_states import is_live
 from api.changes import ChangeContext
-from api.problems import Problem, field_error, invalid
+from api.problems import field_error, invalid
 from api.schemas import nodes as schemas
-from api.services.announcements import node_of
 from api.services.cloud_machines import leased_node, must_be_own
 from api.services.lifecycles import must_be_free, remove, wrong_state
+from api.services.minions import must_be_unknown
 from api.services.ownership import lifecycle, own_locked
 from api.services.storage_nodes import (
     check_services,
@@ -105,7 +104,8 @@ def add_node(context: ChangeContext, asked: schemas.NodeCreation) -> schemas.Nod
     """Add a machine you own as a node, or create a node on a machine in a cloud.
 
     Raises: Problem `not-found`, when the region is not the account's; `conflict`, when the region
-    takes no nodes, or a node has this minion id; `invalid-request`, when a field is wrong.
+    takes no nodes, or a node or device has this minion id; `invalid-request`, when a field is
+    wrong.
     """
     region = own_locked(context.session, tables.Region, asked.region_id, context.caller)
     if region.status not in (RegionStatus.HEALTHY, RegionStatus.OFFLINE):
@@ -135,9 +135,9 @@ def _own_machine(
     """Write the row of an own machine, and the start of its workflow.
 
     fills_from: the storage node whose place it takes.
-    Raises: Problem `conflict`, when a node of the account has this minion id.
+    Raises: Problem `conflict`, when a node or device of the account has this minion id.
     """
-    _check_minion(context, minion_id, region)
+    must_be_unknown(context.session, minion_id, region.account_id)
     known = announced(context.session, region.id, minion_id)
     is_announced = asked.address is None and known is not None
     row = tables.Node(
@@ -191,14 +191,6 @@ def _check_idle_workload(context: ChangeContext, *, can_have: bool) -> None:
     if missing:
         rule = f"needs {' and '.join(missing)} of the account: PATCH /v1/account"
         raise invalid(field_error("mining", rule, True))
-
-
-def _check_minion(context: ChangeContext, minion_id: str, region: tables.Region) -> None:
-    advisory_lock(context.session, f"minion/{minion_id}")
-    taken = node_of(context.session, minion_id, region.account_id)
-    if taken is not None:
-        detail = f"minion id {minion_id}: is that of node {taken.name} ({taken.id})"
-        raise Problem("conflict", detail)
 
 
 def act(

@@ -124,7 +124,6 @@ def upgrade() -> None:
         sa.Column("revision", sa.Integer(), nullable=False),
         sa.Column("document", sa.JSON(), nullable=False),
         sa.Column("sealed_variables", sa.LargeBinary(), nullable=True),
-        sa.Column("variable_hashes", sa.JSON(), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("created_by", sa.String(), nullable=False),
         sa.ForeignKeyConstraint(
