@@ -15,6 +15,9 @@ from activities.db.tables import (
     ApiKey,
     ArtifactRow,
     BootDriveRequest,
+    Device,
+    DeviceConfiguration,
+    DeviceDeployment,
     Job,
     JoinToken,
     Project,
@@ -37,6 +40,9 @@ Limited = (
     | Reservation
     | BootDriveRequest
     | ArtifactRow
+    | Device
+    | DeviceConfiguration
+    | DeviceDeployment
 )
 Counted = Callable[[str, datetime], tuple[ColumnElement[bool], ...]]
 AT_ONCE = 1000
@@ -93,6 +99,21 @@ def _open_boot_drive_requests(account_id: str, _: datetime) -> tuple[ColumnEleme
     return ((col(BootDriveRequest.account_id) == account_id) & is_open,)
 
 
+def _kept_devices(account_id: str, _: datetime) -> tuple[ColumnElement[bool], ...]:
+    is_there = text("status != 'archived'")
+    return ((col(Device.account_id) == account_id) & is_there,)
+
+
+def _kept_configurations(account_id: str, _: datetime) -> tuple[ColumnElement[bool], ...]:
+    is_kept = col(DeviceConfiguration.removed_at).is_(None)
+    return ((col(DeviceConfiguration.account_id) == account_id) & is_kept,)
+
+
+def _open_deployments(account_id: str, _: datetime) -> tuple[ColumnElement[bool], ...]:
+    is_open = text("status NOT IN ('finished', 'stopped', 'failed', 'rolled_back')")
+    return ((col(DeviceDeployment.account_id) == account_id) & is_open,)
+
+
 LIMITS: Mapping[type[Limited], Limit] = {
     Job: Limit(
         "account_most_open_jobs",
@@ -126,6 +147,19 @@ LIMITS: Mapping[type[Limited], Limit] = {
         "open boot-drive request",
         _open_boot_drive_requests,
         "say which drives were received, or withdraw a request",
+    ),
+    Device: Limit("account_most_devices", "device", _kept_devices, "remove some"),
+    DeviceConfiguration: Limit(
+        "account_most_device_configurations",
+        "device configuration",
+        _kept_configurations,
+        "remove some",
+    ),
+    DeviceDeployment: Limit(
+        "account_most_open_deployments",
+        "open deployment",
+        _open_deployments,
+        "wait until deployments have ended, or stop some",
     ),
     **{
         table: Limit(

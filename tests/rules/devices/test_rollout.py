@@ -1,4 +1,6 @@
-"""Which devices a rollout asks next, and what it comes to."""
+"""The decisions of a rollout, for all counts of devices."""
+
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import given
@@ -7,31 +9,37 @@ from hypothesis import strategies as st
 from workflows.contracts.deployments import DeploymentStatus, RolloutCounts, RolloutPolicy
 from workflows.rules.devices.rollout import (
     described,
-    has_failed,
     is_over,
     next_to_ask,
     verdict_of,
     waits_for_absent,
 )
 
-_few = st.integers(0, 12)
+FEW = st.integers(0, 9)
+POLICIES = st.builds(
+    RolloutPolicy,
+    max_unavailable=st.integers(1, 9),
+    max_failures=st.none() | st.integers(1, 4),
+    rolls_back=st.booleans(),
+)
 
 
 @st.composite
-def all_counts(draw: st.DrawFn) -> RolloutCounts:
-    asked = draw(_few)
-    away = draw(st.integers(0, asked))
-    fields = ("waiting", "running", "failed", "superseded", "left", "withdrawn")
-    others = {name: draw(_few) for name in fields}
-    return RolloutCounts(asked=asked, away=away, **others)
+def rollouts(draw: st.DrawFn) -> RolloutCounts:
+    asked = draw(FEW)
+    return RolloutCounts(
+        waiting=draw(FEW),
+        asked=asked,
+        away=draw(st.integers(0, asked)),
+        running=draw(FEW),
+        failed=draw(FEW),
+        superseded=draw(FEW),
+        left=draw(FEW),
+        withdrawn=draw(FEW),
+    )
 
 
-policies = st.builds(
-    RolloutPolicy,
-    max_unavailable=st.integers(1, 10),
-    max_failures=st.one_of(st.none(), st.integers(1, 10)),
-    rolls_back=st.booleans(),
-)
+COUNTS = rollouts()
 
 
 @pytest.mark.parametrize(
@@ -80,43 +88,72 @@ def test_only_devices_that_are_away_are_left() -> None:
     assert not waits_for_absent(RolloutCounts(running=2))
 
 
-def test_a_line_says_what_is_not_0() -> None:
-    assert described(RolloutCounts(running=1)) == "1 of 1 device run it"
-    counts = RolloutCounts(waiting=1, asked=5, away=2, running=3, failed=1, left=0, superseded=1)
-    assert described(counts) == (
-        "3 of 11 devices run it, 1 failed, 3 under way, 2 away, 1 not asked yet, "
-        "1 with a newer wish"
-    )
-
-
-@given(policies, all_counts())
-def test_never_are_more_unavailable_than_the_policy_allows(
+@given(POLICIES, COUNTS)
+def test_no_more_are_under_way_than_the_policy_says(
     policy: RolloutPolicy, counts: RolloutCounts
 ) -> None:
     more = next_to_ask(policy, counts)
-    busy = counts.asked - counts.away
+    under_way = counts.asked - counts.away
     assert 0 <= more <= counts.waiting
-    assert more == 0 or busy + more <= policy.max_unavailable
+    assert more == 0 or under_way + more <= policy.max_unavailable
 
 
-@given(policies, all_counts())
-def test_a_rollout_that_goes_on_has_somebody_to_ask_or_to_wait_for(
+@given(POLICIES, COUNTS)
+def test_a_rollout_that_goes_on_asks_somebody_or_waits_for_somebody(
     policy: RolloutPolicy, counts: RolloutCounts
 ) -> None:
     if verdict_of(policy, counts) is None:
         assert next_to_ask(policy, counts) > 0 or counts.asked > 0
 
 
-@given(policies, all_counts())
-def test_nobody_is_asked_once_it_is_over_or_has_failed(
+@given(POLICIES, COUNTS)
+def test_too_many_failures_end_a_rollout_which_then_asks_nobody(
     policy: RolloutPolicy, counts: RolloutCounts
 ) -> None:
-    if is_over(counts) or has_failed(policy, counts):
-        assert next_to_ask(policy, counts) == 0
-        assert verdict_of(policy, counts) is not None
+    has_failed = policy.max_failures is not None and counts.failed >= policy.max_failures
+    verdict = verdict_of(policy, counts)
+    bad = DeploymentStatus.ROLLING_BACK if policy.rolls_back else DeploymentStatus.FAILED
+    assert (verdict is bad) is has_failed
+    assert not has_failed or next_to_ask(policy, counts) == 0
 
 
-@given(policies, st.integers(1, 40), st.sets(st.integers(0, 39)), st.data())
+@given(COUNTS)
+def test_a_rollout_is_over_once_none_is_waited_for(counts: RolloutCounts) -> None:
+    if is_over(counts):
+        assert not waits_for_absent(counts)
+        assert verdict_of(RolloutPolicy(), counts) is DeploymentStatus.FINISHED
+
+
+@dataclass
+class Fleet:
+    """Devices of a rollout, all of which can be reached and come to an end well."""
+
+    counts: RolloutCounts
+
+    def step(self, policy: RolloutPolicy) -> None:
+        """Ask as many as may be, then let one that is asked come to an end."""
+        more, now = next_to_ask(policy, self.counts), self.counts
+        asked = now.asked + more
+        update = {"waiting": now.waiting - more, "asked": asked - 1, "running": now.running + 1}
+        self.counts = now.model_copy(update=update)
+
+
+@given(st.integers(1, 40), st.integers(1, 9))
+def test_every_device_of_a_rollout_comes_to_its_turn(total: int, at_once: int) -> None:
+    policy, fleet = RolloutPolicy(max_unavailable=at_once), Fleet(RolloutCounts(waiting=total))
+    for _ in range(total):
+        assert verdict_of(policy, fleet.counts) is None
+        fleet.step(policy)
+    assert fleet.counts.running == total
+    assert verdict_of(policy, fleet.counts) is DeploymentStatus.FINISHED
+
+
+def test_counts_are_said_in_a_line_without_those_that_are_none() -> None:
+    counts = RolloutCounts(running=2, failed=1, asked=3, away=1)
+    assert described(counts) == "2 of 6 devices run it, 1 failed, 2 under way, 1 away"
+
+
+@given(POLICIES, st.integers(1, 40), st.sets(st.integers(0, 39)), st.data())
 def test_every_rollout_ends_however_its_devices_come_to_an_end(
     policy: RolloutPolicy, devices: int, bad: set[int], data: st.DataObject
 ) -> None:

@@ -272,7 +272,8 @@ class Rows:
                 target.earlier = device.wish.revision if device.wish else None
                 target.number = self.ask(device, row.revision, row.id)
                 target.state = TargetState.ASKED
-            if len(present[:most]) + before.asked - before.away > asked.policy.max_unavailable:
+            busy = before.asked - before.away
+            if most and busy + len(present[:most]) > asked.policy.max_unavailable:
                 row.violations.append(f"{row.id} asks more devices than it may")
         return self._state(row)
 
