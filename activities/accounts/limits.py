@@ -14,6 +14,7 @@ from activities.db.tables import (
     Account,
     ApiKey,
     ArtifactRow,
+    BootDriveRequest,
     Device,
     DeviceConfiguration,
     DeviceDeployment,
@@ -30,7 +31,7 @@ from workflows.rules.counts import counted
 
 Limited = (
     Job | ApiKey | JoinToken | Project | User | StoredSecret | Upload | Reservation | ArtifactRow
-    | Device | DeviceConfiguration | DeviceDeployment
+    | BootDriveRequest | Device | DeviceConfiguration | DeviceDeployment
 )  # fmt: skip
 Counted = Callable[[str, datetime], tuple[ColumnElement[bool], ...]]
 AT_ONCE = 1000
@@ -97,6 +98,11 @@ def _open_deployments(account_id: str, _: datetime) -> tuple[ColumnElement[bool]
     return ((col(DeviceDeployment.account_id) == account_id) & is_open,)
 
 
+def _open_boot_drive_requests(account_id: str, _: datetime) -> tuple[ColumnElement[bool], ...]:
+    is_open = text("status IN ('requested', 'approved', 'shipped')")
+    return ((col(BootDriveRequest.account_id) == account_id) & is_open,)
+
+
 LIMITS: Mapping[type[Limited], Limit] = {
     Job: Limit(
         "account_most_open_jobs",
@@ -137,6 +143,12 @@ LIMITS: Mapping[type[Limited], Limit] = {
         "open deployment",
         _open_deployments,
         "wait until deployments have ended, or stop some",
+    ),
+    BootDriveRequest: Limit(
+        "account_most_boot_drive_requests",
+        "open boot-drive request",
+        _open_boot_drive_requests,
+        "say which drives were received, or withdraw a request",
     ),
     **{
         table: Limit(

@@ -48,6 +48,7 @@ class DeviceEvent(StrEnum):
     HOST_KEY_REFUSED = "device.host-key-refused"
     INCOMPLETE = "device.incomplete"
     INFERENCE_FAILED = "device.inference-failed"
+    INFERENCE_LEFT = "device.inference-left"
     INFERENCE_RUNNING = "device.inference-running"
     INFERENCE_STOPPED = "device.inference-stopped"
     INSPECTED = "device.inspected"

@@ -289,18 +289,22 @@ class DeviceLifecycle:
             await self._steps.write(removing, changes=DeviceChanges(removal=self._removal))
         await self._inference.discard_specs()
         if was_reached and self._location.is_known:
-            if not is_offline:
-                await self._clear()
+            await self._clear(is_offline=is_offline)
             await self._connection.restore_logins(gone=is_offline)
         self._steps.status = DeviceStatus.ARCHIVED
         await self._write(DeviceEvent.ARCHIVED, "removed")
 
-    async def _clear(self) -> None:
+    async def _clear(self, *, is_offline: bool) -> None:
+        """End the inference, or say that nobody could: the device may run it for ever."""
+        why = "the device cannot be reached"
         try:
-            await clear_device(ClearDevice(node=self._location.address()))
+            if not is_offline:
+                await clear_device(ClearDevice(node=self._location.address()))
+                return
         except EFFECT_FAILED as failure:
-            words = f"its inference may still run there: {cause_of(failure)[1]}"
-            await self._steps.record_event(Event(type=DeviceEvent.REMOVING, message=words))
+            why = cause_of(failure)[1]
+        words = f"its inference may still run there: {why}"
+        await self._steps.record_event(Event(type=DeviceEvent.INFERENCE_LEFT, message=words))
 
     # ── messages: handlers put, the loop takes ──────────────────────────────────────────────
 

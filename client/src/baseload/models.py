@@ -243,6 +243,42 @@ class AzureSource(BaseModel):
     prefix: Annotated[str, Field(max_length=900, title="Prefix")] = ""
 
 
+class ShipToItem(RootModel[str]):
+    root: Annotated[str, Field(max_length=100, min_length=1)]
+
+
+class BootDriveRequestCreation(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    region_id: Annotated[str, Field(max_length=100, title="Region Id")]
+    count: Annotated[int, Field(ge=1, le=20, title="Count")]
+    ship_to: Annotated[list[ShipToItem], Field(max_length=8, min_length=2, title="Ship To")]
+
+
+class BootDriveRequestRefusal(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    reason: Annotated[str, Field(max_length=500, min_length=1, title="Reason")]
+
+
+class Carrier(RootModel[str]):
+    root: Annotated[str, Field(max_length=100, min_length=1, title="Carrier")]
+
+
+class Tracking(RootModel[str]):
+    root: Annotated[str, Field(max_length=100, min_length=1, title="Tracking")]
+
+
+class BootDriveRequestShipment(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    carrier: Annotated[Carrier | None, Field(title="Carrier")] = None
+    tracking: Annotated[Tracking | None, Field(title="Tracking")] = None
+
+
 class BrokenChain(BaseModel):
     """
     The first entry of an account's chain that is not as it was written.
@@ -2202,6 +2238,37 @@ class AuditVerification(BaseModel):
     unchained_entries: Annotated[int, Field(title="Unchained Entries")]
     newest_unchained_at: Annotated[AwareDatetime | None, Field(title="Newest Unchained At")]
     broken: Annotated[list[BrokenChain], Field(title="Broken")]
+
+
+class BootDriveRequest(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    id: Annotated[str, Field(title="Id")]
+    account_id: Annotated[str, Field(title="Account Id")]
+    region_id: Annotated[str, Field(title="Region Id")]
+    count: Annotated[int, Field(title="Count")]
+    ship_to: Annotated[list[str] | None, Field(title="Ship To")]
+    status: Annotated[
+        Literal["requested", "approved", "refused", "withdrawn", "shipped", "received"],
+        Field(
+            description="The status of a boot-drive request.\n\nrequested → approved → shipped → received; or, of one that is requested still, refused or\nwithdrawn.",
+            title="BootDriveRequestStatus",
+        ),
+    ]
+    status_reason: Annotated[str | None, Field(title="Status Reason")]
+    carrier: Annotated[str | None, Field(title="Carrier")]
+    tracking: Annotated[str | None, Field(title="Tracking")]
+    created_at: Annotated[AwareDatetime, Field(title="Created At")]
+    updated_at: Annotated[AwareDatetime, Field(title="Updated At")]
+
+
+class BootDriveRequestPage(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    items: Annotated[list[BootDriveRequest], Field(title="Items")]
+    next: Annotated[str | None, Field(title="Next")]
 
 
 class BusyNode(BaseModel):

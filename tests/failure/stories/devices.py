@@ -186,7 +186,7 @@ class LostDeviceStory(DeviceStory):
         if self._was_back() and machine.boot == 1:
             machine.boot += 1  # Its power was cut: it is inspected again.
             machine.changed.set()
-        elif machine.boot == 1 or "device.restarted" in self.world.events[DEVICE]:
+        elif machine.boot == 1 or self.world.calls[Pair(self.lifecycle, "inspect_again")]:
             await super()._while_active()
 
 

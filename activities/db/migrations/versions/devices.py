@@ -1,13 +1,13 @@
 """Keep devices, their configurations with revisions, and deployments.
 
-Revision: 0036, after 0035
+Revision: 0037, after 0036
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0036"
-down_revision = "0035"
+revision = "0037"
+down_revision = "0036"
 branch_labels = None
 depends_on = None
 oldest_code_revision = "0027"

@@ -105,6 +105,12 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                 True,
                 "deployment",
             ),
+            Entry(
+                "boot-drive",
+                "request, ls, show, receive, withdraw: drives from which machines start",
+                "boot_drive_requests",
+                True,
+            ),
             Entry("offers", "Which machines would fit, and why others do not", "offers"),
             Entry("leases", "Machines that cost money, and what they have cost", "leases"),
             Entry("kill", "Terminate such machines, and wait until gone: kill --all", "leases"),
