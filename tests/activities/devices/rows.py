@@ -41,7 +41,6 @@ def add_configuration(session: Session, **document: object) -> tables.DeviceConf
                 revision=revision,
                 document=given.model_dump(mode="json"),
                 sealed_variables=secret_box("variables").seal(b'{"A": "1"}', sealed_for),
-                variable_hashes={},
                 created_at=NOW,
             )
         )
