@@ -31,6 +31,10 @@ MASKED_UNITS = [
     "systemd-resolved.service",
     "systemd-networkd.service",
     "getty.target",
+    "systemd-logind.service",
+    "systemd-user-sessions.service",
+    "systemd-update-utmp-runlevel.service",
+    "systemd-ask-password-wall.path",
     "systemd-binfmt.service",
     "systemd-remount-fs.service",
     "sys-kernel-debug.mount",
@@ -114,9 +118,6 @@ class Machine:
         for unit in MASKED_UNITS:
             (disk / "etc/systemd/system" / unit).symlink_to("/dev/null")
         (disk / "etc/systemd/system/default.target").symlink_to("lab.target")
-        # What a test enables starts at the boot, without what the host starts at its own.
-        (disk / "etc/systemd/system/multi-user.target.wants").mkdir()
-        (disk / "etc/systemd/system/lab.target.wants").symlink_to("multi-user.target.wants")
         (disk / "etc/hostname").write_text(f"{self.name}\n")
         (disk / "etc/hosts").write_text(f"127.0.0.1 localhost\n{self.address} {self.name}\n")
         (disk / "etc/machine-id").write_text(f"{uuid.uuid4().hex}\n")
