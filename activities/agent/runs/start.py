@@ -8,6 +8,7 @@ from typing import Any
 from ..errors import RefusedError
 from ..folders import Folders, Run
 from ..host import launch, ports
+from ..idle import workload
 from ..loading import load
 from . import status
 
@@ -29,7 +30,8 @@ def start(request: dict[str, Any]) -> dict[str, Any]:
         raise RefusedError("not-staged", "run %s: it was not staged on this node" % run.run_id)
     if state["state"] == "staged":
         spec = run.read("spec.json") or {}
-        _check_contents(run, spec)
+        workload.give_way(run.folders, spec)
+        check_contents(run, spec)
         ports.check(run, spec.get("port"))
         launch.launch(run, spec, lambda: _supervise(run))
     deadline = time.monotonic() + STARTED_WITHIN_S
@@ -45,8 +47,8 @@ def start(request: dict[str, Any]) -> dict[str, Any]:
     )
 
 
-def _check_contents(run: Run, spec: dict[str, Any]) -> None:
-    """Raises: RefusedError `no-content`."""
+def check_contents(run: Run, spec: dict[str, Any]) -> None:
+    """Check that the contents of a run are here. Raises: RefusedError `no-content`."""
     for one in spec.get("contents") or []:
         is_there = (
             load("contents.volumes:is_open")(run, one["name"])

@@ -50,6 +50,7 @@ SOUND: dict[str, dict[str, Any]] = {
     "change_region": {"own_worker": True, "allows_apt_packages": True},
     "create_datastore": DATASTORE,
     "create_reservation": {"name": "another", "hostname": "another", "port": 8888},
+    "change_node": {"mining": False},
     "create_boot_drive_request": {"count": 1, "ship_to": ["another", "place"]},
     **{f"{verb}_boot_drive_request": body or {} for verb, body in DECISIONS.items()},
     "add_node": {"name": "another", "minion_id": f"SHA256:{'A' * 43}"},

@@ -286,6 +286,12 @@ class AsyncOperations:
         """Get Node."""
         return await self._ask(models.Node, Call("GET", f"/v1/nodes/{segment(node_id)}"))
 
+    async def change_node(self, node_id: str, body: models.NodeChange) -> models.Node:
+        """Switch the idle workload of a node on or off."""
+        return await self._ask(
+            models.Node, Call("PATCH", f"/v1/nodes/{segment(node_id)}", body=_sent(body))
+        )
+
     async def remove_node(self, node_id: str, *, force: bool | None = None) -> models.Node:
         """Remove a node; a node with jobs only with `force`."""
         return await self._ask(

@@ -278,6 +278,12 @@ class Operations:
         """Get Node."""
         return self._ask(models.Node, Call("GET", f"/v1/nodes/{segment(node_id)}"))
 
+    def change_node(self, node_id: str, body: models.NodeChange) -> models.Node:
+        """Switch the idle workload of a node on or off."""
+        return self._ask(
+            models.Node, Call("PATCH", f"/v1/nodes/{segment(node_id)}", body=_sent(body))
+        )
+
     def remove_node(self, node_id: str, *, force: bool | None = None) -> models.Node:
         """Remove a node; a node with jobs only with `force`."""
         return self._ask(
