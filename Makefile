@@ -1,6 +1,6 @@
 # baseload: `make help`
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-tests demo demo-gcp demo-data up down status test check style ladder compiled faults faults-cloud faults-data simulate bench mutants tctl
+.PHONY: help setup setup-tests demo demo-gcp demo-data demo-edge up down status test check style ladder compiled node-image faults faults-cloud faults-data simulate bench mutants tctl
 SHELL := /bin/sh
 
 help:  ## Show this list
@@ -19,6 +19,9 @@ demo-gcp: setup-tests  ## Burst into a simulated Google Cloud, from the key to t
 
 demo-data: setup-tests  ## Datasets, NFS and SMB shares, a storage node, a reservation, on lab machines (as root)
 	@.venv/bin/python -m tests.demo_data
+
+demo-edge: setup-tests  ## Devices at the edge: deploy, roll back, power cut, on lab machines (as root)
+	@.venv/bin/python -m tests.demo_edge
 
 up: setup  ## Bring everything up: Temporal, API, workers, this machine as an active node
 	@.venv/bin/python -m workers.runner up
@@ -51,6 +54,10 @@ ladder:
 # pytest compiles tests anew in each of its processes, unless one has kept what it compiled.
 compiled:
 	@told=$$(PYTHONDONTWRITEBYTECODE= .venv/bin/pytest --collect-only -q -p no:xdist) || { echo "$$told"; exit 1; }
+
+# As root: live-build makes a system in a folder. NVIDIA=no leaves the driver of NVIDIA's cards out.
+node-image:  ## Build the live image of boot drives, as root
+	@sh deploy/node/image/build.sh
 
 faults: setup-tests  ## Inject faults into whole processes and machines, and print one table
 	.venv/bin/python -m tests.chaos $(ARGS)

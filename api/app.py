@@ -17,7 +17,7 @@ from activities.settings import settings
 from api import guide, problems
 from api.audit_notes import Reads, Refusals
 from api.body_limits import Limited
-from api.documentation import get_documentation, get_join_script, get_start
+from api.documentation import get_console_program, get_documentation, get_join_script, get_start
 from api.event_streams import Streams
 from api.job_file_schema import PATH as JOB_FILE_SCHEMA
 from api.job_file_schema import get_job_file_schema
@@ -31,8 +31,12 @@ from api.routes import (
     artifacts,
     audit,
     billing,
+    boot_drive_requests,
     data_progress,
     datastores,
+    deployments,
+    device_configurations,
+    devices,
     events,
     health,
     job_logs,
@@ -66,7 +70,7 @@ ROUTERS = (
     health, platform, accounts, users, projects, providers, quotas, regions, nodes,
     join_tokens, announcements, leases, provider_machines, uploads, offers, jobs, job_logs,
     artifacts, third_party_keys, sessions, utilisation, data_progress, billing, datastores,
-    reservations, events, audit,
+    reservations, boot_drive_requests, devices, device_configurations, deployments, events, audit,
 )  # fmt: skip
 RELAY_LIMIT_S = 1.0
 DESCRIPTION = """Own the base, rent the burst.
@@ -99,6 +103,7 @@ def create_app(
     app.add_api_route("/docs", get_documentation, include_in_schema=False)
     app.add_api_route(JOB_FILE_SCHEMA, get_job_file_schema, include_in_schema=False)
     app.add_api_route("/join.sh", get_join_script, include_in_schema=False)
+    app.add_api_route("/console.py", get_console_program, include_in_schema=False)
     app.state.outbox_dispatcher = outbox_dispatcher
     app.state.check_temporal = check_temporal
     app.state.stop = stop or asyncio.Event()

@@ -22,7 +22,7 @@ from workflows.contracts.lifecycles import LIFECYCLE_NOUNS
 
 NOUNS = (
     "accounts", "account", "users", "api-keys", "projects", "uploads", "billing", "events", "audit",
-    "credentials", "reservations",
+    "credentials", "reservations", "boot-drive-requests", "device-configurations",
     *(noun.plural for noun in LIFECYCLE_NOUNS),
 )  # fmt: skip
 USE_OF_SECRETS = "secrets:use"

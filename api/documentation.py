@@ -1,4 +1,5 @@
-"""The pages `/` and `/docs`, without a script or anything of another site, and `/join.sh`.
+"""The pages `/` and `/docs`, without a script or anything of another site, `/join.sh` and
+`/console.py`.
 
 `/` leads to the others; `/docs` has every operation of the API.
 """
@@ -11,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import Request
-from fastapi.responses import HTMLResponse, JSONResponse, Response
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
 
 from api.job_file_schema import PATH
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 JOIN_SCRIPT = CHECKOUT / "deploy" / "node" / "join.sh"
+CONSOLE_PROGRAM = CHECKOUT / "deploy" / "node" / "console.py"
 KEEPER = CHECKOUT / "activities" / "agent" / "upnp"
 _WRITE_KEEPER = re.compile(r"^write_keeper\(\) \{\n.*?^\}\n", re.MULTILINE | re.DOTALL)
 _STYLE = "body{font:16px sans-serif;max-width:60em;margin:2em auto}code{font-size:14px}"
@@ -47,6 +49,11 @@ def _join_script() -> str:
     )
     written = f"write_keeper() {{\n{files}}}\n"
     return _WRITE_KEEPER.sub(lambda _: written, JOIN_SCRIPT.read_text(), count=1)
+
+
+def get_console_program() -> FileResponse:
+    """What shows the minion id on the console of a machine that has joined; it holds no secret."""
+    return FileResponse(CONSOLE_PROGRAM, media_type="text/x-python")
 
 
 def get_start(request: Request) -> Response:

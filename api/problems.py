@@ -48,7 +48,7 @@ _CODE_OF_STATUS = {
     413: "too-large",
 }
 _SECRET_FIELDS = frozenset(
-    {"credentials", "private_key", "password", "variables", "secrets", "secret", "value"}
+    {"credentials", "private_key", "password", "ship_to", "variables", "secrets", "secret", "value"}
 )
 
 

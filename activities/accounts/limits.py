@@ -14,6 +14,10 @@ from activities.db.tables import (
     Account,
     ApiKey,
     ArtifactRow,
+    BootDriveRequest,
+    Device,
+    DeviceConfiguration,
+    DeviceDeployment,
     Job,
     JoinToken,
     Project,
@@ -26,7 +30,19 @@ from activities.settings import settings
 from workflows.rules.counts import counted
 
 Limited = (
-    Job | ApiKey | JoinToken | Project | User | StoredSecret | Upload | Reservation | ArtifactRow
+    Job
+    | ApiKey
+    | JoinToken
+    | Project
+    | User
+    | StoredSecret
+    | Upload
+    | Reservation
+    | BootDriveRequest
+    | ArtifactRow
+    | Device
+    | DeviceConfiguration
+    | DeviceDeployment
 )
 Counted = Callable[[str, datetime], tuple[ColumnElement[bool], ...]]
 AT_ONCE = 1000
@@ -78,6 +94,26 @@ def _kept_reservations(account_id: str, _: datetime) -> tuple[ColumnElement[bool
     return ((col(Reservation.account_id) == account_id) & is_kept,)
 
 
+def _open_boot_drive_requests(account_id: str, _: datetime) -> tuple[ColumnElement[bool], ...]:
+    is_open = text("status IN ('requested', 'approved', 'shipped')")
+    return ((col(BootDriveRequest.account_id) == account_id) & is_open,)
+
+
+def _kept_devices(account_id: str, _: datetime) -> tuple[ColumnElement[bool], ...]:
+    is_there = text("status != 'archived'")
+    return ((col(Device.account_id) == account_id) & is_there,)
+
+
+def _kept_configurations(account_id: str, _: datetime) -> tuple[ColumnElement[bool], ...]:
+    is_kept = col(DeviceConfiguration.removed_at).is_(None)
+    return ((col(DeviceConfiguration.account_id) == account_id) & is_kept,)
+
+
+def _open_deployments(account_id: str, _: datetime) -> tuple[ColumnElement[bool], ...]:
+    is_open = text("status NOT IN ('finished', 'stopped', 'failed', 'rolled_back')")
+    return ((col(DeviceDeployment.account_id) == account_id) & is_open,)
+
+
 LIMITS: Mapping[type[Limited], Limit] = {
     Job: Limit(
         "account_most_open_jobs",
@@ -105,6 +141,25 @@ LIMITS: Mapping[type[Limited], Limit] = {
     ),
     Reservation: Limit(
         "account_most_reservations", "reservation", _kept_reservations, "remove some"
+    ),
+    BootDriveRequest: Limit(
+        "account_most_boot_drive_requests",
+        "open boot-drive request",
+        _open_boot_drive_requests,
+        "say which drives were received, or withdraw a request",
+    ),
+    Device: Limit("account_most_devices", "device", _kept_devices, "remove some"),
+    DeviceConfiguration: Limit(
+        "account_most_device_configurations",
+        "device configuration",
+        _kept_configurations,
+        "remove some",
+    ),
+    DeviceDeployment: Limit(
+        "account_most_open_deployments",
+        "open deployment",
+        _open_deployments,
+        "wait until deployments have ended, or stop some",
     ),
     **{
         table: Limit(

@@ -19,6 +19,7 @@ ANSWERS = {
     "prepare": "prepare:prepare",
     "release": "prepare:release",
     "reboot": "prepare:reboot",
+    "switch_idle_workload": "idle.workload:switch",
     "has_code": "files.code_archive:has_code",
     "unpack_code": "files.code_archive:unpack_code",
     "keep_code": "cache.code:keep_code",
@@ -111,6 +112,9 @@ def main() -> int:
     verb = sys.argv[1] if len(sys.argv) > 1 else ""
     if verb == "supervise":
         load("runs.supervisor:supervise")(sys.argv[2], sys.argv[3])
+        return 0
+    if verb == "keep_idle_workload":
+        load("idle.keeper:keep")(sys.argv[2])
         return 0
     if verb == "install_layer":
         status: int = load("packages.system_layers:install_layer")(sys.argv[2:])

@@ -55,15 +55,16 @@ def prepare(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def release(request: dict[str, Any]) -> dict[str, Any]:
-    """Stop serving the cache, open the network, unmount datastores, restore logins, undo join.sh.
+    """End the idle workload and the cache, open the network, unmount datastores, undo join.sh.
 
-    A repeat changes nothing.
+    The logins are restored. A repeat changes nothing.
 
     The key goes last, so that a repeat can log in until all else is done, and then the port on the
     router by which the machine is reached.
     Raises: RefusedError `sshd-config`.
     """
     folders = Folders(request.get("root", ""))
+    load("idle.workload:end")(folders)
     service.end_serving(folders)
     load("host.image_mirror:forget")()
     network_wall.remove(folders)

@@ -27,6 +27,7 @@ IDLE_POLL_S = 0.25
 LOST_CHECK_S = 5.0
 HOSTNAMES_S = 1.0
 BEAT_S = 2.0
+IDLE_WORKLOAD_S = 30.0
 CACHE_CHECK_S = 15.0
 """How soon a region's cache whose server was killed is there again; most nodes serve none."""
 MOST_PER_ROUND_BYTES = 256 << 10
@@ -117,6 +118,8 @@ class Watcher:
         self.utilisation: Any = None
         self.cache_check_s = float(request.get("cache_check_s") or CACHE_CHECK_S)
         self.due = {"beat": 0.0, "lost": 0.0, "hostnames": 0.0}
+        self.idle_workload_s = float(request.get("idle_workload_s") or IDLE_WORKLOAD_S)
+        self.due["idle_workload"] = 0.0
         self.due["cache"] = time.monotonic() + self.cache_check_s
         for run_id, offset in (request.get("known") or {}).items():
             self.follow(run_id, offset)
@@ -143,6 +146,7 @@ class Watcher:
             self._report_utilisation(running)
             self._report_hostnames(running)
             self._keep_beat()
+            self._keep_idle_workload()
 
     def _round(self) -> float:
         """Send each run's share; return how long to wait before the next round."""
@@ -278,6 +282,17 @@ class Watcher:
             self.gpus = importlib.import_module(".host.gpu_work", __package__).GpuWork()
         return self.gpus
 
+    def _keep_idle_workload(self) -> None:
+        """Start the keeper of the idle workload again, as after a restart, and report figures."""
+        now = time.monotonic()
+        if now < self.due["idle_workload"]:
+            return
+        self.due["idle_workload"] = now + self.idle_workload_s
+        if os.path.exists(os.path.join(self.folders.root, "idle", "workload.json")):
+            importlib.import_module(".idle.keeper", __package__).launch(self.folders)
+            module = importlib.import_module(".idle.workload", __package__)
+            _send({"kind": "idle_workload", **module.report(self.folders)})
+
     def _keep_beat(self) -> None:
         now = time.monotonic()
         if now >= self.due["beat"]:
@@ -314,6 +329,7 @@ def watch(request: dict[str, Any]) -> None:
     known: maps run ids to the offsets from which the caller wants their logs.
     owner: the control plane whose runs are watched; runs of other control planes are ignored.
     utilisation_s: the seconds between two frames about what the runs use, if not as usual;
+    idle_workload_s: those between two looks at the keeper of the idle workload;
     cache_check_s: those between two looks at the server of the region's cache.
     """
     keep_compiled()

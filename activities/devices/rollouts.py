@@ -4,10 +4,10 @@ Each activity is one transaction that holds the row of its deployment; devices a
 order of their ids.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from sqlalchemy import func
+from sqlalchemy import func, update
 from sqlmodel import Session, col, select
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
@@ -16,6 +16,7 @@ from activities.db.session import database
 from activities.db.tables import DeploymentTarget, Device, DeviceDeployment
 from activities.devices.wishes import ask
 from activities.outbox.dispatcher import relay_soon
+from activities.outbox.requests import wake
 from workflows.contracts.deployments import RolloutCounts, TargetState
 from workflows.contracts.devices import DeviceStatus, DeviceWish
 from workflows.contracts.errors import NOT_FOUND
@@ -24,6 +25,7 @@ from workflows.rules.devices.rollout import has_failed, next_to_ask
 
 MOST_FAILURES = 3
 MOST_WORDS = 200
+NEWER = "something newer was asked of it"
 _PRESENT = (DeviceStatus.ACTIVE,)
 """The statuses in which a device follows a wish at once."""
 _LEFT_ALONE = (DeviceStatus.REMOVING, DeviceStatus.ARCHIVED)
@@ -90,6 +92,29 @@ def roll_back(command: RollBack) -> RolloutState:
         state = _state(session, row)
     relay_soon(request_ids)
     return state
+
+
+def supersede_waiting(session: Session, device_ids: Collection[str], at: datetime) -> list[str]:
+    """Let devices leave the deployments that have not asked them yet: something newer is asked.
+
+    Without that an older deployment would ask them later, and its wish would be the newest. Call it
+    before a device is locked, because deployments are locked first everywhere.
+    Returns the outbox rows that wake these deployments.
+    """
+    is_waiting = (
+        col(DeploymentTarget.device_id).in_(device_ids),
+        col(DeploymentTarget.state) == TargetState.WAITING,
+    )
+    named = select(DeploymentTarget.deployment_id).where(*is_waiting)
+    table = DeviceDeployment
+    rows = select(table.id).where(col(table.id).in_(named)).order_by(col(table.id))
+    found = session.exec(rows.with_for_update()).all()
+    if not found:
+        return []
+    # What a deployment has asked until its row was locked is not waiting any more.
+    left = {"state": TargetState.SUPERSEDED.value, "reason": NEWER, "updated_at": at}
+    session.execute(update(DeploymentTarget).where(*is_waiting).values(left))
+    return [wake(session, each, at) for each in found]
 
 
 def _go_back(

@@ -15,6 +15,7 @@ from temporalio import activity
 from activities.accounts import audit
 from activities.db.session import advisory_lock, database
 from activities.db.tables import IdempotencyKey, Job, OutboxRow, Upload, UsedLink
+from activities.housekeeping.addresses import remove_addresses
 from activities.housekeeping.job_inputs import remove_job_inputs
 from activities.settings import settings
 from activities.storage.blobs import blob_store
@@ -55,6 +56,7 @@ def remove_expired(_: RemoveExpired) -> ExpiredRemoved:
             uploads=_remove_uploads(now),
             job_inputs=remove_job_inputs(now),
             jobs_with_snapshots=sum(_remove_snapshots(now - SNAPSHOT_RETENTION)),
+            postal_addresses=remove_addresses(now),
         )
 
 

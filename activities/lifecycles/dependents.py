@@ -10,7 +10,17 @@ from temporalio.service import RPCError
 
 from activities.artifacts.uses import jobs_using
 from activities.db.session import database
-from activities.db.tables import Allocation, Datastore, Job, JobDatastore, Lease, Node, Region
+from activities.db.tables import (
+    Allocation,
+    Datastore,
+    Device,
+    Job,
+    JobDatastore,
+    Lease,
+    Node,
+    Region,
+)
+from activities.devices.revisions import configurations_using
 from activities.lifecycles.kinds import KIND_BY_NOUN
 from activities.nodes.ephemeral import stays
 from activities.placement.allocation_states import is_of_job
@@ -18,9 +28,12 @@ from activities.regions.storage_nodes import storage_nodes_of
 from activities.temporal.client import tell
 from workflows.contracts.base import Done
 from workflows.contracts.datastores import DatastoreStatus
+from workflows.contracts.devices import DeviceStatus
 from workflows.contracts.lifecycles import (
     ARTIFACT_NOUNS,
     DATASTORE,
+    DEPLOYMENT,
+    DEVICE,
     JOB,
     LEASE,
     PROVIDER,
@@ -34,7 +47,8 @@ from workflows.effects.lifecycles import DependentsFound, FindDependents, Remove
 
 @activity.defn
 def find_dependents(command: FindDependents) -> DependentsFound:
-    """The dependents of a resource: regions, nodes, jobs and leases that have not ended."""
+    """What uses a resource and has not ended: regions, nodes, devices, jobs, leases, and the device
+    configurations that use an artifact or a datastore."""
     with database().read() as session:
         found = dependents_of(session, command.resource_id)
         own = own_dependents_of(session, command.resource_id)
@@ -80,7 +94,7 @@ def own_dependents_of(session: Session, resource_id: str) -> set[str]:
     """The dependents that do not prevent a person from removing a region.
 
     These are the storage nodes of a cloud region, nodes that are being removed, ephemeral nodes
-    that no job uses any more, and the leases of all these.
+    that no job uses any more, the leases of all these, and devices that are being removed.
     """
     if noun_of(resource_id) is not REGION:
         return set()
@@ -88,7 +102,10 @@ def own_dependents_of(session: Session, resource_id: str) -> set[str]:
     leaving = session.exec(_leaving_from(resource_id)).all()
     nodes |= {node.id for node in leaving if not stays(node.machine)}
     held = select(Lease.id).where(col(Lease.holder_id).in_(nodes))
-    return nodes | set(session.exec(held).all())
+    devices = select(Device.id).where(
+        col(Device.region_id) == resource_id, col(Device.status) == DeviceStatus.REMOVING
+    )
+    return nodes | set(session.exec(held).all()) | set(session.exec(devices).all())
 
 
 def _leaving_from(region_id: str) -> SelectOfScalar[Node]:
@@ -126,7 +143,10 @@ def _users_of(session: Session, resource_id: str) -> list[str]:
             col(Datastore.region_id) == resource_id,
             col(Datastore.status) != DatastoreStatus.ARCHIVED,
         )
-        return [*sorted(session.exec(query).all()), *sorted(session.exec(held).all())]
+        devices = select(Device.id).where(
+            col(Device.region_id) == resource_id, col(Device.status) != DeviceStatus.ARCHIVED
+        )
+        return [each for ids in (query, held, devices) for each in sorted(session.exec(ids).all())]
     if noun is DATASTORE:
         ended = sorted(JOB.final_statuses)
         query = (
@@ -134,8 +154,15 @@ def _users_of(session: Session, resource_id: str) -> list[str]:
             .join(Job, col(Job.id) == JobDatastore.job_id)
             .where(col(JobDatastore.datastore_id) == resource_id, col(Job.status).not_in(ended))
         )
-        return sorted(session.exec(query).all())
+        return [*sorted(session.exec(query).all()), *_configurations(session, resource_id)]
     if noun in ARTIFACT_NOUNS:
-        return jobs_using(session, resource_id)
+        return [*jobs_using(session, resource_id), *_configurations(session, resource_id)]
+    if noun is DEVICE or noun is DEPLOYMENT:
+        return []
     query = select(Allocation.job_id).where(col(Allocation.node_id) == resource_id, is_of_job())
     return sorted(set(session.exec(query).all()))
+
+
+def _configurations(session: Session, resource_id: str) -> list[str]:
+    """The device configurations that use an artifact or a datastore."""
+    return sorted(row.id for row in configurations_using(session, resource_id))

@@ -11,7 +11,13 @@ from activities.accounts.stored_bytes import add_job_bytes, job_bytes
 from activities.artifacts.uses import wake_waiting_jobs
 from activities.db.ids import new_id
 from activities.db.session import advisory_lock, database
-from activities.db.tables import Allocation, EventRow, LifecycleRow, Reservation
+from activities.db.tables import (
+    Allocation,
+    DeviceConfiguration,
+    EventRow,
+    LifecycleRow,
+    Reservation,
+)
 from activities.devices.outcomes import NO_COLUMNS, close_targets, values_of_device
 from activities.lifecycles.kinds import KIND_BY_NOUN
 from activities.lifecycles.platform_events import append_violation
@@ -106,7 +112,7 @@ def _apply(session: Session, step: Record) -> tuple[Recorded, list[str]]:
     if isinstance(step.changes, DeviceChanges):
         request_ids = close_targets(session, step, step.changes)
     if isinstance(step.changes, RegionChanges) and step.status == RegionStatus.ARCHIVED:
-        _remove_reservations(session, step)
+        _remove_rows(session, step)
     _append_events(session, step)
     append_violation(session, step)
     return Recorded(applied=True, sequence=step.sequence), request_ids
@@ -136,10 +142,12 @@ def _left_on(session: Session, step: Record) -> list[Allocation]:
     return [each for each in held if each.state == AllocationState.LEAVING]
 
 
-def _remove_reservations(session: Session, step: Record) -> None:
-    """Remove the reservations of a region that is gone; a region that stays keeps them."""
-    kept = col(Reservation.region_id) == step.resource_id, col(Reservation.removed_at).is_(None)
-    session.execute(update(Reservation).where(*kept).values(removed_at=step.at))
+def _remove_rows(session: Session, step: Record) -> None:
+    """Remove the reservations and device configurations of a region that is gone; a region that
+    stays keeps them."""
+    for table in (Reservation, DeviceConfiguration):
+        kept = col(table.region_id) == step.resource_id, col(table.removed_at).is_(None)
+        session.execute(update(table).where(*kept).values(removed_at=step.at))
 
 
 def _values(step: Record) -> dict[str, Any]:

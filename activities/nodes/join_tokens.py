@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import ColumnElement
 from sqlmodel import Session, col, delete, or_, select, update
 
-from activities.db.tables import JoinToken, Node
+from activities.db.tables import Device, JoinToken, Node
 from workflows.contracts.statuses import NodeStatus
 
 KEPT_FOR = timedelta(days=7)
@@ -29,14 +29,19 @@ def announced(session: Session, region_id: str, minion_id: str) -> JoinToken | N
 
 
 def removed_since() -> ColumnElement[bool]:
-    """Whether a node of the token's machine was archived after the token's last announcement."""
-    node = select(Node.id).where(
-        col(Node.region_id) == col(JoinToken.region_id),
-        col(Node.minion_id) == col(JoinToken.minion_id),
-        col(Node.status) == NodeStatus.ARCHIVED,
-        col(Node.updated_at) > col(JoinToken.last_at),
-    )
-    return node.exists()
+    """Whether a node or device of the token's machine was archived after the token's last
+    announcement."""
+
+    def of(table: type[Node | Device]) -> ColumnElement[bool]:
+        host = select(table.id).where(
+            col(table.region_id) == col(JoinToken.region_id),
+            col(table.minion_id) == col(JoinToken.minion_id),
+            col(table.status) == NodeStatus.ARCHIVED,
+            col(table.updated_at) > col(JoinToken.last_at),
+        )
+        return host.exists()
+
+    return of(Node) | of(Device)
 
 
 def expire_join_tokens(session: Session, key_ids: Sequence[str], now: datetime) -> None:
@@ -50,11 +55,15 @@ def expire_join_tokens(session: Session, key_ids: Sequence[str], now: datetime) 
 def forget_join_tokens(session: Session, now: datetime) -> None:
     """Delete the tokens that nobody can use any more, and those that nobody has used for a week."""
     before = now - KEPT_FOR
-    live = select(Node.id).where(
-        col(Node.region_id) == col(JoinToken.region_id),
-        col(Node.minion_id) == col(JoinToken.minion_id),
-        col(Node.status) != NodeStatus.ARCHIVED,
-    )
+
+    def live(table: type[Node | Device]) -> ColumnElement[bool]:
+        host = select(table.id).where(
+            col(table.region_id) == col(JoinToken.region_id),
+            col(table.minion_id) == col(JoinToken.minion_id),
+            col(table.status) != NodeStatus.ARCHIVED,
+        )
+        return host.exists()
+
     unbound = col(JoinToken.minion_id).is_(None) & (col(JoinToken.expires_at) < before)
-    unused = (col(JoinToken.last_at) < before) & ~live.exists()
+    unused = (col(JoinToken.last_at) < before) & ~live(Node) & ~live(Device)
     session.execute(delete(JoinToken).where(or_(unbound, unused)))

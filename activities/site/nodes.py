@@ -14,12 +14,13 @@ from temporalio.exceptions import ApplicationError
 from activities.secrets.cache_certificates import cache_token, server_identity
 from activities.secrets.platform_key import platform_key_fingerprint
 from activities.secrets.region_keys import region_key_fingerprint, region_key_line
-from activities.secrets.sealing import MasterKeyError
+from activities.secrets.sealing import MasterKeyError, SealBrokenError
 from activities.settings import settings
 from activities.site.answers.verbs import (
     CacheHost,
     Cleaned,
     EndedRun,
+    IdleWorkloadReport,
     Inspection,
     LivingRun,
     Nothing,
@@ -32,13 +33,21 @@ from activities.site.collection import bring_log
 from activities.site.node_client import NodeClient
 from activities.site.region_cache import mirrored_registries
 from activities.site.run_names import RunNames
+from activities.storage.idle_workload import open_idle_workload
 from activities.temporal.heartbeats import heartbeating
 from workflows.contracts import errors
 from workflows.contracts.base import Done
 from workflows.contracts.jobs import parse_run_id
-from workflows.contracts.nodes import EarlierRun, NodeAddress, Preparation, RunSeen
+from workflows.contracts.nodes import (
+    EarlierRun,
+    IdleWorkloadFacts,
+    NodeAddress,
+    Preparation,
+    RunSeen,
+)
 from workflows.effects.nodes import (
     EndOrphanedRuns,
+    IdleWorkloadSwitched,
     InspectNode,
     ListRuns,
     NodeInspected,
@@ -50,6 +59,7 @@ from workflows.effects.nodes import (
     RebootNode,
     RestoreLogins,
     RunsListed,
+    SwitchIdleWorkload,
 )
 from workflows.effects.regions import CheckSite, SiteChecked
 
@@ -294,6 +304,33 @@ def _run(run_id: str | None, said: RunStatus) -> RunSeen | None:
         started_at=said.started_at,
         alive=said.why if isinstance(said, LivingRun) else "",
     )
+
+
+@activity.defn
+async def switch_idle_workload(command: SwitchIdleWorkload) -> IdleWorkloadSwitched:
+    """Switch the idle workload of the node on, to another one, or off; a repeat changes nothing.
+
+    Raises: ApplicationError, REFUSED when the worker process cannot open it; as `NodeClient`.
+    """
+    node, wanted = command.node, command.workload
+    workload: dict[str, Any] | None = None
+    if wanted.sealed:
+        try:
+            opened = await asyncio.to_thread(
+                open_idle_workload, wanted.sealed, node.region_id, node.node_id
+            )
+        except (SealBrokenError, MasterKeyError) as error:
+            raise ApplicationError(
+                f"{node.node_id}: the worker of region {node.region_id} cannot open its idle "
+                f"workload: {error}",
+                type=errors.REFUSED,
+            ) from error
+        most_tasks = settings().job_most_tasks
+        workload = {"revision": wanted.revision, "most_tasks": most_tasks, **opened.model_dump()}
+    answer = await NodeClient(node).call(
+        "switch_idle_workload", {"workload": workload}, IdleWorkloadReport, limit_s=27
+    )
+    return IdleWorkloadSwitched(facts=IdleWorkloadFacts(**answer.model_dump()))
 
 
 @activity.defn

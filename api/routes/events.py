@@ -1,6 +1,7 @@
 """Events of the account, and of each resource with a lifecycle."""
 
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
@@ -16,6 +17,7 @@ from api.authorization import Caller, Needs
 from api.event_streams import EventPoll, Source, StreamQuery, described, stream, stream_query
 from api.pagination import PageQuery, Paging, page
 from api.schemas.events import Event, EventPage
+from api.services.boot_drive_requests import visible_boot_drive_request
 from api.services.events import event_responses
 from api.services.ownership import own, visible_artifact, visible_job
 from workflows.contracts.lifecycles import ARTIFACT_NOUNS
@@ -50,14 +52,16 @@ def list_events(
     return stream(request, caller, source, lambda _: EventPoll(after, _reader(caller, mine)))
 
 
-def _add_route(kind: LifecycleKind[Any, Any]) -> None:
-    """Add `GET /v1/<noun>s/{id}/events`, whose stream starts with the resource's first event."""
-    noun, plural = kind.noun.name, kind.noun.plural
+def _add_route(noun: str, plural: str, find: Callable[[Session, str, Caller], Any]) -> None:
+    """Add `GET /v1/<noun>s/{id}/events`, whose stream starts with the resource's first event.
+
+    find: raises a Problem unless the caller may see the resource.
+    """
     needs = Needs(f"{plural}:read")
 
     def checked(resource_id: str, caller: Annotated[Caller, Depends(needs)]) -> str:
         with database().read() as session:
-            _find(session, kind, resource_id, caller)
+            find(session, resource_id, caller)
         return resource_id
 
     def list_events_of(
@@ -78,14 +82,14 @@ def _add_route(kind: LifecycleKind[Any, Any]) -> None:
     router.add_api_route(
         f"/v1/{plural}/{{resource_id}}/events",
         list_events_of,
-        operation_id=f"list_{noun}_events",
+        operation_id=f"list_{noun.replace('-', '_')}_events",
         summary=f"Events of a {noun}",
         **_ROUTE,
     )
 
 
 def _find(
-    session: Session, kind: LifecycleKind[Any, Any], resource_id: str, caller: Caller
+    kind: LifecycleKind[Any, Any], session: Session, resource_id: str, caller: Caller
 ) -> None:
     if kind.table is tables.Job:
         visible_job(session, caller, resource_id)
@@ -135,5 +139,10 @@ def _newest(condition: ColumnElement[bool]) -> int:
         return session.exec(newest).one() or 0
 
 
+def _find_boot_drive_request(session: Session, request_id: str, caller: Caller) -> None:
+    visible_boot_drive_request(session, caller, request_id)
+
+
 for _kind in KINDS:
-    _add_route(_kind)
+    _add_route(_kind.noun.name, _kind.noun.plural, partial(_find, _kind))
+_add_route("boot-drive-request", "boot-drive-requests", _find_boot_drive_request)

@@ -10,7 +10,7 @@ from activities.db.session import database
 from api.authorization import Caller, Needs
 from api.changes import Change, changing
 from api.pagination import Paging, page
-from api.schemas.nodes import Node, NodeCreation, NodePage, NodeReplacement
+from api.schemas.nodes import Node, NodeChange, NodeCreation, NodePage, NodeReplacement
 from api.services import nodes
 from api.services.ownership import own
 from workflows.contracts.nodes import NODE_ACTIONS, NodeAction
@@ -49,6 +49,12 @@ async def add_node(asked: NodeCreation, change: Writer) -> Node:
 def get_node(node_id: str, caller: Reader) -> Node:
     with database().read() as session:
         return nodes.node_response(session, own(session, tables.Node, node_id, caller))
+
+
+@router.patch("/{node_id}", operation_id="change_node")
+async def change_node(node_id: str, asked: NodeChange, change: Writer) -> Node:
+    """Switch the idle workload of a node on or off."""
+    return await change.apply(Node, lambda context: nodes.change_node(context, node_id, asked))
 
 
 def _add_action(action: NodeAction) -> None:

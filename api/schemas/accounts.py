@@ -45,6 +45,30 @@ class AccountChange(RequestBody):
     billing_account_id: ResourceId | None = None
 
 
+def _wallet(text: str) -> str:
+    if not re.fullmatch(r"[!-~]{1,200}", text):
+        raise ValueError("is 1 to 200 printable characters without blanks")
+    return text
+
+
+Coin = Annotated[str, Field(max_length=10, pattern=r"^[A-Z][A-Z0-9]{1,9}$")]
+Wallet = Annotated[str, Field(max_length=200), AfterValidator(_wallet)]
+Variable = Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+
+
+class IdleWorkload(RequestBody):
+    """What the account's nodes with `mining` run while no job is there."""
+
+    image: Annotated[str, Field(min_length=1, max_length=500)] | None = None
+    """The container image; None: the command runs on the machine itself."""
+    command: Annotated[str, Field(min_length=1, max_length=10_000)]
+    """The command; whoever reads the account reads it, so it is no place for secrets."""
+    environment: Annotated[
+        dict[Variable, Annotated[str, Field(max_length=4000)]], Field(max_length=64)
+    ] = Field(default_factory=dict)
+    """Its variables; each wallet is there as `BASELOAD_WALLET_<COIN>`."""
+
+
 class OwnAccountChange(RequestBody):
     """A change of the caller's own account; fields that are left out keep their values."""
 
@@ -55,6 +79,16 @@ class OwnAccountChange(RequestBody):
         ]
         | None
     ) = None
+    wallets: Annotated[dict[Coin, Wallet], Field(max_length=16)] | None = None
+    """The wallets of the idle workload: an address for each coin, such as XMR."""
+    idle_workload: IdleWorkload | None = None
+    """What nodes with `mining` run while no job is there; null: nothing."""
+
+
+class IdleWorkloadShown(ResponseBody):
+    image: str | None = None
+    command: str
+    environment: dict[str, str]
 
 
 class CreditGrant(RequestBody):
@@ -68,6 +102,8 @@ class Account(ResponseBody):
     billing_account_id: str | None
     is_administrator: bool
     wallet_address: str | None
+    wallets: dict[str, str]
+    idle_workload: IdleWorkloadShown | None
     personal_project_id: str
     balance_microcredits: int
     """The balance of the payer: the billing account if there is one, else this account."""

@@ -97,6 +97,29 @@ class NodeCreation(RequestBody):
     user: UserName = "root"
 
 
+class NodeChange(RequestBody):
+    """A change of a node; fields that are left out keep their values."""
+
+    mining: bool | None = None
+    """Whether the account's idle workload runs on the node while no job is there."""
+
+
+class NodeIdleWorkload(ResponseBody):
+    """What the node itself says of its idle workload, at most an hour old."""
+
+    state: str
+    """`off`, `waiting` for the node to be idle, or `running`."""
+    run_s: float
+    """For how long it has run on the machine in all."""
+    energy_joules: float | None
+    """What the GPUs have used meanwhile; null: their driver does not say."""
+    energy_s: float
+    """For how long of `run_s` the energy is known."""
+    reason: str
+    """Why it could not be started last; empty: it could."""
+    at: datetime | None
+
+
 class NodeReplacement(RequestBody):
     """A machine that you own, and that takes the place of a storage node."""
 
@@ -206,6 +229,9 @@ class Node(Lifecycle):
     """The storage node whose place this one takes, and from which it is filled; null: none."""
     upnp: bool
     mining: bool
+    """Whether the account's idle workload runs on the node while no job is there."""
+    idle_workload: NodeIdleWorkload | None
+    """Null: the node never had one."""
     address: str | None
     port: int
     user: str

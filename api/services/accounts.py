@@ -19,10 +19,14 @@ from api.schemas import accounts as schemas
 from api.services.account_limits import check_limit
 from api.services.ownership import own
 
+MOST_WOKEN = 100
+
 
 def account_response(session: Session, row: tables.Account) -> schemas.Account:
     return schemas.Account(
-        **row.model_dump(exclude={"job_bytes"}),
+        **row.model_dump(exclude={"job_bytes", "wallets", "idle_workload", "idle_revision"}),
+        wallets=row.wallets or {},
+        idle_workload=schemas.IdleWorkloadShown(**row.idle_workload) if row.idle_workload else None,
         balance_microcredits=payers.balance_microcredits(session, row),
     )
 
@@ -89,10 +93,26 @@ def _changed(
         _check_name(context.session, given["name"])
     if "billing_account_id" in given:
         _check_billing(context.session, given["billing_account_id"], row.id)
+    if given.get("idle_workload") is not None:
+        given["idle_workload"] = given["idle_workload"].model_dump()
     for name, value in given.items():
         setattr(row, name, value)
+    if {"wallets", "idle_workload"} & set(given):
+        row.idle_revision += 1
+        _wake_idle_nodes(context, row)
     row.updated_at = context.now
     return account_response(context.session, row)
+
+
+def _wake_idle_nodes(context: ChangeContext, row: tables.Account) -> None:
+    """Wake the nodes that run the idle workload; those beyond the limit find it by themselves."""
+    nodes = select(tables.Node.id).where(
+        tables.Node.account_id == row.id,
+        col(tables.Node.mining),
+        col(tables.Node.status) != "archived",
+    )
+    for node_id in context.session.exec(nodes.limit(MOST_WOKEN)).all():
+        context.wake(node_id)
 
 
 def _check_name(session: Session, name: str) -> None:

@@ -1,9 +1,7 @@
-"""Announcements: a machine makes itself known, before or after it is added as a node."""
+"""Announcements: a machine makes itself known, before or after it is added as a node or device."""
 
 import base64
 import binascii
-
-from sqlmodel import Session, select
 
 from activities.db import tables
 from activities.db.session import advisory_lock
@@ -14,6 +12,7 @@ from api.problems import field_error, invalid
 from api.schemas import nodes as schemas
 from api.services.join_tokens import redeem
 from api.services.lifecycles import GONE
+from api.services.minions import device_of, node_of
 from workflows.contracts.statuses import NodeStatus
 
 CONNECTED = (NodeStatus.MAINTENANCE, NodeStatus.ACTIVE)
@@ -24,11 +23,11 @@ _KEY_TYPES = ("ssh-ed25519", "ssh-rsa", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp
 def announce(
     context: ChangeContext, asked: schemas.AnnouncementCreation
 ) -> schemas.AnnouncementReceipt:
-    """Store the address of a machine, and wake its node if the node is not connected.
+    """Store the address of a machine, and wake its node or device if that is not connected.
 
-    The join token proves the account, and concerns the nodes of its own region alone. The address
-    proves nothing: the host key is checked at every connection. A connected node is where it is, so
-    it reads no announcement.
+    The join token proves the account, and concerns the machines of its own region alone. The
+    address proves nothing: the host key is checked at every connection. A connected machine is
+    where it is, so nobody reads its announcement.
     Raises: Problem `unauthorized`, when the join token is not valid for this machine.
     """
     _check_fingerprint(asked)
@@ -37,10 +36,9 @@ def announce(
     row.host, row.port, row.user = asked.address, asked.port, asked.user
     row.first_at = first_at = row.first_at or context.now
     row.last_at = context.now
-    node = node_of(context.session, asked.minion_id, row.account_id)
-    is_there = node is not None and node.region_id == row.region_id
-    if node is not None and is_there and node.status not in (*GONE, *CONNECTED):
-        context.wake(node.id, slowly=True)
+    host = _host_of(context, row, asked.minion_id)
+    if host is not None and host.status not in (*GONE, *CONNECTED):
+        context.wake(host.id, slowly=True)
     return schemas.AnnouncementReceipt(
         minion_id=asked.minion_id,
         address=asked.address,
@@ -48,23 +46,18 @@ def announce(
         user=asked.user,
         first_at=first_at,
         last_at=context.now,
-        added=is_there,
-        upnp=node.upnp if node is not None and is_there else True,
+        added=host is not None,
+        upnp=True if host is None else host.upnp,
     )
 
 
-def node_of(session: Session, minion_id: str, account_id: str) -> tables.Node | None:
-    """The account's node of this minion id that is not archived; None where there is none.
-
-    Minion ids are public, so a node of another account says nothing about the machine.
-    """
-    return session.exec(
-        select(tables.Node).where(
-            tables.Node.minion_id == minion_id,
-            tables.Node.account_id == account_id,
-            tables.Node.status != NodeStatus.ARCHIVED,
-        )
-    ).first()
+def _host_of(
+    context: ChangeContext, token: tables.JoinToken, minion_id: str
+) -> tables.Node | tables.Device | None:
+    """The node or the device of the machine in the token's region; None: it was not added."""
+    node = node_of(context.session, minion_id, token.account_id)
+    found = node or device_of(context.session, minion_id, token.account_id)
+    return found if found is not None and found.region_id == token.region_id else None
 
 
 def _check_fingerprint(asked: schemas.AnnouncementCreation) -> None:

@@ -12,6 +12,7 @@ from activities.artifacts.starts import SOURCES
 from activities.artifacts.uses import Users, users_of
 from activities.db import tables
 from activities.db.session import database
+from activities.devices.revisions import configurations_using
 from activities.placement.volume_holds import volume_holders
 from activities.settings import settings
 from activities.storage.blobs import blob_store
@@ -56,6 +57,7 @@ from workflows.contracts.artifacts import (
 from workflows.contracts.lifecycles import VOLUME, LifecycleNoun, noun_of
 from workflows.contracts.removals import Removal
 from workflows.contracts.statuses import JobStatus
+from workflows.rules.counts import some_of
 from workflows.rules.placement import volumes as placement
 
 Row = tables.ArtifactRow
@@ -132,7 +134,8 @@ def create_artifact(
 def remove_artifact(context: ChangeContext, noun: LifecycleNoun, artifact_id: str) -> Artifact:
     """Remove an artifact with its content; a second call changes nothing.
 
-    Raises: Problem `not-found`, `forbidden`; `conflict`, when jobs use it that have not ended.
+    Raises: Problem `not-found`, `forbidden`; `conflict`, when jobs use it that have not ended, or
+    device configurations.
     """
     row = _changeable(context, noun, artifact_id)
     may_show = readable_jobs(context.session, context.caller)
@@ -140,8 +143,22 @@ def remove_artifact(context: ChangeContext, noun: LifecycleNoun, artifact_id: st
     if row.status not in GONE:
         if users is not None:
             raise Problem("conflict", f"{noun.name} {row.name}: is used by {users}")
+        _check_no_configuration(context, noun, row)
         context.tell(row.id, "remove", Removal(requested_by=context.caller.user_id))
     return artifact_response(context.session, context.caller, row)
+
+
+def _check_no_configuration(
+    context: ChangeContext, noun: LifecycleNoun, row: tables.ArtifactRow
+) -> None:
+    """Raises: Problem `conflict`, which names device configurations to their own account alone."""
+    used = configurations_using(context.session, row.id)
+    if not used:
+        return
+    is_own = row.account_id == context.caller.account_id
+    named = some_of([f"{each.name} ({each.id})" for each in used]) if is_own else str(len(used))
+    detail = f"{noun.name} {row.name}: is used by device configuration {named}"
+    raise Problem("conflict", detail)
 
 
 def retry_artifact(context: ChangeContext, noun: LifecycleNoun, artifact_id: str) -> Artifact:

@@ -6,17 +6,17 @@ from activities.datastores.checks import seal_password
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import advisory_lock
+from activities.devices.revisions import configurations_using
 from activities.lifecycles.dependents import dependents_of
 from activities.settings import cidrs_of, settings
 from api.changes import ChangeContext
 from api.problems import Problem, field_error, invalid
 from api.schemas import datastores as schemas
 from api.schemas.base import FieldError
-from api.services.lifecycles import GONE, remove
+from api.services.lifecycles import GONE, has_active_host, remove
 from api.services.ownership import lifecycle, own_locked
 from api.services.plans import check_plan
 from workflows.contracts.datastores import DatastoreStatus, DatastoreType
-from workflows.contracts.statuses import NodeStatus
 from workflows.rules.counts import some_of
 from workflows.rules.datastores.places import (
     CLOSED_RULE,
@@ -94,10 +94,7 @@ def _check_region(session: Session, region: tables.Region, name: str) -> None:
     """Raises: Problem `conflict`."""
     if region.status in GONE:
         raise Problem("conflict", f"region {region.name}: is {region.status}")
-    active = select(tables.Node.id).where(
-        tables.Node.region_id == region.id, tables.Node.status == NodeStatus.ACTIVE
-    )
-    if session.exec(active).first() is None:
+    if not has_active_host(session, region.id):
         raise Problem(
             "conflict",
             f"region {region.name}: has no active node or device, from which a datastore is "
@@ -114,14 +111,23 @@ def _check_region(session: Session, region: tables.Region, name: str) -> None:
 
 
 def remove_datastore(context: ChangeContext, datastore_id: str) -> schemas.Datastore:
-    """Remove a datastore that no open job uses; the files on its server stay.
+    """Remove a datastore that no open job and no device uses; the files on its server stay.
 
-    Raises: Problem `conflict`, naming the jobs.
+    Raises: Problem `conflict`, naming the jobs or the device configurations.
     """
     row = own_locked(context.session, tables.Datastore, datastore_id, context.caller)
-    users = dependents_of(context.session, row.id)
-    if users and row.status not in GONE:
-        detail = f"datastore {row.name}: is used by {some_of(users)}, until these end"
-        raise Problem("conflict", detail)
+    if row.status not in GONE:
+        _check_unused(context.session, row)
     remove(context, row, force=False, holds=("jobs", []))
     return datastore_response(row)
+
+
+def _check_unused(session: Session, row: tables.Datastore) -> None:
+    """Raises: Problem `conflict`."""
+    named = [f"{each.name} ({each.id})" for each in configurations_using(session, row.id)]
+    if named:
+        detail = f"datastore {row.name}: is used by device configuration {some_of(named)}"
+        raise Problem("conflict", detail)
+    if users := dependents_of(session, row.id):
+        detail = f"datastore {row.name}: is used by {some_of(users)}, until these end"
+        raise Problem("conflict", detail)

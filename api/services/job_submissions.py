@@ -234,6 +234,14 @@ def check_balance(session: Session, account_id: str, resources: Resources) -> No
     """
     if not resources.gpu_count and not settings().cpu_core_hour_microcredits:
         return
+    must_have_credits(session, account_id, "start a job that costs")
+
+
+def must_have_credits(session: Session, account_id: str, deed: str) -> None:
+    """Refuse what costs if the payer's balance is not positive.
+
+    deed: what the account asks for, for the refusal. Raises: Problem `insufficient-credits`.
+    """
     account = session.get(tables.Account, account_id)
     balance = payers.balance_microcredits(session, account) if account else 0
     if balance <= 0:
@@ -241,5 +249,5 @@ def check_balance(session: Session, account_id: str, resources: Resources) -> No
         raise Problem(
             "insufficient-credits",
             f"account {payer}: has {balance / MICROCREDITS:g} credits; must have more than 0 to "
-            "start a job that costs",
+            f"{deed}",
         )

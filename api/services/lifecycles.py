@@ -50,3 +50,12 @@ def names_of(session: Session, table: type[SQLModel], conditions: tuple[Any, ...
     """The texts `name (id)` of the rows that meet the conditions, ordered by name."""
     rows = session.exec(select(table).where(*conditions).order_by(col(table.name)))  # type: ignore[attr-defined]
     return [f"{row.name} ({row.id})" for row in rows]  # type: ignore[attr-defined]
+
+
+def has_active_host(session: Session, region_id: str) -> bool:
+    """Whether a node or a device of the region is active."""
+    for table in (tables.Node, tables.Device):
+        found = select(table.id).where(table.region_id == region_id, table.status == "active")
+        if session.exec(found.limit(1)).first() is not None:
+            return True
+    return False

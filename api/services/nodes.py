@@ -8,17 +8,16 @@ from sqlmodel import Session, col, select
 
 from activities.db import tables
 from activities.db.ids import new_id
-from activities.db.session import advisory_lock
 from activities.nodes.creation import add_leased_node
 from activities.nodes.join_tokens import announced
-from activities.nodes.wanted import want
+from activities.nodes.wanted import can_be_idle, want
 from activities.placement.allocation_states import is_live
 from api.changes import ChangeContext
-from api.problems import Problem, field_error, invalid
+from api.problems import field_error, invalid
 from api.schemas import nodes as schemas
-from api.services.announcements import node_of
 from api.services.cloud_machines import leased_node, must_be_own
 from api.services.lifecycles import must_be_free, remove, wrong_state
+from api.services.minions import must_be_unknown
 from api.services.ownership import lifecycle, own_locked
 from api.services.storage_nodes import (
     check_services,
@@ -28,7 +27,13 @@ from api.services.storage_nodes import (
     must_not_be_needed,
 )
 from workflows.contracts.jobs import run_id
-from workflows.contracts.nodes import Hardware, NodeAction, Preparation, Requirement
+from workflows.contracts.nodes import (
+    Hardware,
+    IdleWorkloadFacts,
+    NodeAction,
+    Preparation,
+    Requirement,
+)
 from workflows.contracts.regions import Replacement
 from workflows.contracts.statuses import AllocationState, RegionStatus
 from workflows.rules.catalogue.providers import traits_of
@@ -68,6 +73,7 @@ def _shown(row: tables.Node, held: Sequence[tables.Allocation]) -> schemas.Node:
     return schemas.Node(
         **lifecycle(row),
         **{name: getattr(row, name) for name in _SAME},
+        idle_workload=_idle_workload(row),
         address=row.host,
         leased=row.machine is not None,
         hardware=schemas.NodeHardware(**hardware) if hardware else None,
@@ -87,18 +93,27 @@ def _shown(row: tables.Node, held: Sequence[tables.Allocation]) -> schemas.Node:
     )
 
 
+def _idle_workload(row: tables.Node) -> schemas.NodeIdleWorkload | None:
+    if row.idle_workload is None:
+        return None
+    facts = IdleWorkloadFacts.model_validate(row.idle_workload)
+    return schemas.NodeIdleWorkload(**facts.model_dump())
+
+
 def add_node(context: ChangeContext, asked: schemas.NodeCreation) -> schemas.Node:
     """Add a machine you own as a node, or create a node on a machine in a cloud.
 
     Raises: Problem `not-found`, when the region is not the account's; `conflict`, when the region
-    takes no nodes, or a node has this minion id; `invalid-request`, when a field is wrong.
+    takes no nodes, or a node or device has this minion id; `invalid-request`, when a field is
+    wrong.
     """
     region = own_locked(context.session, tables.Region, asked.region_id, context.caller)
     if region.status not in (RegionStatus.HEALTHY, RegionStatus.OFFLINE):
         raise wrong_state("region", region, "healthy to take nodes")
+    is_cloud = traits_of(region.provider_kind).is_cloud
     if asked.mining:
-        raise invalid(field_error("mining", "is not available yet", True))
-    if traits_of(region.provider_kind).is_cloud:
+        _check_idle_workload(context, can_have=not is_cloud and "compute" in asked.services)
+    if is_cloud:
         node, request_id = add_leased_node(
             context.session, region, leased_node(region, asked), context.now
         )
@@ -120,9 +135,9 @@ def _own_machine(
     """Write the row of an own machine, and the start of its workflow.
 
     fills_from: the storage node whose place it takes.
-    Raises: Problem `conflict`, when a node of the account has this minion id.
+    Raises: Problem `conflict`, when a node or device of the account has this minion id.
     """
-    _check_minion(context, minion_id, region)
+    must_be_unknown(context.session, minion_id, region.account_id)
     known = announced(context.session, region.id, minion_id)
     is_announced = asked.address is None and known is not None
     row = tables.Node(
@@ -149,12 +164,33 @@ def _own_machine(
     return row
 
 
-def _check_minion(context: ChangeContext, minion_id: str, region: tables.Region) -> None:
-    advisory_lock(context.session, f"minion/{minion_id}")
-    taken = node_of(context.session, minion_id, region.account_id)
-    if taken is not None:
-        detail = f"minion id {minion_id}: is that of node {taken.name} ({taken.id})"
-        raise Problem("conflict", detail)
+def change_node(context: ChangeContext, node_id: str, asked: schemas.NodeChange) -> schemas.Node:
+    """Switch the idle workload of a node on or off.
+
+    Raises: Problem `invalid-request`, when the node or the account can have none.
+    """
+    row = own_locked(context.session, tables.Node, node_id, context.caller)
+    if "mining" in asked.model_fields_set and asked.mining is None:
+        raise invalid(field_error("mining", "is not null"))
+    if asked.mining is not None and asked.mining != row.mining:
+        if asked.mining:
+            _check_idle_workload(context, can_have=can_be_idle(row))
+        row.mining, row.updated_at = asked.mining, context.now
+        context.session.add(row)
+        context.wake(row.id)
+    return node_response(context.session, row)
+
+
+def _check_idle_workload(context: ChangeContext, *, can_have: bool) -> None:
+    """Raises: Problem `invalid-request`."""
+    if not can_have:
+        rule = "is for machines you own that take jobs: none that is rented, none with storage only"
+        raise invalid(field_error("mining", rule, True))
+    account = context.session.get_one(tables.Account, context.caller.account_id)
+    missing = [name for name in ("idle_workload", "wallets") if not getattr(account, name)]
+    if missing:
+        rule = f"needs {' and '.join(missing)} of the account: PATCH /v1/account"
+        raise invalid(field_error("mining", rule, True))
 
 
 def act(

@@ -22,6 +22,7 @@ from api.services.lifecycles import GONE, names_of, remove, wrong_state
 from api.services.ownership import lifecycle, own_locked
 from api.services.reservations import kept_in
 from workflows.contracts.datastores import DatastoreStatus
+from workflows.contracts.devices import DeviceStatus
 from workflows.contracts.regions import SiteChange
 from workflows.contracts.statuses import NodeStatus, ProviderStatus, RegionStatus
 from workflows.rules.catalogue.clouds import CloudCatalogue
@@ -208,8 +209,8 @@ def _change_site(context: ChangeContext, row: tables.Region) -> None:
     if held := dependents_of(context.session, row.id):
         raise Problem(
             "conflict",
-            f"region {row.name}: own_worker changes only while it has no nodes; has {held[0]}"
-            + f" and {len(held) - 1} more" * (len(held) > 1),
+            f"region {row.name}: own_worker changes only while it has no nodes or devices; "
+            f"has {held[0]}" + f" and {len(held) - 1} more" * (len(held) > 1),
         )
     row.own_worker, row.updated_at = not row.own_worker, context.now
     context.tell(row.id, "change_site", SiteChange(own_worker=row.own_worker))
@@ -217,19 +218,31 @@ def _change_site(context: ChangeContext, row: tables.Region) -> None:
 
 def remove_region(context: ChangeContext, region_id: str, *, force: bool) -> schemas.Region:
     row = own_locked(context.session, tables.Region, region_id, context.caller)
+    own = own_dependents_of(context.session, row.id)
     others = (
         tables.Node.region_id == row.id,
         tables.Node.status != NodeStatus.ARCHIVED,
-        col(tables.Node.id).not_in(own_dependents_of(context.session, row.id)),
+        col(tables.Node.id).not_in(own),
     )
     datastores = (
         tables.Datastore.region_id == row.id,
         tables.Datastore.status != DatastoreStatus.ARCHIVED,
     )
+    devices = (
+        tables.Device.region_id == row.id,
+        tables.Device.status != DeviceStatus.ARCHIVED,
+        col(tables.Device.id).not_in(own),
+    )
     nodes = names_of(context.session, tables.Node, others)
+    at_the_edge = names_of(context.session, tables.Device, devices)
     held = names_of(context.session, tables.Datastore, datastores)
     reservations = names_of(context.session, tables.Reservation, kept_in(row.id))
-    kinds = (("nodes", nodes), ("datastores", held), ("reservations", reservations))
+    kinds = (
+        ("nodes", nodes),
+        ("devices", at_the_edge),
+        ("datastores", held),
+        ("reservations", reservations),
+    )
     holds = next((kind for kind in kinds if kind[1]), kinds[0])
     if row.status not in GONE:
         remove(context, row, force=force, holds=holds)

@@ -14,13 +14,12 @@ from api.changes import ChangeContext
 from api.problems import Problem, field_error, invalid, missing
 from api.schemas import reservations as schemas
 from api.services.account_limits import check_limit
-from api.services.lifecycles import GONE
+from api.services.lifecycles import GONE, has_active_host
 from api.services.ownership import own, own_locked
 from api.services.plans import check_plan
 from workflows.contracts.events import HOSTNAME_STATES, JobEvent
 from workflows.contracts.lifecycles import JOB
 from workflows.contracts.reservations import ReservationType
-from workflows.contracts.statuses import NodeStatus
 from workflows.rules.catalogue.providers import traits_of
 from workflows.rules.reservations.names import DOMAIN
 
@@ -165,10 +164,7 @@ def _check_region(session: Session, region: tables.Region) -> None:
     if traits_of(region.provider_kind).is_cloud:
         rule = "is a region of machines you own; the network of a cloud carries no mDNS"
         raise invalid(field_error("region_id", rule, region.id))
-    active = select(tables.Node.id).where(
-        tables.Node.region_id == region.id, tables.Node.status == NodeStatus.ACTIVE
-    )
-    if session.exec(active).first() is None:
+    if not has_active_host(session, region.id):
         raise Problem(
             "conflict",
             f"region {region.name}: has no active node or device, on whose network a hostname is "

@@ -10,8 +10,10 @@ from sqlmodel import Session, col, select
 from activities.db import tables
 from api.problems import Problem, field_error, invalid
 from api.schemas.nodes import NodeCreation, NodeReplacement
-from api.services.lifecycles import GONE, wrong_state
+from api.services.lifecycles import GONE, names_of, wrong_state
+from workflows.contracts.devices import DeviceStatus
 from workflows.contracts.statuses import NodeStatus, RegionStatus
+from workflows.rules.counts import some_of
 from workflows.rules.nodes.requirements import STORAGE
 
 _IN_USE = (NodeStatus.MAINTENANCE, NodeStatus.ACTIVE, NodeStatus.OFFLINE)
@@ -47,7 +49,7 @@ def check_services(session: Session, services: Collection[str], region: tables.R
 def must_not_be_needed(session: Session, row: tables.Node) -> None:
     """Refuse the removal of the storage node that others need; force changes nothing of that.
 
-    Raises: Problem `conflict`, naming the nodes that need it.
+    Raises: Problem `conflict`, naming the nodes and devices that need it.
     """
     if STORAGE not in row.services or row.status in GONE:
         return
@@ -58,13 +60,16 @@ def must_not_be_needed(session: Session, row: tables.Node) -> None:
     others = [node for node in _live(session, region.id, stores=True) if node.id != row.id]
     if any(node.status in _IN_USE for node in others):
         return
-    if users := _live(session, region.id, stores=False):
-        more = f" and {len(users) - _SHOWN} more" if len(users) > _SHOWN else ""
-        names = ", ".join(f"{node.name} ({node.id})" for node in users[:_SHOWN])
+    devices = (
+        tables.Device.region_id == region.id,
+        tables.Device.status != DeviceStatus.ARCHIVED,
+    )
+    nodes = [f"{node.name} ({node.id})" for node in _live(session, region.id, stores=False)]
+    if users := [*nodes, *names_of(session, tables.Device, devices)]:
         raise Problem(
             "conflict",
-            f"node {row.name}: is the storage node of {names}{more}: replace it, or remove these "
-            "first",
+            f"node {row.name}: is the storage node of {some_of(users, _SHOWN)}: replace it, or "
+            "remove these first",
         )
 
 

@@ -36,6 +36,8 @@ PACKAGES = {
     "avahi-daemon": "/usr/sbin/avahi-daemon",
     "avahi-utils": "/usr/bin/avahi-resolve",
     "miniupnpd-nftables": "/usr/sbin/miniupnpd",
+    "live-build": "/usr/bin/lb",
+    "shellcheck": "/usr/bin/shellcheck",
     "python3-torch": "/usr/lib/python3/dist-packages/torch/__init__.py",
     "python3-venv": "/usr/lib/python3/dist-packages/../../python3*/venv/__init__.py",
 }

@@ -28,6 +28,7 @@ from activities.site.nodes import (
     reach_node,
     reboot_node,
     restore_logins,
+    switch_idle_workload,
 )
 from activities.site.region_cache import fill_cache
 from activities.site.run_names import RunNames
@@ -71,6 +72,7 @@ from workflows.effects.nodes import (
     ReachNode,
     RebootNode,
     RestoreLogins,
+    SwitchIdleWorkload,
     WatchNode,
 )
 from workflows.effects.regions import FillCache
@@ -189,6 +191,7 @@ class HostileSite:
                 ),
             ),
             "release": lambda: (restore_logins, RestoreLogins(node=node)),
+            "switch_idle_workload": lambda: (switch_idle_workload, SwitchIdleWorkload(node=node)),
             "reboot": lambda: (reboot_node, RebootNode(node=node, boot_id=BOOT)),
             "has_code": lambda: (stage_worker, self._stage(code_sha256=SHA256)),
             "unpack_code": lambda: (stage_worker, self._stage(code_sha256=SHA256)),
@@ -323,6 +326,7 @@ class HostileSite:
             "fetch_code": {"found": "missing", "words": "404", "fetched_bytes": 0},
             "fetch_input": {"found": "missing", "words": "404", "fetched_bytes": 0},
             "find_cache_address": {"host": "10.0.0.1"},
+            "switch_idle_workload": {"state": "off", "run_s": 0.0},
             "fill_cache": {"files": 2, "bytes": 9, "left_files": 0, "reason": ""},
             **self._honest_of_data(),
             "start": state,

@@ -12,6 +12,7 @@ from activities.db import tables
 from api.authorization import SCOPES
 from tests.api.http_server import JOB, Person, Site
 from tests.api.openapi_document import DOCUMENT
+from tests.api.test_boot_drive_requests import DECISIONS, boot_drive_request
 from tests.api.test_datastores import datastore
 from tests.api.test_leases import lease
 from tests.api.test_reservations import reservation
@@ -22,6 +23,7 @@ FREE = {"get_health", "get_readiness", "get_metrics", "announce_machine"}
 ADMINISTRATORS = {
     *("list_accounts", "create_account", "get_account", "change_account", "grant_credits"),
     "verify_audit",
+    *(f"{verb}_boot_drive_request" for verb in DECISIONS),
 }
 OWNERS = {
     *("create_user", "change_own_account"),
@@ -54,6 +56,7 @@ BODIES: dict[str, Any] = {
     "replace_node": {"name": "another", "minion_id": f"SHA256:{'C' * 43}"},
     "store_project_secret": {"name": "token", "value": "hidden"},
     "set_third_party_key": {"type": "ngc", "value": "nvapi-hidden"},
+    **{f"{verb}_boot_drive_request": body for verb, body in DECISIONS.items() if body},
 }
 """The sound bodies of routes that change one resource."""
 UNOWNED = {"list_quotas"}
@@ -172,6 +175,7 @@ async def owned(site: Site, ada: Person) -> dict[str, str]:
         "jobs": await ada.job(),
         "datastores": datastore(site, ada, region_id),
         "reservations": reservation(site, ada, region_id),
+        "boot-drive-requests": boot_drive_request(site, ada, region_id),
     }
 
 
@@ -213,6 +217,7 @@ def _rows(site: Site) -> list[str]:
         tables.Upload,
         tables.Datastore,
         tables.Reservation,
+        tables.BootDriveRequest,
     )
     rest = (tables.StoredSecret, tables.OutboxRow)
     return sorted(repr(row) for table in (*of, *rest) for row in site.rows(table))

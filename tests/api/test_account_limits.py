@@ -79,6 +79,13 @@ async def _reservation(person: Person, number: int) -> httpx.Response:
     )
 
 
+async def _boot_drive_request(person: Person, _: int) -> httpx.Response:
+    regions = person.site.rows(tables.Region, account_id=person.account_id)
+    region_id = regions[0].id if regions else await person.region()
+    body = {"region_id": region_id, "count": 1, "ship_to": ["Ada", "London"]}
+    return await person.post("/v1/boot-drive-requests", body)
+
+
 Make = Callable[[Person, int], Awaitable[httpx.Response]]
 MAKES: dict[str, tuple[Make, type[Any], int]] = {
     "account_most_open_jobs": (_job, tables.Job, 0),
@@ -89,6 +96,7 @@ MAKES: dict[str, tuple[Make, type[Any], int]] = {
     "account_most_uploads": (_upload, tables.Upload, 0),
     "account_most_artifacts": (_dataset, tables.Dataset, 0),
     "account_most_reservations": (_reservation, tables.Reservation, 0),
+    "account_most_boot_drive_requests": (_boot_drive_request, tables.BootDriveRequest, 0),
     "account_most_join_tokens": (_join_token, tables.JoinToken, 0),
 }
 """By setting: what makes one more, its table, and how many an account has from its beginning."""

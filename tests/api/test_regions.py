@@ -1,10 +1,13 @@
 """Providers, regions and nodes over HTTP."""
 
+from typing import Any
+
 import httpx
 import pytest
 
 from activities.db import tables
 from activities.nodes.wanted import find_wanted_status
+from activities.storage.idle_workload import open_idle_workload
 from tests.api.http_server import Person, Site, host_key
 from workflows.effects.nodes import FindWantedStatus
 
@@ -56,12 +59,68 @@ async def test_what_is_for_rented_machines_alone_is_refused_for_own_ones(admin: 
     assert (await admin.get("/v1/providers")).json()["items"] == []
 
 
-async def test_a_node_that_is_to_mine_is_refused(ada: Person) -> None:
+WORKLOAD = {"command": "work --to $BASELOAD_WALLET_XMR", "environment": {"POOL": "pool"}}
+
+
+async def test_an_idle_workload_needs_one_of_the_account_with_a_wallet(ada: Person) -> None:
     body = {"region_id": await ada.region(), "name": "n1", "minion_id": host_key()[1]}
     response = await ada.post("/v1/nodes", body | {"mining": True})
     assert response.status_code == 422
     (error,) = response.json()["errors"]
-    assert (error["field"], error["rule"]) == ("mining", "is not available yet")
+    rule = "needs idle_workload and wallets of the account: PATCH /v1/account"
+    assert (error["field"], error["rule"]) == ("mining", rule)
+
+
+async def test_an_idle_workload_is_switched_by_its_node_and_reaches_it_sealed(
+    site: Site, ada: Person
+) -> None:
+    region_id = await ada.region()
+    node_id = await ada.node(region_id)
+    settings = {"idle_workload": WORKLOAD, "wallets": {"XMR": "4abc"}}
+    shown = (await ada.patch("/v1/account", settings)).json()
+    assert (shown["wallets"], shown["idle_workload"]["command"]) == (
+        {"XMR": "4abc"}, WORKLOAD["command"],
+    )  # fmt: skip
+    assert find_wanted_status(FindWantedStatus(node_id=node_id)).idle_workload is None
+    node = (await ada.patch(f"/v1/nodes/{node_id}", {"mining": True})).json()
+    assert (node["mining"], node["idle_workload"]) == (True, None)
+    assert ("wake", None) in site.asked_of(node_id)
+    wanted = find_wanted_status(FindWantedStatus(node_id=node_id)).idle_workload
+    assert wanted is not None
+    assert wanted.revision == "1"
+    opened = open_idle_workload(wanted.sealed, region_id, node_id)
+    assert opened.environment == {"POOL": "pool", "BASELOAD_WALLET_XMR": "4abc"}
+    await ada.patch("/v1/account", {"wallets": {"XMR": "5def"}})
+    again = find_wanted_status(FindWantedStatus(node_id=node_id)).idle_workload
+    assert again is not None
+    assert again.revision == "2"
+    facts = {"state": "running", "run_s": 7200.0, "energy_joules": 3.6e6, "energy_s": 7200.0}
+    site.set(tables.Node, node_id, idle_workload=facts)
+    node = (await ada.patch(f"/v1/nodes/{node_id}", {"mining": False})).json()
+    assert node["idle_workload"]["energy_joules"] == 3.6e6
+    off = find_wanted_status(FindWantedStatus(node_id=node_id)).idle_workload
+    assert off is not None
+    assert (off.revision, off.sealed) == ("", "")
+
+
+@pytest.mark.parametrize("change", [{"machine": {}}, {"services": ["storage"]}])
+async def test_rented_machines_and_nodes_with_storage_only_have_no_idle_workload(
+    site: Site, ada: Person, change: dict[str, Any]
+) -> None:
+    node_id = await ada.node(await ada.region())
+    await ada.patch("/v1/account", {"idle_workload": WORKLOAD, "wallets": {"XMR": "4abc"}})
+    site.set(tables.Node, node_id, **change)
+    response = await ada.patch(f"/v1/nodes/{node_id}", {"mining": True})
+    assert response.status_code == 422
+    assert response.json()["errors"][0]["field"] == "mining"
+    site.set(tables.Node, node_id, mining=True)
+    assert find_wanted_status(FindWantedStatus(node_id=node_id)).idle_workload is None
+
+
+async def test_wallets_are_bounded(ada: Person) -> None:
+    for wallets in ({"xmr": "4abc"}, {"XMR": "4 abc"}, {f"C{n}": "a" for n in range(17)}):
+        response = await ada.patch("/v1/account", {"wallets": wallets})
+        assert response.status_code == 422, wallets
 
 
 async def test_a_region_needs_a_provider_that_is_ready(site: Site, ada: Person) -> None:

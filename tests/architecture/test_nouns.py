@@ -23,8 +23,8 @@ SAID = (
 ROUTERS = "api/app.py"
 """Where a new noun adds the file of its routes."""
 
-DEVICES = '''
-"""A noun that is here alone: devices."""
+SENSORS = '''
+"""A noun that is here alone: sensors."""
 
 from enum import StrEnum
 
@@ -33,27 +33,27 @@ from activities.outbox.workflow_starts import LifecycleKind, workflow_start
 from workflows.contracts import lifecycles
 
 
-class DeviceEvent(StrEnum):
-    REQUESTED = "device.requested"
+class SensorEvent(StrEnum):
+    REQUESTED = "sensor.requested"
 
 
-class Device(LifecycleRow):
-    __tablename__ = "devices"
+class Sensor(LifecycleRow):
+    __tablename__ = "sensors"
 
 
-def start_device(_, row):
+def start_sensor(_, row):
     return workflow_start(row, lifecycles.Refresh(), {})
 
 
-def resume_device(_, row, request):
+def resume_sensor(_, row, request):
     return request
 
 
-DEVICE = lifecycles.LifecycleNoun(
-    "dev", "device", "devices", "DeviceLifecycle", DeviceEvent, frozenset({"broken"})
+SENSOR = lifecycles.LifecycleNoun(
+    "sen", "sensor", "sensors", "SensorLifecycle", SensorEvent, frozenset({"broken"})
 )
-lifecycles.LIFECYCLE_NOUNS += (DEVICE,)
-KIND = LifecycleKind(DEVICE, Device, start_device, resume_device)
+lifecycles.LIFECYCLE_NOUNS += (SENSOR,)
+KIND = LifecycleKind(SENSOR, Sensor, start_sensor, resume_sensor)
 '''
 
 FOUND = '''
@@ -62,11 +62,11 @@ FOUND = '''
 import json
 from datetime import UTC, datetime
 
-import devices
+import sensors
 from activities.lifecycles import kinds
 
-kinds.KINDS += (devices.KIND,)
-kinds.KIND_BY_NOUN["device"] = devices.KIND
+kinds.KINDS += (sensors.KIND,)
+kinds.KIND_BY_NOUN["sensor"] = sensors.KIND
 
 from activities.lifecycles import reconciliation, record, restarts
 from activities.outbox.workflow_starts import kind_of, register
@@ -76,28 +76,28 @@ from api.services.ownership import lifecycle
 from workflows.contracts.lifecycles import noun_of, workflow_id_of
 
 now = datetime(2026, 1, 1, tzinfo=UTC)
-row = devices.Device(
-    id="dev-1", account_id="acc-1", name="d", sequence=3, created_at=now, updated_at=now
+row = sensors.Sensor(
+    id="sen-1", account_id="acc-1", name="d", sequence=3, created_at=now, updated_at=now
 )
 register(kinds.KINDS)
 restart = restarts.restart_of(None, row)
 print(json.dumps({
-    "event": noun_of(row.id).events("device.requested"),
+    "event": noun_of(row.id).events("sensor.requested"),
     "workflow id": workflow_id_of(row.id),
     "relayed": kind_of(row.id).noun.name,
     "restarted": [restart.workflow, restart.id, restart.summary],
-    "recorded in": record.KIND_BY_NOUN["device"].table.__tablename__,
+    "recorded in": record.KIND_BY_NOUN["sensor"].table.__tablename__,
     "swept": [kind.noun.name for kind in reconciliation.KINDS],
-    "ended": sorted(restarts.KIND_BY_NOUN["device"].noun.final_statuses),
-    "scopes": sorted(scope for scope in SCOPES if scope.startswith("devices:")),
-    "routes": [path for path in json.loads(document())["paths"] if "devices" in path],
+    "ended": sorted(restarts.KIND_BY_NOUN["sensor"].noun.final_statuses),
+    "scopes": sorted(scope for scope in SCOPES if scope.startswith("sensors:")),
+    "routes": [path for path in json.loads(document())["paths"] if "sensors" in path],
     "shown": lifecycle(row)["workflow_id"],
 }))
 '''
 
 
 def test_a_new_noun_is_found_by_whatever_lists_nouns(tmp_path: Path) -> None:
-    (tmp_path / "devices.py").write_text(DEVICES)
+    (tmp_path / "sensors.py").write_text(SENSORS)
     (tmp_path / "found.py").write_text(FOUND)
     done = subprocess.run(
         [sys.executable, str(tmp_path / "found.py")],
@@ -110,16 +110,16 @@ def test_a_new_noun_is_found_by_whatever_lists_nouns(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {
-        "event": "device.requested",
-        "workflow id": "device/dev-1",
-        "relayed": "device",
-        "restarted": ["DeviceLifecycle", "device/dev-1", "device d"],
-        "recorded in": "devices",
-        "swept": [*(noun.name for noun in LIFECYCLE_NOUNS), "device"],
+        "event": "sensor.requested",
+        "workflow id": "sensor/sen-1",
+        "relayed": "sensor",
+        "restarted": ["SensorLifecycle", "sensor/sen-1", "sensor d"],
+        "recorded in": "sensors",
+        "swept": [*(noun.name for noun in LIFECYCLE_NOUNS), "sensor"],
         "ended": ["broken"],
-        "scopes": ["devices:read", "devices:write"],
-        "routes": ["/v1/devices/{resource_id}/events"],
-        "shown": "device/dev-1",
+        "scopes": ["sensors:read", "sensors:write"],
+        "routes": ["/v1/sensors/{resource_id}/events"],
+        "shown": "sensor/sen-1",
     }
 
 

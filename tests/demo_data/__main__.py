@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
     )
     set_environment()
     tell(bold(INTRODUCTION))
-    if (reason := _obstacle()) is not None:
+    if (reason := obstacle_to("demo-data")) is not None:
         tell(f"\nIts machines are those of the tests' lab. {reason}")
         return 1
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -69,10 +69,10 @@ def must_be_gone(stage: Stage) -> None:
         raise StackError(f"it is there still: {', '.join(left)}")
 
 
-def _obstacle() -> str | None:
-    """Why it cannot be told here; None: it can."""
+def obstacle_to(target: str) -> str | None:
+    """Why a story cannot be told here; None: it can. target: of make, which tells it."""
     if reason := obstacle():
-        return reason.replace("make test", "make demo-data")
+        return reason.replace("make test", f"make {target}")
     missing = missing_programs()
     return f"As root: apt-get install {' '.join(missing)}" if missing else None
 

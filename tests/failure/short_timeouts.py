@@ -16,7 +16,7 @@ from tests.failure.pairs import pairs, stubs
 from workflows.artifacts import artifact_lifecycle, regional_transfer
 from workflows.billing import job_billing
 from workflows.datastores import datastore_lifecycle
-from workflows.devices import deployment_lifecycle, device_lifecycle
+from workflows.devices import deployment_lifecycle, device_lifecycle, inference
 from workflows.effects.effect import Effect
 from workflows.hosts import connection, outage
 from workflows.jobs import awaited_data, delivery, job_lifecycle, node_outages, teardown
@@ -64,6 +64,7 @@ SHORTENED: tuple[tuple[ModuleType, str, float], ...] = (
     (artifact_lifecycle, "FIRST_PROGRESS_INTERVAL", 0.2),
     (artifact_lifecycle, "REMOVAL_INTERVAL", 0.2),
     (device_lifecycle, "UPKEEP_INTERVAL", 5),
+    (inference, "LOSS_PAUSE", 0.2),
     (deployment_lifecycle, "LEAST_INTERVAL", 0.1),
     (deployment_lifecycle, "COUNT_INTERVAL", 1),
     (loop, "QUIET_INTERVAL", 2),

@@ -4,26 +4,44 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import Any
 
-import asyncssh
 import pytest
 
+from activities.transport.endpoint import NodeEndpoint
+from activities.transport.ssh import NodeConnections
 from api.documentation import get_join_script
-from tests.lab.agent import Agent
 from tests.lab.fixtures import BootMachine
 from tests.lab.machine import Machine
 from tests.lab.machines import Lab
 from tests.lab.router import Router, missing_programs
+from tests.lab.waiting import wait_until
 
 REGION = "reg-01m83jebwvt2nf9trwd4ckvcrw"
 TOKEN = f"join_{REGION}_0123456789abcdefghijABCDEFGHIJ0123456789-_A"
 OUTER = "restrict ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPlatform baseload"
 TIMER = "baseload-upnp.timer"
+IMPOSTOR = """
+import select, socket
+own = socket.gethostbyname(socket.gethostname())
+search = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+search.bind(("", 1900))
+group = socket.inet_aton("239.255.255.250") + socket.inet_aton(own)
+search.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, group)
+server = socket.create_server(("", 80))
+print("ready", flush=True)
+while True:
+    if server in select.select([search, server], [], [])[0]:
+        print("connected", server.accept()[1], flush=True)
+        continue
+    packet, source = search.recvfrom(4096)
+    answer = "HTTP/1.1 200 OK\\r\\nLocation: http://%s:80/\\r\\n\\r\\n" % own
+    search.sendto(answer.encode(), source)
+    print("answered", source, flush=True)
+"""
 
 
 class Platform(ThreadingHTTPServer):
@@ -108,18 +126,21 @@ def keeper_files(machine: Machine) -> str:
     return machine.run("find", *found, "-name", "*upnp*")
 
 
-def reach(lab: Lab, machine: Machine, place: tuple[str, int]) -> Any:
-    """A connection of the platform to what was announced, where only this machine may answer."""
-    address, port = place
-    known = asyncssh.import_known_hosts(f"[{address}]:{port} {machine.host_public_key}\n")
-    return asyncssh.connect(
-        address, port, username="root", client_keys=[str(lab.client_key)], known_hosts=known,
-        config=None, agent_path=None, connect_timeout=5,
-    )  # fmt: skip
+@pytest.fixture
+async def connections(lab: Lab) -> AsyncIterator[NodeConnections]:
+    """The platform's own connections to nodes."""
+    opened = NodeConnections(lab.client_key)
+    yield opened
+    await opened.close()
+
+
+def at(machine: Machine, place: tuple[str, int]) -> NodeEndpoint:
+    """The machine as the platform reaches it, where it was announced."""
+    return NodeEndpoint(*place, "root", machine.minion_id)
 
 
 async def test_a_machine_at_home_is_reached_until_its_node_is_removed(
-    lab: Lab, boot_machine: BootMachine, platform: Platform, join: Joining
+    connections: NodeConnections, boot_machine: BootMachine, platform: Platform, join: Joining
 ) -> None:
     machine, router = boot_machine("systemd"), platform.router
     assert "every 10 minutes" in join(machine)
@@ -130,21 +151,24 @@ async def test_a_machine_at_home_is_reached_until_its_node_is_removed(
     # The router forgets everything, and is another one inside.
     router.stop()
     router.start(port=5001)
-    machine.run("systemctl", "start", "baseload-upnp.service")
-    assert router.mappings() == mapped
-    async with reach(lab, machine, (address, port)) as connection:
-        assert connection.get_extra_info("peername")[:2] == (address, port)
-        agent = Agent(connection)
-        await agent.install()
-        await agent.call("release", leaves=REGION, authorized_key=join.key)
-        # The answer has come by the port that the release has closed.
+    wait_until(
+        lambda: (
+            machine.run("systemctl", "start", "baseload-upnp.service") == ""
+            and router.mappings() == mapped
+        ),
+        "the port is mapped again",
+        30.0,
+    )
+    request = {"leaves": REGION, "authorized_key": join.key}
+    # The answer comes by the port that is closed.
+    await connections.call(at(machine, (address, port)), "release", request, limit_s=30)
     assert router.mappings() == {}
     assert keeper_files(machine) == ""
     assert TIMER not in machine.run("systemctl", "list-units", "--all", "--no-legend")
 
 
 async def test_the_keeper_follows_the_router_to_another_address(
-    lab: Lab, boot_machine: BootMachine, platform: Platform, join: Joining
+    connections: NodeConnections, boot_machine: BootMachine, platform: Platform, join: Joining
 ) -> None:
     machine, router = boot_machine(), platform.router
     assert "neither systemd nor cron" in join(machine)
@@ -154,8 +178,8 @@ async def test_the_keeper_follows_the_router_to_another_address(
     renew(machine)
     renew(machine)
     assert platform.announced[1:] == [(platform.announced[0]), there]
-    async with reach(lab, machine, there) as connection:
-        assert (await connection.run("hostname")).stdout.strip() == machine.name
+    found = await connections.call(at(machine, there), "inspect", {}, limit_s=30)
+    assert json.loads(found)["hardware"]["hostname"] == machine.name
     # The node was removed while nobody reached the machine.
     platform.status = 401
     router.move()
@@ -207,6 +231,21 @@ def test_a_router_that_says_no_or_nothing_lets_the_machine_join_at_its_own_addre
     assert platform.announced == [(machine.address, 22)] * 3
     assert router.mappings() == {}
     assert keeper_files(machine) == ""
+
+
+def test_a_neighbour_that_claims_to_be_the_router_is_not_asked(
+    boot_machine: BootMachine, platform: Platform, join: Joining
+) -> None:
+    machine, neighbour = boot_machine(), boot_machine()
+    platform.router.stop()
+    neighbour.run("tee", "/root/impostor", input_text=IMPOSTOR)
+    neighbour.run("sh", "-c", "python3 /root/impostor </dev/null >/root/log 2>&1 &")
+    log = neighbour.disk / "root/log"
+    wait_until(lambda: "ready" in log.read_text(), "the impostor listens")
+    assert "does not answer a search by UPnP" in join(machine)
+    assert platform.announced == [(machine.address, 22)]
+    wait_until(lambda: "answered" in log.read_text(), "the impostor has answered")
+    assert "connected" not in log.read_text()
 
 
 def test_a_refused_announcement_leaves_no_port_open(

@@ -21,6 +21,7 @@ from tests.workflows.artifacts import test_artifact_lifecycle as artifacts
 from tests.workflows.artifacts import test_regional_transfer as regional_transfers
 from tests.workflows.conftest import Stage, served
 from tests.workflows.datastores import test_datastore_lifecycle as datastores
+from tests.workflows.devices import staged as devices
 from tests.workflows.fake_world import Machine
 from tests.workflows.jobs import test_job_lifecycle as jobs
 from tests.workflows.jobs.test_races import Gate
@@ -32,6 +33,7 @@ from tests.workflows.regions.test_cloud_resources import REQUEST as CLOUD_REGION
 from workflows.artifacts.artifact_lifecycle import ArtifactLifecycle
 from workflows.contracts import queues
 from workflows.contracts.artifacts import RetryTransfer
+from workflows.contracts.deployments import DeploymentWish
 from workflows.contracts.jobs import EndRequest, NodeReachable
 from workflows.contracts.placement import PlacementRequest
 from workflows.contracts.regions import Replacement
@@ -39,6 +41,8 @@ from workflows.contracts.removals import Removal
 from workflows.contracts.schedules import ReconciliationRequest
 from workflows.contracts.statuses import JobStatus, JobType, NodeStatus
 from workflows.datastores.datastore_lifecycle import DatastoreLifecycle
+from workflows.devices.deployment_lifecycle import DeploymentLifecycle
+from workflows.devices.device_lifecycle import DeviceLifecycle
 from workflows.effects.regions import StorageNode
 from workflows.jobs.job_lifecycle import JobLifecycle
 from workflows.nodes.node_lifecycle import NodeLifecycle
@@ -285,6 +289,39 @@ async def dataset_from_a_datastore_removed(stage: Stage) -> WorkflowHandle[Any, 
     return handle
 
 
+async def device_that_is_deployed_to_and_rolled_back(stage: Stage) -> WorkflowHandle[Any, Any]:
+    """Its second revision fails, it is asked for the first one again, is lost, and is removed."""
+    handle = await devices.onboarded(stage)
+    await devices.deployed(stage, handle, 7)
+    stage.world.on_devices[devices.DEVICE].bad.add(2)
+    await devices.deployed(stage, handle, 8, failed="its health check failed")
+    await devices.deployed(stage, handle, 7)
+    machine = stage.world.machines[devices.DEVICE]
+    machine.reachable = False
+    machine.changed.set()
+    await devices.reaches(stage, devices.DEVICE, "offline")
+    machine.reachable = True
+    await devices.reaches(stage, devices.DEVICE, "active")
+    await devices.deployed(stage, handle, None)
+    await handle.signal(DeviceLifecycle.remove, Removal())
+    await handle.result()
+    return handle
+
+
+async def deployment_in_steps(stage: Stage) -> WorkflowHandle[Any, Any]:
+    """One device after the other, of which the last is away until a person goes back."""
+    handle = await devices.rollout(stage, away={"dev-3"})
+    await handle.signal(DeploymentLifecycle.wake)
+    await devices.runs(stage, "dev-2", handle)
+    await handle.signal(DeploymentLifecycle.order, devices.order(DeploymentWish.PAUSE))
+    await devices.reaches(stage, devices.DEPLOYMENT, "paused")
+    await handle.signal(DeploymentLifecycle.order, devices.order(DeploymentWish.RESUME))
+    await devices.reaches(stage, devices.DEPLOYMENT, "rolling_out")
+    await handle.signal(DeploymentLifecycle.order, devices.order(DeploymentWish.ROLL_BACK))
+    await handle.result()
+    return handle
+
+
 STORIES: tuple[Story, ...] = (
     job_finished,
     job_canceled,
@@ -306,6 +343,8 @@ STORIES: tuple[Story, ...] = (
     dataset_kept_while_it_is_transferred,
     datastore_kept_by_a_job_and_removed,
     dataset_from_a_datastore_removed,
+    device_that_is_deployed_to_and_rolled_back,
+    deployment_in_steps,
 )
 
 

@@ -16,6 +16,8 @@ STATUSES: dict[str, type[StrEnum]] = {
     "ArtifactLifecycle": ArtifactStatus,
     "DatastoreLifecycle": DatastoreStatus,
 }
+OF_THEIR_OWN = frozenset({"DeviceLifecycle", "DeploymentLifecycle"})
+"""The lifecycles whose lives are those of `edge/`, without nodes and jobs."""
 FINAL = ("archived", "released", "refused", "finished", "failed", "canceled")
 JOB, NODE, LEASE, REGION, PROVIDER, ARTIFACT, DATASTORE = STATUSES
 EVERYWHERE = (

@@ -66,6 +66,8 @@ class Machine:
     """Its owner has run join.sh; the platform needs that of machines that it did not create."""
     is_released: bool = False
     """Its owner may log in as before."""
+    idle_workload: str = ""
+    """The revision of the idle workload that is switched on; empty: none is."""
     runs: dict[str, Run] = field(default_factory=dict)
     hardware: Hardware = field(
         default_factory=lambda: Hardware(cpu_count=4, memory_bytes=8 * 2**30, is_root=True)

@@ -2,8 +2,16 @@
 
 from dataclasses import dataclass, field
 
+from tests.workflows.fake_machines import Machine
+from workflows.contracts.nodes import IdleWorkloadFacts, IdleWorkloadState, NodeAddress
 from workflows.contracts.statuses import NodeStatus
-from workflows.effects.nodes import FindWantedStatus, WantedStatusFound
+from workflows.effects.nodes import (
+    FindWantedStatus,
+    IdleWorkloadSwitched,
+    IdleWorkloadWanted,
+    SwitchIdleWorkload,
+    WantedStatusFound,
+)
 
 
 @dataclass
@@ -12,6 +20,7 @@ class WantedStatuses:
 
     wanted: dict[str, tuple[str, int]] = field(default_factory=dict)
     seen_revisions: dict[str, int] = field(default_factory=dict)
+    idle_workloads: dict[str, IdleWorkloadWanted] = field(default_factory=dict)
 
     def want(self, node_id: str, status: str) -> None:
         """Write what a person wants, as the API does; the wake goes by itself."""
@@ -19,6 +28,18 @@ class WantedStatuses:
 
     def find_wanted_status(self, asked: FindWantedStatus) -> WantedStatusFound:
         status, revision = self.wanted.get(asked.node_id, ("", 0))
+        idle = self.idle_workloads.get(asked.node_id)
         if revision <= self.seen_revisions.get(asked.node_id, 0):
-            return WantedStatusFound()
-        return WantedStatusFound(status=NodeStatus(status), revision=revision)
+            return WantedStatusFound(idle_workload=idle)
+        found = NodeStatus(status)
+        return WantedStatusFound(status=found, revision=revision, idle_workload=idle)
+
+    def machine(self, address: NodeAddress) -> Machine:
+        """The machine at an address."""
+        raise NotImplementedError
+
+    def switch_idle_workload(self, asked: SwitchIdleWorkload) -> IdleWorkloadSwitched:
+        machine = self.machine(asked.node)
+        machine.idle_workload = asked.workload.revision
+        state = IdleWorkloadState.WAITING if asked.workload.revision else IdleWorkloadState.OFF
+        return IdleWorkloadSwitched(facts=IdleWorkloadFacts(state=state, run_s=60.0))

@@ -20,6 +20,13 @@ from workflows.contracts.artifacts import (
     WebSource,
 )
 from workflows.contracts.base import Contract
+from workflows.contracts.deployments import (
+    DeploymentOrder,
+    DeploymentRequest,
+    DeploymentStatus,
+    DeploymentWish,
+)
+from workflows.contracts.devices import DeviceProgress, DeviceRequest, DeviceStatus
 from workflows.contracts.jobs import EndRequest, JobProgress, JobRequest, NodeReachable
 from workflows.contracts.leases import LeaseProgress, LeaseRequest
 from workflows.contracts.nodes import NodeProgress, NodeRequest
@@ -27,12 +34,15 @@ from workflows.contracts.providers import ProviderRequest
 from workflows.contracts.regions import RegionRequest
 from workflows.contracts.removals import Removal
 from workflows.contracts.statuses import JobStatus, LeaseStatus, NodeStatus
+from workflows.devices.deployment_lifecycle import DeploymentLifecycle
+from workflows.devices.device_lifecycle import DeviceLifecycle
 from workflows.jobs.job_lifecycle import JobLifecycle
 from workflows.leases.lease_lifecycle import LeaseLifecycle
 from workflows.nodes.node_lifecycle import NodeLifecycle
 from workflows.providers.provider_lifecycle import ProviderLifecycle
 from workflows.regions.region_lifecycle import RegionLifecycle
 
+STOP = DeploymentOrder(wish=DeploymentWish.STOP)
 BEGAN = datetime(2026, 3, 1, 12, tzinfo=UTC)
 _numbers = count(2)
 
@@ -111,6 +121,19 @@ def artifact() -> ArtifactRequest:
     return cast("ArtifactRequest", filled(ArtifactRequest, artifact_id="dat-1", **given))
 
 
+def device(status: DeviceStatus = DeviceStatus.ACTIVE) -> DeviceRequest:
+    given = {"status": status, "is_adopted": False}
+    progress = filled(DeviceProgress, removal=Removal(force=True), root="/srv", **given)
+    asked: DeviceRequest = filled(DeviceRequest, resumed_from=progress, root="/srv")
+    return asked
+
+
+def deployment() -> DeploymentRequest:
+    given = {"resumed_status": DeploymentStatus.PAUSED}
+    asked: DeploymentRequest = filled(DeploymentRequest, **given)
+    return asked
+
+
 @pytest.mark.parametrize(
     ("lifecycle", "asked"),
     [
@@ -120,6 +143,8 @@ def artifact() -> ArtifactRequest:
         (ProviderLifecycle, provider()),
         (RegionLifecycle, region()),
         (ArtifactLifecycle, artifact()),
+        (DeviceLifecycle, device()),
+        (DeploymentLifecycle, deployment()),
     ],
 )
 def test_the_next_run_of_a_lifecycle_is_given_all_that_this_one_was(
@@ -142,6 +167,12 @@ def test_the_next_run_of_a_lifecycle_is_given_all_that_this_one_was(
         (ProviderLifecycle, provider(), lambda it: it.recheck(), False),
         (RegionLifecycle, region(), lambda it: it.refresh(), False),
         (ArtifactLifecycle, artifact(), lambda it: it.retry(RetryTransfer()), False),
+        (DeviceLifecycle, device(), lambda it: it.wake(), True),
+        (DeviceLifecycle, device(DeviceStatus.FAILED), lambda it: it.wake(), False),
+        (DeviceLifecycle, device(), lambda it: it.reboot(), False),
+        (DeviceLifecycle, device(), lambda it: it.remove(Removal()), False),
+        (DeploymentLifecycle, deployment(), lambda it: it.wake(), True),
+        (DeploymentLifecycle, deployment(), lambda it: it.order(STOP), False),
     ],
 )
 def test_a_run_hands_no_message_on_that_the_next_one_would_not_find(
@@ -163,6 +194,8 @@ def test_a_run_hands_no_message_on_that_the_next_one_would_not_find(
         (ProviderLifecycle, provider()),
         (RegionLifecycle, region()),
         (ArtifactLifecycle, artifact()),
+        (DeviceLifecycle, device()),
+        (DeploymentLifecycle, deployment()),
     ],
 )
 def test_every_lifecycle_answers_a_query_for_its_status_and_says_what_it_hears(

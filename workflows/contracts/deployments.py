@@ -98,21 +98,6 @@ class DeploymentOrder(Contract):
     requested_by: str = ""
 
 
-class DeploymentRequest(Contract):
-    """Input of `deployment/{id}`."""
-
-    deployment_id: str
-    account_id: str
-    region_id: str
-    name: str
-    policy: RolloutPolicy = RolloutPolicy()
-    deadline: datetime | None = None
-    """Until when it waits for devices that are away; None: it has not begun."""
-    sequence: int = 0
-    resumed_status: DeploymentStatus | None = None
-    resumed_reason: str | None = None
-
-
 class RolloutCounts(Contract):
     """How many devices of a deployment are in each state."""
 
@@ -131,6 +116,23 @@ class RolloutCounts(Contract):
         """All devices of the deployment; those that are away are among the asked."""
         states = (self.waiting, self.asked, self.running, self.failed)
         return sum((*states, self.superseded, self.left, self.withdrawn))
+
+
+class DeploymentRequest(Contract):
+    """Input of `deployment/{id}`."""
+
+    deployment_id: str
+    account_id: str
+    region_id: str
+    name: str
+    policy: RolloutPolicy = RolloutPolicy()
+    deadline: datetime | None = None
+    """Until when it waits for devices that are away; None: it has not begun."""
+    counts: RolloutCounts = RolloutCounts()
+    """Of its devices, as they were recorded last."""
+    sequence: int = 0
+    resumed_status: DeploymentStatus | None = None
+    resumed_reason: str | None = None
 
 
 class DeploymentReport(Contract):

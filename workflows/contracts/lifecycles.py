@@ -34,7 +34,7 @@ from workflows.contracts.events import (
 from workflows.contracts.jobs import JobEnding, WorkerProgress
 from workflows.contracts.leases import ReleaseProgress
 from workflows.contracts.machines import MachineOffer
-from workflows.contracts.nodes import Hardware, Preparation, Requirement
+from workflows.contracts.nodes import Hardware, IdleWorkloadFacts, Preparation, Requirement
 from workflows.contracts.providers import Check, CloudResource
 from workflows.contracts.removals import Removal
 from workflows.contracts.statuses import JobStatus, LeaseStatus
@@ -169,6 +169,7 @@ class HostChanges(Contract):
 
 class NodeChanges(HostChanges):
     noun: Literal["node"] = "node"
+    idle_workload: IdleWorkloadFacts | None = None
 
 
 class DeviceChanges(HostChanges):

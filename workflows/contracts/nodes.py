@@ -146,6 +146,31 @@ class Preparation(Contract):
     """The same of SMB shares."""
 
 
+class IdleWorkloadState(StrEnum):
+    """What the idle workload of a node does."""
+
+    OFF = "off"
+    WAITING = "waiting"
+    """It is switched on, and a run is on the machine or was a moment ago."""
+    RUNNING = "running"
+
+
+class IdleWorkloadFacts(Contract):
+    """What a node says of its idle workload; it is hearsay, and decides nothing."""
+
+    state: IdleWorkloadState
+    run_s: Seconds
+    """For how long it has run on the machine in all."""
+    energy_joules: float | None = None
+    """What the GPUs have used meanwhile; None: their driver does not say."""
+    energy_s: Seconds = 0.0
+    """For how long of it the energy is known."""
+    reason: str = ""
+    """Why it could not be started last; empty: it could."""
+    at: datetime | None = None
+    """When the node has said it."""
+
+
 class NodeRequest(HostRequest):
     """Input of `node/{id}`."""
 
@@ -206,6 +231,8 @@ class NodeProgress(HostProgress):
     not."""
     ended_by: str | None = None
     """Why the node removes itself; None: it does not."""
+    idle_workload: str | None = None
+    """The revision of the idle workload that is switched on, empty when none is; None: unknown."""
 
 
 class NodeReport(Contract):

@@ -26,7 +26,7 @@ from workflows.effects.deployments import (
 )
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import Journal
-from workflows.rules.devices.rollout import described, verdict_of
+from workflows.rules.devices.rollout import described, verdict_of, waits_for_absent
 
 LEAST_INTERVAL = timedelta(seconds=1)
 """Between two looks at the devices, however many of them come to an end."""
@@ -57,7 +57,7 @@ class DeploymentLifecycle:
         self._journal.next_run = self._next_run
         self._status = request.resumed_status or DeploymentStatus.NEW
         self._deadline = request.deadline
-        self._counts = RolloutCounts()
+        self._counts = request.counts
         self._inbox = Inbox()
 
     @workflow.run
@@ -94,7 +94,7 @@ class DeploymentLifecycle:
             await self._begin_rollback(self._failures(state))
         elif verdict is not None:
             await self._end(verdict, self._failures(state))
-        elif self._is_out_of_time():
+        elif self._leaves_absent(state.counts):
             await self._end(DeploymentStatus.FINISHED, "")
         else:
             await self._show(state)
@@ -112,13 +112,21 @@ class DeploymentLifecycle:
     def _pause(self, is_paused: bool) -> timedelta:
         if is_paused:
             return PAUSED_INTERVAL
-        left = (self._deadline or workflow.now()) - workflow.now()
-        return max(timedelta(0), min(COUNT_INTERVAL, left))
+        left = self._left()
+        return min(COUNT_INTERVAL, left) if left > timedelta(0) else COUNT_INTERVAL
 
-    def _is_out_of_time(self) -> bool:
-        """Whether devices that are away are not waited for any longer; a pause stops the clock."""
+    def _left(self) -> timedelta:
+        """Until devices that are away are not waited for any longer."""
+        return COUNT_INTERVAL if self._deadline is None else self._deadline - workflow.now()
+
+    def _leaves_absent(self, counts: RolloutCounts) -> bool:
+        """Whether only devices are left that are away and have been waited for long enough.
+
+        Devices that are there come to an end by themselves, and those after them are asked, however
+        long that takes; a paused deployment leaves nobody.
+        """
         is_paused = self._status is DeploymentStatus.PAUSED
-        return not is_paused and self._deadline is not None and workflow.now() >= self._deadline
+        return not is_paused and waits_for_absent(counts) and self._left() <= timedelta(0)
 
     async def _obey(self, order: DeploymentOrder) -> None:
         by = f"by {order.requested_by or 'a person'}"
@@ -189,6 +197,7 @@ class DeploymentLifecycle:
             "resumed_status": self._status,
             "resumed_reason": self._journal.reason,
             "deadline": self._deadline,
+            "counts": self._counts,
         }
         return self._request.model_copy(update=update)
 

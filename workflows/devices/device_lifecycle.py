@@ -203,19 +203,22 @@ class DeviceLifecycle:
             workflow.logger.warning("the device is inspected later: %s", failure)
 
     async def _follow_wishes(self) -> None:
-        """Switch to the wanted status, and follow the newest wish unless in maintenance."""
-        found = await self._inference.find()
-        await self._journal.stop_if_behind(found.sequence)
-        if found.status is not None:
-            await self._steps.follow(found.status, found.revision)
-        while self._steps.status is DeviceStatus.ACTIVE and self._inference.is_due:
-            wish = self._inference.wish
-            if wish is None:
-                return
+        """Switch to the wanted status, and follow the newest wish unless in maintenance.
+
+        The row is read again after every wish, because a status may have been wanted meanwhile.
+        """
+        while True:
+            found = await self._inference.find()
+            await self._journal.stop_if_behind(found.sequence)
+            if found.status is not None:
+                await self._steps.follow(found.status, found.revision)
+            wish = self._inference.due
+            if wish is None or self._steps.status is not DeviceStatus.ACTIVE:
+                break
             self._stop_watch()
-            if not await self._follow(wish):
+            if not await self._follow(wish) or self._steps.status is not DeviceStatus.ACTIVE:
                 return
-        if self._steps.status is not DeviceStatus.OFFLINE and self._watch is None:
+        if self._watch is None:
             self._start_watch()
 
     async def _follow(self, wish: DeviceWish) -> bool:

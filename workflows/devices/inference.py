@@ -1,8 +1,10 @@
 """The inference of a device: what it shall run, and what it does."""
 
 from collections.abc import Callable, Coroutine
+from datetime import timedelta
 from typing import Any
 
+from temporalio import workflow
 from temporalio.exceptions import is_cancelled_exception
 
 from workflows.contracts.devices import (
@@ -13,6 +15,7 @@ from workflows.contracts.devices import (
     InferenceStatus,
     WishOutcome,
 )
+from workflows.contracts.errors import LOSSES
 from workflows.contracts.events import Event
 from workflows.contracts.lifecycles import DeviceChanges
 from workflows.devices.steps import DeviceSteps
@@ -37,6 +40,11 @@ from workflows.hosts.location import HostLocation
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 
 MOST_WORDS = 2000
+LOSS_LIMIT = timedelta(hours=4)
+"""For how long a wish is tried again on a device that is lost again and again."""
+LOSS_PAUSE = timedelta(seconds=10)
+LAST_LOSS_PAUSE = timedelta(minutes=5)
+"""Between two tries: at first, and the longest."""
 _EVENTS = {
     InferenceStatus.RUNNING: DeviceEvent.INFERENCE_RUNNING,
     InferenceStatus.STOPPED: DeviceEvent.INFERENCE_STOPPED,
@@ -77,13 +85,10 @@ class Inference:
         return found
 
     @property
-    def is_due(self) -> bool:
-        """Whether the newest wish has not come to an end on the device yet."""
-        return self.wish is not None and self.wish.number > self._followed_number
-
-    @property
-    def _followed_number(self) -> int:
-        return self.followed.number if self.followed else 0
+    def due(self) -> DeviceWish | None:
+        """The newest wish; None: there is none, or it has come to an end on the device."""
+        followed = self.followed.number if self.followed else 0
+        return self.wish if self.wish is not None and self.wish.number > followed else None
 
     def is_newer_than(self, wish: DeviceWish) -> bool:
         """Whether the row has a newer wish than this one."""
@@ -93,21 +98,30 @@ class Inference:
         """Have the device run what is wanted, and record what it came to.
 
         What the device runs is not touched until everything is on it. A device that cannot be
-        reached keeps the wish, which is followed when it is back.
+        reached keeps the wish, which is followed when it is back; one that was lost and is there
+        again is tried again.
 
         Raises: ProtocolViolatedError.
         """
         await self._record_begin(wish)
-        try:
-            switched = await (self._stop(wish) if wish.revision is None else self._deploy(wish))
-        except EFFECT_FAILED as failure:
-            if is_cancelled_exception(failure):
-                raise
-            raise_if_violated(failure)
-            why = cause_of(failure)[1][:MOST_WORDS]
-            if await self._is_reachable(why):
-                await self._record_end(wish, DeviceSwitched(run=self.run, failed=why))
-            return
+        deadline, pause = workflow.now() + LOSS_LIMIT, LOSS_PAUSE
+        while True:
+            try:
+                switched = await (self._stop(wish) if wish.revision is None else self._deploy(wish))
+                break
+            except EFFECT_FAILED as failure:
+                if is_cancelled_exception(failure):
+                    raise
+                raise_if_violated(failure)
+                kind, message = cause_of(failure)
+                why = message[:MOST_WORDS]
+                if not await self._is_reachable(why):
+                    return
+                if kind not in LOSSES or workflow.now() >= deadline:
+                    switched = DeviceSwitched(run=self.run, failed=why)
+                    break
+            await workflow.sleep(pause, summary="it was lost, and is there again")
+            pause = min(2 * pause, LAST_LOSS_PAUSE)
         await self._record_end(wish, switched)
 
     async def observe(self, run: DeviceRun) -> None:
@@ -163,8 +177,7 @@ class Inference:
         outcome = WishOutcome(wish=wish, failed=switched.failed)
         changes = DeviceChanges(run=switched.run, outcome=outcome)
         await self._steps.record_changes(changes, (ends,))
-        if wish.revision is not None:
-            await self.discard_specs(wish.number)
+        await self.discard_specs(wish.number)
 
 
 def _came_to(wish: DeviceWish) -> str:

@@ -97,6 +97,9 @@ class ClearDevice(SiteCommand):
     """End the inference of a device that is removed, and remove all that it has of it."""
 
 
+_FINAL = (*NON_RETRYABLE, *sorted(LOSSES))
+"""A device that is lost is probed, so that it is known to be offline, and tried again later."""
+
 find_device_wishes = Effect("find_device_wishes", FindDeviceWishes, DeviceWishesFound)
 seal_device_spec = Effect(
     "seal_device_spec", SealDeviceSpec, DeviceSpecSealed, schedule_to_close_s=600
@@ -114,6 +117,8 @@ stage_on_device = Effect(
     heartbeat_s=HEARTBEAT_S,
     retry_first_s=2,
     retry_max_s=60,
+    non_retryable=_FINAL,
+    waits_for_cancellation=True,
 )
 """Four hours, in which an image registry may be away for a while; images are gigabytes."""
 switch_device = Effect(
@@ -124,6 +129,8 @@ switch_device = Effect(
     start_to_close_s=2 * 3600,
     schedule_to_close_s=4 * 3600,
     heartbeat_s=HEARTBEAT_S,
+    non_retryable=_FINAL,
+    waits_for_cancellation=True,
 )
 stop_device = Effect(
     "stop_device",
@@ -133,6 +140,7 @@ stop_device = Effect(
     start_to_close_s=120,
     schedule_to_close_s=600,
     heartbeat_s=HEARTBEAT_S,
+    non_retryable=_FINAL,
 )
 watch_device = Effect(
     "watch_device",

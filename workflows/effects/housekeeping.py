@@ -20,6 +20,8 @@ class ExpiredRemoved(Contract):
     """Datasets that were made for jobs, of which the removal was asked for."""
     jobs_with_snapshots: int = 0
     """Ended jobs whose state snapshots had stayed, because their workflow was lost."""
+    postal_addresses: int = 0
+    """Boot-drive requests that have ended, of which the postal address was removed."""
 
 
 remove_expired = Effect(

@@ -14,6 +14,7 @@ from workflows.contracts.hosts import Announcement
 from workflows.contracts.nodes import (
     EarlierRun,
     Hardware,
+    IdleWorkloadFacts,
     LeavingRun,
     NodeAddress,
     NodeNotice,
@@ -40,10 +41,21 @@ class FindWantedStatus(Contract):
     node_id: str
 
 
+class IdleWorkloadWanted(Contract):
+    """The idle workload that a person wants on a node while it is active."""
+
+    revision: str = ""
+    """What differs with each change of it; empty: none is wanted."""
+    sealed: str = ""
+    """The workload, sealed for the region's site; empty: none is wanted."""
+
+
 class WantedStatusFound(Contract):
     status: NodeStatus | None = None
     """None: nothing was requested that the lifecycle has not followed yet."""
     revision: int = 0
+    idle_workload: IdleWorkloadWanted | None = None
+    """None: the node cannot have one, or nobody has ever wanted one there."""
 
 
 class ReachNode(SiteCommand):
@@ -88,6 +100,16 @@ class RebootNode(SiteCommand):
     boot_id: str
     """The boot id before the reboot; a machine with another boot id has restarted and is not
     restarted again."""
+
+
+class SwitchIdleWorkload(SiteCommand):
+    """Switch the idle workload of the node on, to another one, or off, when none is given."""
+
+    workload: IdleWorkloadWanted = IdleWorkloadWanted()
+
+
+class IdleWorkloadSwitched(Contract):
+    facts: IdleWorkloadFacts
 
 
 class RestoreLogins(SiteCommand):
@@ -277,6 +299,15 @@ reboot_node = Effect(
     queue=None,
     start_to_close_s=30,
     schedule_to_close_s=600,
+)
+switch_idle_workload = Effect(
+    "switch_idle_workload",
+    SwitchIdleWorkload,
+    IdleWorkloadSwitched,
+    queue=None,
+    start_to_close_s=30,
+    schedule_to_close_s=120,
+    attempts=3,
 )
 restore_logins = Effect(
     "restore_logins",

@@ -30,6 +30,7 @@ from workflows.hosts.outage import Outage
 from workflows.hosts.preparation import prepared
 from workflows.hosts.relocation import Relocation
 from workflows.nodes.drain import Drain
+from workflows.nodes.idle_workload import IdleWorkload
 from workflows.nodes.leased_machine import LeasedMachine, LeaseEndingError, MachineGoneError
 from workflows.nodes.machine_change import MachineChange
 from workflows.nodes.region import NodeRegion
@@ -89,6 +90,7 @@ class NodeLifecycle:
         self._removal = NodeRemoval(request, steps, self._running_jobs, self._inbox)
         self._urgent = UrgentMessages(self._inbox, self._removal, self._machine, self._location)
         self._wanted = WantedStatus(self._journal, self._inbox, steps, self._running_jobs)
+        self._idle_workload = IdleWorkload(request, self._location, steps)
         self._watch = NodeWatch(self._location)
         self._drain = Drain(request, self._machine, self._running_jobs, self._watch, self._inbox)
         self._machine_change = MachineChange(
@@ -335,7 +337,8 @@ class NodeLifecycle:
 
     async def _handle(self, message: Contract) -> None:
         if isinstance(message, Wake):
-            await self._wanted.follow()
+            wanted = await self._wanted.follow()
+            await self._idle_workload.follow(wanted.idle_workload)
         elif isinstance(message, Refresh):
             await self._tidy()
         elif isinstance(message, Reboot):
@@ -468,6 +471,7 @@ class NodeLifecycle:
             end_tries=self._running_jobs.end_tries,
             unheld_runs=self._running_jobs.unheld_runs,
             reason=self._journal.reason,
+            idle_workload=self._idle_workload.revision,
             **self._removal.progress(),
         )
         return self._request.model_copy(update={"resumed_from": progress})

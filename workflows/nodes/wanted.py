@@ -35,23 +35,26 @@ class WantedStatus:
         question = FindWantedStatus(node_id=self._journal.resource_id)
         return await find_wanted_status.run_locally(question)
 
-    async def follow(self) -> None:
+    async def follow(self) -> WantedStatusFound:
         """Switch to the status that a person wants, if one was requested since the last look.
+
+        Returns what is wanted by the row.
 
         A wanted activation waits while there is an obstacle, and is found again at the next wake.
         """
         wanted = await self.find()
         if wanted.status is None:
-            return
+            return wanted
         obstacle = self._running_jobs.obstacle
         if wanted.status is NodeStatus.ACTIVE and obstacle is not None:
             await self._steps.put_off(obstacle)
-            return
+            return wanted
         seen = NodeChanges(seen_revision=wanted.revision)
         if wanted.status is self._steps.status:
             await self._steps.record_changes(seen, ())
-            return
+            return wanted
         await self._steps.follow(wanted.status, seen)
+        return wanted
 
     async def pass_over(self) -> NodeChanges:
         """The changes by which a wanted status that nobody has followed yet counts as seen."""

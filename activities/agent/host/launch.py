@@ -59,6 +59,8 @@ def _launch_unit(run: Run, spec: dict[str, Any], names: list[str] | None) -> Non
         "--property=TasksMax=%d" % cgroups.most_tasks(spec),
         "--property=LimitNOFILE=1048576:1048576",
     ]
+    if spec.get("is_idle_workload"):
+        arguments += ["--property=CPUWeight=1", "--property=IOWeight=1"]
     if spec.get("memory_bytes"):
         arguments.append("--property=MemoryMax=%d" % spec["memory_bytes"])
     if spec.get("cpu_count"):

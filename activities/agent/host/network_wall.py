@@ -96,9 +96,10 @@ def rest() -> bool:
         return False
     with _locked():
         for note in _notes():
-            folders = Folders(str(note["root"]))
-            if any(not folders.run(run_id).has("exit.json") for run_id in folders.run_ids()):
-                return False
+            for root in (str(note["root"]), os.path.join(str(note["root"]), "idle")):
+                folders = Folders(root)
+                if any(not folders.run(run_id).has("exit.json") for run_id in folders.run_ids()):
+                    return False
         return _nft(["delete", "table", *TABLE.split()]).returncode == 0
 
 

@@ -27,6 +27,7 @@ from . import (
 )
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+LEAST_PRIORITY = 19
 OOM_SCORE = "300"
 """When memory runs out, the kernel ends commands before whatever else runs on the machine."""
 
@@ -92,6 +93,8 @@ def spawn(run: Run, spec: dict[str, Any], log: int) -> int:
         cgroups.enter(groups)
         enter_mounts(run, spec, devices)
         os.setsid()
+        if spec.get("is_idle_workload"):
+            os.nice(LEAST_PRIORITY)
         nothing = os.open(os.devnull, os.O_RDONLY)
         take_streams(nothing, log, log)
         become(folder, identity, cgroups.most_tasks(spec))

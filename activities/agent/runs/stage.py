@@ -25,6 +25,7 @@ from ..host import (
     run_datastores,
 )
 from ..host.interpreter import interpreter_for_jobs
+from ..idle import workload
 from ..loading import load
 from ..packages import environments, own_environment
 
@@ -38,6 +39,8 @@ def stage(request: dict[str, Any]) -> dict[str, Any]:
     allows_apt_packages: whether packages of the run are installed on the machine, where they stay;
     otherwise they are in a layer for the run's own root.
 
+    The idle workload of the machine has ended before anything of the run is made.
+
     spec.json is written last, so its presence says that the run is staged.
     What pip has said to a refusal of packages is the log of the run.
     Raises: RefusedError `disk-full`, `no-code`, `packages`, `requirements`, `apt-not-allowed`,
@@ -48,6 +51,7 @@ def stage(request: dict[str, Any]) -> dict[str, Any]:
     run = folders.run(request["run_id"])
     with unless_removed(run):
         run.make(request["spec"].get("owner"))
+        workload.give_way(folders, request["spec"])
         lock = take_lock(run.at("stage.lock"), wait=True)
         try:
             if not (run.has("spec.json") or run.has("process.json") or run.has("exit.json")):

@@ -8,6 +8,7 @@ from typing import Any
 from ..errors import RefusedError
 from ..folders import Folders, Run
 from ..host import launch, ports
+from ..idle import workload
 from ..loading import load
 from . import status
 
@@ -29,6 +30,7 @@ def start(request: dict[str, Any]) -> dict[str, Any]:
         raise RefusedError("not-staged", "run %s: it was not staged on this node" % run.run_id)
     if state["state"] == "staged":
         spec = run.read("spec.json") or {}
+        workload.give_way(run.folders, spec)
         check_contents(run, spec)
         ports.check(run, spec.get("port"))
         launch.launch(run, spec, lambda: _supervise(run))

@@ -26,6 +26,7 @@ from activities.db.tables.artifacts import (
     place_of_content,
     table_of_artifact,
 )
+from activities.db.tables.boot_drive_requests import BootDriveRequest
 from activities.db.tables.columns import LifecycleRow, RemovableRow
 from activities.db.tables.datastores import Datastore, JobDatastore
 from activities.db.tables.devices import (
@@ -57,6 +58,7 @@ __all__ = [
     "ArtifactUse",
     "AuditChain",
     "AuditRow",
+    "BootDriveRequest",
     "Checkpoint",
     "CloudPriceRow",
     "Dataset",

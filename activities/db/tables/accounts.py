@@ -1,6 +1,7 @@
 """Tables of accounts, their users, keys, projects and secrets."""
 
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import BigInteger
 from sqlmodel import Field, SQLModel
@@ -17,6 +18,12 @@ class Account(SQLModel, table=True):
     billing_account_id: str | None = Field(default=None, foreign_key="accounts.id")
     is_administrator: bool = False
     wallet_address: str | None = None
+    wallets: dict[str, str] | None = json_column(nullable=True)
+    """The addresses of the account's wallets, one for each coin; None: it has none."""
+    idle_workload: dict[str, Any] | None = json_column(nullable=True)
+    """What its nodes run while they are idle, see `storage/idle_workload.py`; None: nothing."""
+    idle_revision: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
+    """How often the wallets or the idle workload were changed."""
     personal_project_id: str
     job_bytes: int = Field(default=0, sa_type=BigInteger, sa_column_kwargs={"server_default": "0"})
     """The `log_bytes` and `state_bytes` of all jobs of the account that are not archived."""

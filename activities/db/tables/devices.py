@@ -45,8 +45,6 @@ class DeviceRevision(SQLModel, table=True):
     """All that was sent but for the values of variables."""
     sealed_variables: bytes | None = None
     """The variables with their values, sealed for the configuration; None: there are none."""
-    variable_hashes: dict[str, Any] = json_column()
-    """By name, a keyed hash of each value, so that a diff can say which has changed."""
     created_at: datetime = Field(sa_type=Instant)
     created_by: str = ""
 

@@ -26,6 +26,9 @@ class Node(RemovableRow, table=True):
     """The claim of the node's leased machine, a `MachineClaim`; None: an owner's machine."""
     upnp: bool = True
     mining: bool = False
+    """Whether the account's idle workload runs on the node while it is active and idle."""
+    idle_workload: dict[str, Any] | None = json_column(nullable=True)
+    """What the node says of its idle workload, `IdleWorkloadFacts`; None: it never had one."""
     host: str | None = None
     port: int = 22
     user: str = "root"

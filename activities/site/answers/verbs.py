@@ -29,7 +29,7 @@ from activities.site.answers.bounds import (
 )
 from workflows.contracts.datastores import DatastoreWay
 from workflows.contracts.jobs import Exit, RunReport
-from workflows.contracts.nodes import Disk, Gpu, Hardware, Jetson
+from workflows.contracts.nodes import Disk, Gpu, Hardware, IdleWorkloadState, Jetson
 from workflows.contracts.statuses import RunState
 from workflows.effects.datastores import DatastoreChecked
 
@@ -122,6 +122,20 @@ class StateFingerprint(Said):
     mark: Fingerprint
     bytes: FolderBytes
     files: Count
+
+
+Joules = Annotated[float, Field(ge=0, le=1e15)]
+"""An energy: more than any machine uses in a hundred years."""
+
+
+class IdleWorkloadReport(Said):
+    """The answer of `switch_idle_workload`."""
+
+    state: IdleWorkloadState
+    run_s: Seconds
+    energy_joules: Joules | None = None
+    energy_s: Seconds = 0.0
+    reason: Text = ""
 
 
 # ── code ────────────────────────────────────────────────────────────────────────────────────────

@@ -5,23 +5,14 @@ from __future__ import annotations
 from datetime import date
 from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, RootModel
-
-
-class Account(BaseModel):
-    model_config = ConfigDict(
-        extra="allow",
-    )
-    id: Annotated[str, Field(title="Id")]
-    name: Annotated[str, Field(title="Name")]
-    plan: Annotated[str, Field(title="Plan")]
-    billing_account_id: Annotated[str | None, Field(title="Billing Account Id")]
-    is_administrator: Annotated[bool, Field(title="Is Administrator")]
-    wallet_address: Annotated[str | None, Field(title="Wallet Address")]
-    personal_project_id: Annotated[str, Field(title="Personal Project Id")]
-    balance_microcredits: Annotated[int, Field(title="Balance Microcredits")]
-    created_at: Annotated[AwareDatetime, Field(title="Created At")]
-    updated_at: Annotated[AwareDatetime, Field(title="Updated At")]
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    RootModel,
+    StringConstraints,
+)
 
 
 class Name(RootModel[str]):
@@ -57,14 +48,6 @@ class AccountCreation(BaseModel):
     plan: Annotated[Literal["individual", "team", "enterprise"], Field(title="Plan")] = "individual"
     billing_account_id: Annotated[BillingAccountId | None, Field(title="Billing Account Id")] = None
     owner_email: Annotated[OwnerEmail | None, Field(title="Owner Email")] = None
-
-
-class AccountPage(BaseModel):
-    model_config = ConfigDict(
-        extra="allow",
-    )
-    items: Annotated[list[Account], Field(title="Items")]
-    next: Annotated[str | None, Field(title="Next")]
 
 
 class AnnouncementCreation(BaseModel):
@@ -241,6 +224,42 @@ class AzureSource(BaseModel):
         ),
     ]
     prefix: Annotated[str, Field(max_length=900, title="Prefix")] = ""
+
+
+class ShipToItem(RootModel[str]):
+    root: Annotated[str, Field(max_length=100, min_length=1)]
+
+
+class BootDriveRequestCreation(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    region_id: Annotated[str, Field(max_length=100, title="Region Id")]
+    count: Annotated[int, Field(ge=1, le=20, title="Count")]
+    ship_to: Annotated[list[ShipToItem], Field(max_length=8, min_length=2, title="Ship To")]
+
+
+class BootDriveRequestRefusal(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    reason: Annotated[str, Field(max_length=500, min_length=1, title="Reason")]
+
+
+class Carrier(RootModel[str]):
+    root: Annotated[str, Field(max_length=100, min_length=1, title="Carrier")]
+
+
+class Tracking(RootModel[str]):
+    root: Annotated[str, Field(max_length=100, min_length=1, title="Tracking")]
+
+
+class BootDriveRequestShipment(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    carrier: Annotated[Carrier | None, Field(title="Carrier")] = None
+    tracking: Annotated[Tracking | None, Field(title="Tracking")] = None
 
 
 class BrokenChain(BaseModel):
@@ -433,6 +452,39 @@ class HuggingFaceSource(BaseModel):
         ),
     ] = "main"
     secret: Annotated[Secret | None, Field(title="Secret")] = None
+
+
+class Image(RootModel[str]):
+    root: Annotated[str, Field(max_length=500, min_length=1, title="Image")]
+
+
+class IdleWorkload(BaseModel):
+    """
+    What the account's nodes with `mining` run while no job is there.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    image: Annotated[Image | None, Field(title="Image")] = None
+    command: Annotated[str, Field(max_length=10000, min_length=1, title="Command")]
+    environment: Annotated[
+        dict[
+            Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=100)],
+            str,
+        ]
+        | None,
+        Field(title="Environment"),
+    ] = None
+
+
+class IdleWorkloadShown(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    image: Annotated[str | None, Field(title="Image")]
+    command: Annotated[str, Field(title="Command")]
+    environment: Annotated[dict[str, str], Field(title="Environment")]
 
 
 class InputSource(BaseModel):
@@ -864,6 +916,17 @@ class NewJoinToken(BaseModel):
     secret: Annotated[str, Field(title="Secret")]
 
 
+class NodeChange(BaseModel):
+    """
+    A change of a node; fields that are left out keep their values.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    mining: Annotated[bool | None, Field(title="Mining")] = None
+
+
 class MinionId(RootModel[str]):
     root: Annotated[str, Field(max_length=50, title="Minion Id")]
 
@@ -946,6 +1009,22 @@ class NodeHardware(BaseModel):
     runtimes: Annotated[list[str], Field(title="Runtimes")]
     addresses: Annotated[list[str], Field(title="Addresses")]
     reboot_required: Annotated[bool, Field(title="Reboot Required")]
+
+
+class NodeIdleWorkload(BaseModel):
+    """
+    What the node itself says of its idle workload, at most an hour old.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    state: Annotated[str, Field(title="State")]
+    run_s: Annotated[float, Field(title="Run S")]
+    energy_joules: Annotated[float | None, Field(title="Energy Joules")]
+    energy_s: Annotated[float, Field(title="Energy S")]
+    reason: Annotated[str, Field(title="Reason")]
+    at: Annotated[AwareDatetime | None, Field(title="At")]
 
 
 class NodePreparation(BaseModel):
@@ -1204,6 +1283,12 @@ class OwnAccountChange(BaseModel):
     )
     name: Annotated[Name | None, Field(title="Name")] = None
     wallet_address: Annotated[WalletAddress | None, Field(title="Wallet Address")] = None
+    wallets: Annotated[
+        dict[Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Z0-9]{1,9}$", max_length=10)], str]
+        | None,
+        Field(title="Wallets"),
+    ] = None
+    idle_workload: IdleWorkload | None = None
 
 
 class PlacementRefusal(BaseModel):
@@ -2120,6 +2205,32 @@ class WorkerDataProgress(BaseModel):
     at: Annotated[AwareDatetime, Field(title="At")]
 
 
+class Account(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    id: Annotated[str, Field(title="Id")]
+    name: Annotated[str, Field(title="Name")]
+    plan: Annotated[str, Field(title="Plan")]
+    billing_account_id: Annotated[str | None, Field(title="Billing Account Id")]
+    is_administrator: Annotated[bool, Field(title="Is Administrator")]
+    wallet_address: Annotated[str | None, Field(title="Wallet Address")]
+    wallets: Annotated[dict[str, str], Field(title="Wallets")]
+    idle_workload: IdleWorkloadShown | None
+    personal_project_id: Annotated[str, Field(title="Personal Project Id")]
+    balance_microcredits: Annotated[int, Field(title="Balance Microcredits")]
+    created_at: Annotated[AwareDatetime, Field(title="Created At")]
+    updated_at: Annotated[AwareDatetime, Field(title="Updated At")]
+
+
+class AccountPage(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    items: Annotated[list[Account], Field(title="Items")]
+    next: Annotated[str | None, Field(title="Next")]
+
+
 class Artifact(BaseModel):
     """
     A dataset, model, checkpoint or volume.
@@ -2202,6 +2313,37 @@ class AuditVerification(BaseModel):
     unchained_entries: Annotated[int, Field(title="Unchained Entries")]
     newest_unchained_at: Annotated[AwareDatetime | None, Field(title="Newest Unchained At")]
     broken: Annotated[list[BrokenChain], Field(title="Broken")]
+
+
+class BootDriveRequest(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    id: Annotated[str, Field(title="Id")]
+    account_id: Annotated[str, Field(title="Account Id")]
+    region_id: Annotated[str, Field(title="Region Id")]
+    count: Annotated[int, Field(title="Count")]
+    ship_to: Annotated[list[str] | None, Field(title="Ship To")]
+    status: Annotated[
+        Literal["requested", "approved", "refused", "withdrawn", "shipped", "received"],
+        Field(
+            description="The status of a boot-drive request.\n\nrequested → approved → shipped → received; or, of one that is requested still, refused or\nwithdrawn.",
+            title="BootDriveRequestStatus",
+        ),
+    ]
+    status_reason: Annotated[str | None, Field(title="Status Reason")]
+    carrier: Annotated[str | None, Field(title="Carrier")]
+    tracking: Annotated[str | None, Field(title="Tracking")]
+    created_at: Annotated[AwareDatetime, Field(title="Created At")]
+    updated_at: Annotated[AwareDatetime, Field(title="Updated At")]
+
+
+class BootDriveRequestPage(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    items: Annotated[list[BootDriveRequest], Field(title="Items")]
+    next: Annotated[str | None, Field(title="Next")]
 
 
 class BusyNode(BaseModel):
@@ -2464,6 +2606,7 @@ class Node(BaseModel):
     fills_from: Annotated[str | None, Field(title="Fills From")]
     upnp: Annotated[bool, Field(title="Upnp")]
     mining: Annotated[bool, Field(title="Mining")]
+    idle_workload: NodeIdleWorkload | None
     address: Annotated[str | None, Field(title="Address")]
     port: Annotated[int, Field(title="Port")]
     user: Annotated[str, Field(title="User")]

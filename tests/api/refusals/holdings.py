@@ -24,6 +24,7 @@ from tests.api.refusals.document import (
 )
 from tests.api.running_jobs import running_job
 from tests.api.test_access import Route
+from tests.api.test_boot_drive_requests import DECISIONS, boot_drive_request
 from tests.api.test_datastores import datastore
 from tests.api.test_leases import BEGAN, lease_row
 from tests.api.test_reservations import reservation
@@ -48,6 +49,9 @@ SOUND: dict[str, dict[str, Any]] = {
     "change_region": {"own_worker": True, "allows_apt_packages": True},
     "create_datastore": DATASTORE,
     "create_reservation": {"name": "another", "hostname": "another", "port": 8888},
+    "change_node": {"mining": False},
+    "create_boot_drive_request": {"count": 1, "ship_to": ["another", "place"]},
+    **{f"{verb}_boot_drive_request": body or {} for verb, body in DECISIONS.items()},
     "add_node": {"name": "another", "minion_id": f"SHA256:{'A' * 43}"},
     "replace_node": {"name": "another", "minion_id": f"SHA256:{'B' * 43}"},
     "create_join_token": {},
@@ -67,6 +71,7 @@ NEEDED = {
     "add_node": ("region_id",),
     "create_datastore": ("region_id",),
     "create_reservation": ("region_id",),
+    "create_boot_drive_request": ("region_id",),
     "create_join_token": ("region_id",),
     "list_quotas": ("provider_id",),
 }
@@ -187,6 +192,9 @@ async def holdings(person: Person, word: str) -> Holdings:
         "job": job_id,
         "datastore": datastore(site, person, region_id, name=f"{word} share"),
         "reservation": reservation(site, person, region_id, name=f"{word} name"),
+        "boot-drive-request": boot_drive_request(
+            site, person, region_id, ship_to=[f"{word} house", "London"]
+        ),
         "token": await person.join_token(region_id),
     }
     return Holdings(person, word, named)

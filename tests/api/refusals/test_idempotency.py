@@ -19,6 +19,7 @@ WITHOUT = {"preview_job", "create_job_link"}
 NOT_NOW = {
     *("enable_provider", "reboot_node", "replace_node", "stop_job", "start_job"),
     *(f"{verb}_{noun.name}" for verb in ("retry", "complete") for noun in ARTIFACT_NOUNS),
+    *("refuse_boot_drive_request", "withdraw_boot_drive_request"),  # It is approved by then.
 }
 """What the holder's things are not ready for; a refused request does not use up its key."""
 POSTS = [route for route in ROUTES if route.method == "POST" and route.name not in WITHOUT]

@@ -27,6 +27,7 @@ FILTERS = {
     "list_offers query region_id",
     "list_datastores query region_id",
     "list_reservations query region_id",
+    "list_boot_drive_requests query region_id",
 }
 """What leaves nothing of a list, because a list has what is the caller's alone."""
 ACCEPTED = {"add_node body minion_id", "end_provider_machine path name"}

@@ -47,6 +47,7 @@ class DeviceStory(Story):
     silent: ClassVar[dict[str, str]] = {
         "watch_device": "a broken watch says little: the device is probed, and watched anew",
         "inspect_again": "it is inspected again an hour later",
+        "discard_device_specs": "its removal may interrupt it, and discards all",
     }
     is_to_be_lost: ClassVar[bool] = False
     restarts: ClassVar[bool] = True

@@ -12,6 +12,7 @@ from workflows.contracts.lifecycles import Refresh
 from workflows.contracts.nodes import Hardware, NodeProgress, NodeRequest
 from workflows.contracts.removals import Removal
 from workflows.contracts.statuses import NodeStatus, RunState
+from workflows.effects.nodes import IdleWorkloadWanted
 from workflows.nodes.node_lifecycle import NodeLifecycle
 
 HERE = Announcement(minion_id="SHA256:key", host="10.0.0.1", port=22)
@@ -57,6 +58,8 @@ class NodeStory(Story):
             cpu_count=4, memory_bytes=2**33, is_root=True, reboot_required=self.restarts
         )
         self.world.put_run(STRAY, Run(RunState.RUNNING, 1, STRAY_S))
+        wanted = IdleWorkloadWanted(revision="1", sealed="sealed")
+        self.world.idle_workloads["nod-1"] = wanted
         await self.start(NodeLifecycle, self.request, self.workflow_id)
 
     async def cancel(self) -> None:

@@ -16,7 +16,13 @@ from tests.simulation.outside.store import Store
 from workflows.contracts import errors
 from workflows.contracts.base import Contract, Done
 from workflows.contracts.datastores import DatastoreWay
-from workflows.contracts.nodes import EarlierRun, Preparation, RunSeen
+from workflows.contracts.nodes import (
+    EarlierRun,
+    IdleWorkloadFacts,
+    IdleWorkloadState,
+    Preparation,
+    RunSeen,
+)
 from workflows.contracts.statuses import RunState
 from workflows.effects import nodes
 from workflows.effects.datastores import CheckDatastore, DatastoreChecked
@@ -101,6 +107,11 @@ class NodeEffects:
         if machine.boot_id == command.boot_id:
             machine.later(1, lambda: machine.restart(self._random.uniform(20, 120)))
         return Done()
+
+    def switch_idle_workload(self, _: Attempt, command: nodes.SwitchIdleWorkload) -> Contract:
+        reach(self._machines, command.node)
+        state = IdleWorkloadState.WAITING if command.workload.revision else IdleWorkloadState.OFF
+        return nodes.IdleWorkloadSwitched(facts=IdleWorkloadFacts(state=state, run_s=60.0))
 
     def restore_logins(self, _: Attempt, command: nodes.RestoreLogins) -> Contract:
         try:

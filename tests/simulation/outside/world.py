@@ -78,6 +78,7 @@ class World:
             "prepare_node": nodes.prepare_node,
             "reboot_node": nodes.reboot_node,
             "restore_logins": nodes.restore_logins,
+            "switch_idle_workload": nodes.switch_idle_workload,
             "list_runs": nodes.list_runs,
             "end_orphaned_runs": nodes.end_orphaned_runs,
             "watch_node": watches.watch_node,

@@ -1,13 +1,13 @@
 """Keep devices, their configurations with revisions, and deployments.
 
-Revision: 0036, after 0035
+Revision: 0038, after 0037
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0036"
-down_revision = "0035"
+revision = "0038"
+down_revision = "0037"
 branch_labels = None
 depends_on = None
 oldest_code_revision = "0027"
@@ -124,7 +124,6 @@ def upgrade() -> None:
         sa.Column("revision", sa.Integer(), nullable=False),
         sa.Column("document", sa.JSON(), nullable=False),
         sa.Column("sealed_variables", sa.LargeBinary(), nullable=True),
-        sa.Column("variable_hashes", sa.JSON(), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("created_by", sa.String(), nullable=False),
         sa.ForeignKeyConstraint(

@@ -278,6 +278,12 @@ class Operations:
         """Get Node."""
         return self._ask(models.Node, Call("GET", f"/v1/nodes/{segment(node_id)}"))
 
+    def change_node(self, node_id: str, body: models.NodeChange) -> models.Node:
+        """Switch the idle workload of a node on or off."""
+        return self._ask(
+            models.Node, Call("PATCH", f"/v1/nodes/{segment(node_id)}", body=_sent(body))
+        )
+
     def remove_node(self, node_id: str, *, force: bool | None = None) -> models.Node:
         """Remove a node; a node with jobs only with `force`."""
         return self._ask(
@@ -886,6 +892,93 @@ class Operations:
             models.Reservation, Call("DELETE", f"/v1/reservations/{segment(reservation_id)}")
         )
 
+    def list_boot_drive_requests(
+        self,
+        *,
+        region_id: str | None = None,
+        status: str | None = None,
+        all_accounts: bool | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+    ) -> models.BootDriveRequestPage:
+        """The account's requests; with `all_accounts`, for administrators, those of everybody."""
+        return self._ask(
+            models.BootDriveRequestPage,
+            Call(
+                "GET",
+                "/v1/boot-drive-requests",
+                query={
+                    "region_id": region_id,
+                    "status": status,
+                    "all_accounts": all_accounts,
+                    "limit": limit,
+                    "after": after,
+                },
+            ),
+        )
+
+    def create_boot_drive_request(
+        self, body: models.BootDriveRequestCreation
+    ) -> models.BootDriveRequest:
+        """Ask for drives from which machines of a region start; an administrator decides."""
+        return self._ask(
+            models.BootDriveRequest, Call("POST", "/v1/boot-drive-requests", body=_sent(body))
+        )
+
+    def get_boot_drive_request(self, boot_drive_request_id: str) -> models.BootDriveRequest:
+        """A request of the account; an administrator sees those of all accounts."""
+        return self._ask(
+            models.BootDriveRequest,
+            Call("GET", f"/v1/boot-drive-requests/{segment(boot_drive_request_id)}"),
+        )
+
+    def approve_boot_drive_request(self, boot_drive_request_id: str) -> models.BootDriveRequest:
+        """Promise the drives; the request must be `requested`."""
+        return self._ask(
+            models.BootDriveRequest,
+            Call("POST", f"/v1/boot-drive-requests/{segment(boot_drive_request_id)}/approve"),
+        )
+
+    def refuse_boot_drive_request(
+        self, boot_drive_request_id: str, body: models.BootDriveRequestRefusal
+    ) -> models.BootDriveRequest:
+        """Refuse with a reason, which the account reads; the request must be `requested`."""
+        return self._ask(
+            models.BootDriveRequest,
+            Call(
+                "POST",
+                f"/v1/boot-drive-requests/{segment(boot_drive_request_id)}/refuse",
+                body=_sent(body),
+            ),
+        )
+
+    def ship_boot_drive_request(
+        self, boot_drive_request_id: str, body: models.BootDriveRequestShipment
+    ) -> models.BootDriveRequest:
+        """Say that the drives are on their way; the request must be `approved`."""
+        return self._ask(
+            models.BootDriveRequest,
+            Call(
+                "POST",
+                f"/v1/boot-drive-requests/{segment(boot_drive_request_id)}/ship",
+                body=_sent(body),
+            ),
+        )
+
+    def receive_boot_drive_request(self, boot_drive_request_id: str) -> models.BootDriveRequest:
+        """Say that the drives have come; the request must be `shipped`."""
+        return self._ask(
+            models.BootDriveRequest,
+            Call("POST", f"/v1/boot-drive-requests/{segment(boot_drive_request_id)}/receive"),
+        )
+
+    def withdraw_boot_drive_request(self, boot_drive_request_id: str) -> models.BootDriveRequest:
+        """Take the request back; it must be `requested`."""
+        return self._ask(
+            models.BootDriveRequest,
+            Call("POST", f"/v1/boot-drive-requests/{segment(boot_drive_request_id)}/withdraw"),
+        )
+
     def list_events(
         self, *, limit: int | None = None, after: str | None = None
     ) -> models.EventPage:
@@ -1021,6 +1114,19 @@ class Operations:
             Call(
                 "GET",
                 f"/v1/datastores/{segment(resource_id)}/events",
+                query={"limit": limit, "after": after},
+            ),
+        )
+
+    def list_boot_drive_request_events(
+        self, resource_id: str, *, limit: int | None = None, after: str | None = None
+    ) -> models.EventPage:
+        """Events of a boot-drive-request."""
+        return self._ask(
+            models.EventPage,
+            Call(
+                "GET",
+                f"/v1/boot-drive-requests/{segment(resource_id)}/events",
                 query={"limit": limit, "after": after},
             ),
         )

@@ -39,6 +39,7 @@ class Entry:
 
 _STORED = "create, ls, show, export, retry, rm"
 _ACTIONS = ", ".join(action.name for action in NODE_ACTIONS)
+_DEVICE = "add, ls, show, set, activate, maintenance, reboot, stop, rm: at the edge"
 SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
     (
         "Jobs",
@@ -79,7 +80,12 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                 "regions",
                 True,
             ),
-            Entry("node", f"add, join-token, ls, show, {_ACTIONS}, replace, rm", "nodes", True),
+            Entry(
+                "node",
+                f"add, join-token, ls, show, {_ACTIONS}, idle-workload, replace, rm",
+                "nodes",
+                True,
+            ),
             Entry(
                 "datastore", "add, ls, show, rm: NFS and SMB shares of a region", "datastores", True
             ),
@@ -88,6 +94,27 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                 "create, ls, show, rm: a hostname and a port for one job at a time",
                 "reservations",
                 True,
+            ),
+            Entry(
+                "boot-drive",
+                "request, ls, show, receive, withdraw: drives from which machines start",
+                "boot_drive_requests",
+                True,
+            ),
+            Entry("device", _DEVICE, "devices", True),
+            Entry(
+                "device-config",
+                "create, update, ls, show, diff, rm: what devices run",
+                "device_configurations",
+                True,
+            ),
+            Entry("deploy", "Bring a revision to devices: deploy CONFIG | DEVICE…", "deployments"),
+            Entry(
+                "deployment",
+                "ls, show, follow, pause, resume, stop, roll-back",
+                "deployments",
+                True,
+                "deployment",
             ),
             Entry("offers", "Which machines would fit, and why others do not", "offers"),
             Entry("leases", "Machines that cost money, and what they have cost", "leases"),
@@ -136,7 +163,7 @@ def help_text() -> str:
         "Names are accepted wherever ids are. Every command takes --help, and --json for scripts.",
     ]
     for title, section in SECTIONS:
-        lines += ["", f"{title}:", *(f"  {entry.name:<12}{entry.help}" for entry in section)]
+        lines += ["", f"{title}:", *(f"  {entry.name:<15}{entry.help}" for entry in section)]
     lines += ["", "Fields of a job file: baseload help job [FIELD], such as resources.gpus"]
     lines += ["", "Exit codes:", *(f"  {code:<5}{meaning}" for code, meaning in EXIT_CODES)]
     lines += [

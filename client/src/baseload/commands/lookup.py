@@ -23,6 +23,9 @@ PREFIXES = {
     "projects": "prj",
     "datastores": "dst",
     "reservations": "rsv",
+    "devices": "dev",
+    "device-configurations": "dcf",
+    "device-deployments": "dpl",
 }
 NEWEST = 1000
 """Among how many resources a name or a pattern is searched."""

@@ -1,0 +1,249 @@
+"""Devices: their responses and their changes."""
+
+from collections.abc import Iterable, Sequence
+
+from sqlmodel import Session, col, select
+
+from activities.db import tables
+from activities.db.ids import new_id
+from activities.devices.rollouts import supersede_waiting
+from activities.devices.wishes import ask, want
+from activities.nodes.join_tokens import announced
+from api.changes import ChangeContext
+from api.problems import Problem, field_error, invalid
+from api.schemas import devices as schemas
+from api.schemas.nodes import NodePreparation, NodeRequirement
+from api.services.account_limits import check_limit
+from api.services.lifecycles import GONE, remove, wrong_state
+from api.services.minions import must_be_unknown
+from api.services.ownership import lifecycle, own, own_locked
+from workflows.contracts.deployments import TargetState
+from workflows.contracts.devices import DeviceAction, DeviceStatus, DeviceWish, InferenceStatus
+from workflows.contracts.nodes import Hardware, Preparation, Requirement
+from workflows.contracts.statuses import NodeStatus, RegionStatus
+from workflows.rules.catalogue.providers import traits_of
+from workflows.rules.nodes.requirements import STORAGE
+
+_SAME = (
+    "region_id", "minion_id", "upnp", "port", "user", "model", "configuration_id", "deployed_at",
+    "deployed_by", "inference_reason", "exit_code", "removed_at",
+)  # fmt: skip
+_REACHED = (DeviceStatus.ACTIVE, DeviceStatus.MAINTENANCE)
+WANTED = {
+    DeviceAction.ACTIVATE: DeviceStatus.ACTIVE,
+    DeviceAction.MAINTENANCE: DeviceStatus.MAINTENANCE,
+}
+"""The status that an action asks for; the other actions ask for none."""
+
+
+def device_responses(session: Session, rows: Sequence[tables.Device]) -> list[schemas.Device]:
+    """The devices, each with its wanted, its requested and its running revision."""
+    named = {
+        each
+        for row in rows
+        for each in (row.configuration_id, row.wish_configuration_id, row.running_configuration_id)
+        if each is not None
+    }
+    configurations = _configurations(session, named)
+    return [_response(row, configurations) for row in rows]
+
+
+def device_response(session: Session, row: tables.Device) -> schemas.Device:
+    return device_responses(session, [row])[0]
+
+
+def _configurations(session: Session, ids: Iterable[str]) -> dict[str, tables.DeviceConfiguration]:
+    table = tables.DeviceConfiguration
+    return {row.id: row for row in session.exec(select(table).where(col(table.id).in_(ids)))}
+
+
+Known = dict[str, tables.DeviceConfiguration]
+
+
+def _response(row: tables.Device, known: Known) -> schemas.Device:
+    hardware = Hardware.model_validate(row.hardware).model_dump() if row.hardware else None
+    preparation = Preparation.model_validate(row.preparation) if row.preparation else None
+    requirements = [Requirement.model_validate(found) for found in row.requirements]
+    latest = known[row.configuration_id].latest_revision if row.configuration_id else None
+    wanted = _reference(known, row.configuration_id, latest)
+    running = _reference(known, row.running_configuration_id, row.running_revision)
+    return schemas.Device(
+        **lifecycle(row),
+        **{name: getattr(row, name) for name in _SAME},
+        address=row.host,
+        hardware=schemas.DeviceHardware(**hardware) if hardware else None,
+        requirements=[NodeRequirement(**found.model_dump()) for found in requirements],
+        preparation=NodePreparation(**preparation.model_dump()) if preparation else None,
+        wanted=wanted,
+        requested=_requested(row, known),
+        running=running,
+        is_deployed=wanted == running,
+        inference_status=InferenceStatus(row.inference_status),
+    )
+
+
+def _reference(
+    known: Known, configuration_id: str | None, revision: int | None
+) -> schemas.DeviceRevisionReference | None:
+    if configuration_id is None or revision is None:
+        return None
+    return schemas.DeviceRevisionReference(
+        configuration_id=configuration_id,
+        configuration_name=known[configuration_id].name,
+        revision=revision,
+    )
+
+
+def _requested(row: tables.Device, known: Known) -> schemas.DeviceRequested | None:
+    if not row.wish_number or row.wish_at is None:
+        return None
+    return schemas.DeviceRequested(
+        revision=_reference(known, row.wish_configuration_id, row.wish_revision),
+        deployment_id=row.wish_deployment_id,
+        requested_by=row.wish_by,
+        at=row.wish_at,
+        followed=row.followed_number >= row.wish_number,
+    )
+
+
+def add_device(context: ChangeContext, asked: schemas.DeviceCreation) -> schemas.Device:
+    """Add a machine as a device.
+
+    Raises: Problem `not-found`, when the region is not the account's; `conflict`, when the region
+    takes no devices, or a node or device has this minion id or a device of the region this name;
+    `limit-reached`.
+    """
+    region = own_locked(context.session, tables.Region, asked.region_id, context.caller)
+    _check_region(context.session, region)
+    must_be_unknown(context.session, asked.minion_id, region.account_id)
+    check_limit(context, tables.Device)
+    known = announced(context.session, region.id, asked.minion_id)
+    place: tables.JoinToken | None = known if asked.address is None else None
+    row = tables.Device(
+        id=new_id("dev"),
+        account_id=context.caller.account_id,
+        name=asked.name,
+        region_id=region.id,
+        minion_id=asked.minion_id,
+        upnp=asked.upnp,
+        host=place.host if place else asked.address,
+        port=place.port if place else asked.port,
+        user=place.user if place else asked.user,
+        hardware=None,
+        requirements=[],
+        preparation=None,
+        created_at=context.now,
+        updated_at=context.now,
+    )
+    context.create(row)
+    return device_response(context.session, row)
+
+
+def _check_region(session: Session, region: tables.Region) -> None:
+    """Raises: Problem `conflict`."""
+    if region.status not in (RegionStatus.HEALTHY, RegionStatus.OFFLINE):
+        raise wrong_state("region", region, "healthy to take devices")
+    if traits_of(region.provider_kind).is_cloud or region.storage_mode != "central":
+        found = "in a cloud" if traits_of(region.provider_kind).is_cloud else "with local storage"
+        raise Problem(
+            "conflict",
+            f"region {region.name}: is {found}; devices are in regions of machines you own with "
+            "central storage",
+        )
+    nodes = session.exec(
+        select(tables.Node).where(
+            tables.Node.region_id == region.id, tables.Node.status != NodeStatus.ARCHIVED
+        )
+    )
+    stores = [node for node in nodes if STORAGE in node.services]
+    if not any(node.status == NodeStatus.ACTIVE for node in stores):
+        seen = f"{stores[0].name}, which is {stores[0].status}" if stores else "none"
+        detail = f"region {region.name}: needs an active storage node for devices, found {seen}"
+        raise Problem("conflict", detail)
+
+
+def set_configuration(
+    context: ChangeContext, device_id: str, asked: schemas.DeviceSetting
+) -> schemas.Device:
+    """Set the configuration of a device, which a later deployment brings to it.
+
+    Raises: Problem `not-found`; `invalid-request`, when there is no such configuration in the
+    device's region; `conflict`, when the device is being removed.
+    """
+    row = _changeable(context, device_id)
+    if asked.configuration_id is not None:
+        # Locked, so that it is not removed before the device has it.
+        found = context.session.get(
+            tables.DeviceConfiguration, asked.configuration_id, with_for_update=True
+        )
+        _check_configuration(row, asked.configuration_id, found)
+    row.configuration_id, row.updated_at = asked.configuration_id, context.now
+    context.session.add(row)
+    context.session.flush()
+    return device_response(context.session, row)
+
+
+def _check_configuration(
+    row: tables.Device, configuration_id: str, found: tables.DeviceConfiguration | None
+) -> None:
+    """Raises: Problem `invalid-request`."""
+    if found is None or found.account_id != row.account_id or found.removed_at is not None:
+        rule = "is a device configuration of this account: not found"
+        raise invalid(field_error("configuration_id", rule, configuration_id))
+    if found.region_id != row.region_id:
+        rule = f"is of the device's region {row.region_id}: this one is of {found.region_id}"
+        raise invalid(field_error("configuration_id", rule, configuration_id))
+
+
+def act(context: ChangeContext, device_id: str, action: DeviceAction) -> schemas.Device:
+    """Request an action of a device.
+
+    A stop holds also for a device that is away, which follows it when it is back; it leaves the
+    deployments that have not asked it yet.
+    Raises: Problem `not-found`; `conflict`, when the device has another status.
+    """
+    if action is DeviceAction.STOP:
+        own(context.session, tables.Device, device_id, context.caller)
+        context.requests += supersede_waiting(context.session, [device_id], context.now)
+    row = _changeable(context, device_id)
+    if action is DeviceAction.STOP:
+        _stop(context, row)
+        return device_response(context.session, row)
+    if row.status not in _REACHED:
+        raise wrong_state("device", row, f"active or maintenance to {action.value}")
+    if action is DeviceAction.REBOOT:
+        context.tell(row.id, "reboot")
+        return device_response(context.session, row)
+    want(row, WANTED[action])
+    context.session.add(row)
+    context.wake(row.id)
+    return device_response(context.session, row)
+
+
+def _stop(context: ChangeContext, row: tables.Device) -> None:
+    """Ask a device to run nothing; the deployment that waits for it is woken to see so."""
+    by = context.caller.user_id
+    if row.wish_deployment_id is not None:
+        target = context.session.get(tables.DeploymentTarget, (row.wish_deployment_id, row.id))
+        if target is not None and TargetState(target.state).is_open:
+            context.wake(row.wish_deployment_id)
+    wish = DeviceWish(number=0, requested_by=by)
+    context.requests.append(ask(context.session, row, wish, context.now))
+    context.session.flush()
+
+
+def remove_device(context: ChangeContext, device_id: str) -> schemas.Device:
+    """Remove a device; its inference ends. A second call changes nothing.
+
+    Raises: Problem `not-found`.
+    """
+    row = own_locked(context.session, tables.Device, device_id, context.caller)
+    remove(context, row, force=False, holds=("jobs", []))
+    return device_response(context.session, row)
+
+
+def _changeable(context: ChangeContext, device_id: str) -> tables.Device:
+    row = own_locked(context.session, tables.Device, device_id, context.caller)
+    if row.status in GONE:
+        raise wrong_state("device", row, "there to be changed")
+    return row

@@ -1,0 +1,161 @@
+"""The idle workload: it runs while no run is on the machine, and is gone before any run begins."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from activities.agent.host.job_accounts import ACCOUNTS
+from activities.agent.idle.workload import PREFIX
+from tests.activities.agent.agent_process import (
+    LocalAgent,
+    Refused,
+    empty_environment,
+    processes_naming,
+    processes_of,
+)
+from tests.activities.agent.test_inspection import put_smi
+from tests.activities.agent.watcher import frames_of
+from tests.activities.waiting import wait_for
+
+pytestmark = [
+    pytest.mark.usefixtures("staged_before"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="a workload has an account: run as root"),
+]
+STUBBORN = "trap '' TERM; (trap '' TERM; setsid sleep 1000) & while :; do sleep 0.2; done"
+"""A workload that heeds no TERM, with a child in a session of its own."""
+TAKEN = 40
+"""How many accounts the agents of other tests may have at once."""
+
+
+class AloneAgent(LocalAgent):
+    """An agent that has the accounts of its machine for itself, whatever other tests do."""
+
+    accounts = Path()
+
+    def command(self, verb: str) -> list[str]:
+        mounted = f'mount --bind "{self.accounts}" {ACCOUNTS} && exec "$@"'
+        return ["unshare", "--mount", "sh", "-c", mounted, "sh", *super().command(verb)]
+
+
+@pytest.fixture
+def alone(agent: LocalAgent) -> Iterator[AloneAgent]:
+    agent.__class__ = AloneAgent
+    assert isinstance(agent, AloneAgent)
+    agent.accounts = agent.root.parent / "accounts"
+    agent.accounts.mkdir(mode=0o700)
+    Path(ACCOUNTS).mkdir(mode=0o700, exist_ok=True)
+    other = agent.root.parent / "other"
+    for number in range(1, TAKEN + 1):
+        ended = other / f"runs/job-other-{number}-1"
+        ended.mkdir(parents=True)
+        (ended / "exit.json").write_text("{}")
+        note = {"root": str(other), "run_id": ended.name}
+        (agent.accounts / str(number)).write_text(json.dumps(note))
+    own = agent.root / "idle/packages"
+    own.parent.mkdir()
+    own.symlink_to(empty_environment(agent.python))
+    yield agent
+    agent.call("switch_idle_workload", workload=None)
+
+
+def switched(agent: LocalAgent, command: str = STUBBORN, **more: Any) -> None:
+    """Switch a workload on, which starts at once when the machine is idle."""
+    workload = {"revision": "r1", "command": command, "idle_after_s": 0.1, **more}
+    agent.call("switch_idle_workload", workload=workload)
+
+
+def workload_runs(agent: LocalAgent) -> list[int]:
+    """The processes of the workload, waited for."""
+    wait_for(lambda: len(processes_of(PREFIX.rstrip("-"))) >= 1, "the workload")
+    return processes_of(PREFIX.rstrip("-"))
+
+
+def report(agent: LocalAgent) -> dict[str, Any]:
+    workload = json.loads((agent.root / "idle/workload.json").read_text())
+    return agent.call("switch_idle_workload", workload=workload)
+
+
+def test_it_runs_while_idle_gives_way_before_a_run_and_comes_back_after_it(
+    alone: AloneAgent,
+) -> None:
+    switched(alone, environment={"BASELOAD_WALLET_XMR": "4abc"})
+    pids = workload_runs(alone)
+    uids = {Path(f"/proc/{pid}").stat().st_uid for pid in pids}
+    assert 0 not in uids, "its account is a job's"
+    variables = Path(f"/proc/{pids[0]}/environ").read_bytes().split(b"\0")
+    assert b"BASELOAD_WALLET_XMR=4abc" in variables
+    assert os.getpriority(os.PRIO_PROCESS, pids[0]) == 19
+    alone.stage("job-awake-first-0-1", "sleep 100", user="baseload-job")
+    assert processes_of(PREFIX.rstrip("-")) == [], "gone when the staging ends"
+    alone.call("start", run_id="job-awake-first-0-1")
+    assert processes_of(PREFIX.rstrip("-")) == []
+    assert list(alone.call("status", run_ids=None)["runs"]) == ["job-awake-first-0-1"]
+    alone.call("end", run_id="job-awake-first-0-1", grace_s=0)
+    workload_runs(alone)
+    assert report(alone)["run_s"] > 0
+    alone.call("switch_idle_workload", workload=None)
+    assert processes_of(PREFIX.rstrip("-")) == []
+    assert not (alone.root / "idle/workload.json").exists()
+
+
+def test_it_is_gone_before_a_run_also_when_all_of_ours_was_killed(alone: AloneAgent) -> None:
+    switched(alone)
+    alone.stage("job-awake-late-0-1", "true", user="baseload-job")
+    # The staged run keeps the workload away; a workload that started before it is made below.
+    alone.call("end", run_id="job-awake-late-0-1", grace_s=0)
+    own = workload_runs(alone)
+    ours = [pid for pid in processes_naming(alone.root) if pid not in own]
+    assert ours, "the keeper, and the supervisor"
+    for pid in ours:
+        os.kill(pid, signal.SIGKILL)
+    process = json.loads(next(alone.root.glob("idle/runs/*/process.json")).read_text())
+    os.kill(process["supervisor_pid"], signal.SIGKILL)
+    assert processes_of(PREFIX.rstrip("-")), "it goes on without us"
+    alone.stage("job-awake-next-0-1", "true", user="baseload-job")
+    assert processes_of(PREFIX.rstrip("-")) == []
+
+
+def test_the_watch_starts_its_keeper_again_and_reports_hours_and_energy(
+    alone: AloneAgent, tmp_path: Path
+) -> None:
+    put_smi(alone, tmp_path / "bin", "")
+    tool = tmp_path / "bin/nvidia-smi"
+    tool.write_text('#!/bin/sh\ncase "$1" in *power*) printf "250.5\\n150\\n";; esac\n')
+    switched(alone, "sleep 1000", measure_s=0.1)
+    workload_runs(alone)
+    for pid in processes_naming(alone.root):
+        if b"keep_idle_workload" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            os.kill(pid, signal.SIGKILL)
+    with frames_of(alone, "idle_workload", idle_workload_s=0.2) as said:
+        wait_for(lambda: said() and said()[-1]["state"] == "running", "its state")
+        wait_for(lambda: said()[-1]["run_s"] > 0, "its seconds")
+        wait_for(
+            lambda: any(
+                b"keep_idle_workload" in Path(f"/proc/{pid}/cmdline").read_bytes()
+                for pid in processes_naming(alone.root)
+            ),
+            "the keeper",
+        )
+        wait_for(lambda: (said()[-1]["energy_joules"] or 0) > 0, "its energy")
+    last = said()[-1]
+    assert last["revision"] == "r1"
+    assert last["energy_joules"] == pytest.approx(400.5 * last["energy_s"])
+
+
+def test_a_released_machine_has_no_workload(alone: AloneAgent) -> None:
+    switched(alone)
+    workload_runs(alone)
+    alone.call("release")
+    assert processes_of(PREFIX.rstrip("-")) == []
+    assert not (alone.root / "idle/workload.json").exists()
+
+
+def test_a_node_whose_account_is_not_root_refuses_it(agent: LocalAgent) -> None:
+    agent.become_ordinary()
+    with pytest.raises(Refused, match="needs-root"):
+        agent.call("switch_idle_workload", workload={"revision": "r1", "command": "true"})

@@ -1,0 +1,216 @@
+"""A rollout in rows: who is asked, in which steps, and what becomes of those who were not."""
+
+from dataclasses import dataclass
+
+import pytest
+from sqlmodel import select
+
+from activities.db import tables
+from activities.db.session import Database
+from activities.devices.rollouts import advance_rollout, end_rollout, roll_back
+from activities.devices.wishes import ask, find_device_wishes
+from activities.lifecycles.record import record
+from tests.activities.devices.rows import (
+    add_configuration,
+    add_deployment,
+    add_device,
+    device_of,
+    states_of,
+)
+from tests.activities.rows import NOW
+from workflows.contracts.deployments import RolloutPolicy
+from workflows.contracts.devices import DeviceRun, DeviceWish, InferenceStatus, WishOutcome
+from workflows.contracts.lifecycles import DeviceChanges, Record
+from workflows.effects.deployments import AdvanceRollout, EndRollout, RollBack, RolloutState
+from workflows.effects.devices import FindDeviceWishes
+
+NAMES = ("a", "b", "c", "d")
+
+
+@dataclass
+class Rollout:
+    """Four devices, of which the last is away, and a deployment of revision 1 to them."""
+
+    database: Database
+    configuration: tables.DeviceConfiguration
+    devices: dict[str, tables.Device]
+    deployment: tables.DeviceDeployment
+
+    def advance(self, *, asks: bool = True, **policy: object) -> RolloutState:
+        return advance_rollout(
+            AdvanceRollout(
+                deployment_id=self.deployment.id,
+                policy=RolloutPolicy.model_validate(policy),
+                asks=asks,
+                at=NOW,
+            )
+        )
+
+    def deploy(self, revision: int) -> "Rollout":
+        """A newer deployment to the same devices."""
+        with self.database.write() as session:
+            devices = list(self.devices.values())
+            newer = add_deployment(session, self.configuration, devices, revision)
+        return Rollout(self.database, self.configuration, self.devices, newer)
+
+    def wish(self, name: str) -> DeviceWish:
+        found = find_device_wishes(FindDeviceWishes(device_id=self.devices[name].id)).wish
+        assert found is not None
+        return found
+
+    def ends(self, name: str, failed: str | None = None) -> None:
+        """The device comes to an end with its wish."""
+        wish, row = self.wish(name), device_of(self.database, self.devices[name].id)
+        run = DeviceRun(number=wish.number, status=InferenceStatus.RUNNING)
+        outcome = WishOutcome(wish=wish, failed=failed)
+        self.record(row, "active", DeviceChanges(run=run, outcome=outcome))
+
+    def record(self, row: tables.Device, status: str, changes: DeviceChanges) -> None:
+        step = Record(
+            resource_id=row.id,
+            account_id=row.account_id,
+            sequence=row.sequence + 1,
+            at=NOW,
+            status=status,
+            changes=changes,
+        )
+        assert record(step).applied
+
+    @property
+    def states(self) -> dict[str, str]:
+        return states_of(self.database, self.deployment.id)
+
+    def woken(self) -> set[str]:
+        """What the outbox wakes."""
+        with self.database.read() as session:
+            rows = session.exec(select(tables.OutboxRow).where(tables.OutboxRow.verb == "wake"))
+            return {row.resource_id for row in rows}
+
+
+@pytest.fixture
+def rollout(migrated: Database) -> Rollout:
+    with migrated.write() as session:
+        configuration = add_configuration(session)
+        devices = {
+            name: add_device(session, configuration, name, "offline" if name == "d" else "active")
+            for name in NAMES
+        }
+        deployment = add_deployment(session, configuration, list(devices.values()))
+    return Rollout(migrated, configuration, devices, deployment)
+
+
+def test_as_many_are_asked_as_may_be_unavailable_and_all_that_are_away(rollout: Rollout) -> None:
+    state = rollout.advance(max_unavailable=2)
+    assert rollout.states == {"a": "asked", "b": "asked", "c": "waiting", "d": "asked"}
+    assert (state.counts.asked, state.counts.away, state.counts.waiting) == (3, 1, 1)
+    wish = rollout.wish("a")
+    asked = (wish.number, wish.configuration_id, wish.revision, wish.deployment_id)
+    assert asked == (1, rollout.configuration.id, 1, rollout.deployment.id)
+    assert rollout.woken() == {rollout.devices[name].id for name in "abd"}
+
+
+def test_a_repeated_step_asks_nobody_twice(rollout: Rollout) -> None:
+    for _ in range(2):
+        rollout.advance(max_unavailable=2)
+    assert rollout.states["c"] == "waiting"
+    assert rollout.wish("a").number == 1
+
+
+def test_the_next_device_is_asked_when_one_has_come_to_an_end(rollout: Rollout) -> None:
+    rollout.advance(max_unavailable=1)
+    rollout.ends("a")
+    assert rollout.states["a"] == "running"
+    assert rollout.deployment.id in rollout.woken()
+    rollout.advance(max_unavailable=1)
+    assert rollout.states == {"a": "running", "b": "asked", "c": "waiting", "d": "asked"}
+
+
+def test_nobody_more_is_asked_after_so_many_failures(rollout: Rollout) -> None:
+    rollout.advance(max_unavailable=1, max_failures=1)
+    rollout.ends("a", "its health check failed\nlast lines")
+    state = rollout.advance(max_unavailable=1, max_failures=1)
+    assert rollout.states["b"] == "waiting"
+    assert (state.counts.failed, state.failures) == (1, ("a: its health check failed",))
+
+
+def test_a_paused_rollout_is_only_counted(rollout: Rollout) -> None:
+    assert rollout.advance(asks=False).counts.waiting == len(NAMES)
+    assert set(rollout.states.values()) == {"waiting"}
+
+
+def test_at_the_end_the_asked_keep_their_wish_and_the_others_are_withdrawn(
+    rollout: Rollout,
+) -> None:
+    rollout.advance(max_unavailable=1)
+    end_rollout(EndRollout(deployment_id=rollout.deployment.id, at=NOW))
+    assert rollout.states == {"a": "left", "b": "withdrawn", "c": "withdrawn", "d": "left"}
+    assert rollout.wish("d").revision == 1
+    rollout.ends("d")  # It is back, long after.
+    assert rollout.states["d"] == "running"
+
+
+def test_a_newer_deployment_takes_the_devices_that_it_has_asked(rollout: Rollout) -> None:
+    rollout.advance(max_unavailable=1)
+    newer = rollout.deploy(2)
+    newer.advance()
+    rollout.advance(max_unavailable=1)
+    assert rollout.states["a"] == "superseded"
+    assert newer.wish("a").revision == 2
+    newer.ends("a")
+    assert (rollout.states["a"], newer.states["a"]) == ("superseded", "running")
+
+
+def test_a_rollback_asks_for_what_was_wanted_before(rollout: Rollout) -> None:
+    rollout.advance()
+    for name in "abc":
+        rollout.ends(name)
+    newer = rollout.deploy(2)
+    newer.advance(max_unavailable=1)
+    newer.ends("a", "bad")
+    for _ in range(2):
+        state = roll_back(RollBack(deployment_id=newer.deployment.id, at=NOW))
+    assert state.counts.withdrawn == len(NAMES)
+    wished = {name: (newer.wish(name).number, newer.wish(name).revision) for name in NAMES}
+    assert wished == {"a": (3, 1), "b": (1, 1), "c": (1, 1), "d": (3, 1)}
+
+
+def test_a_rollback_of_the_first_deployment_stops_its_devices(rollout: Rollout) -> None:
+    rollout.advance(max_unavailable=1)
+    roll_back(RollBack(deployment_id=rollout.deployment.id, at=NOW))
+    assert (rollout.wish("a").revision, rollout.wish("a").configuration_id) == (None, None)
+
+
+def test_a_rollback_leaves_a_device_that_a_person_has_asked_since(rollout: Rollout) -> None:
+    rollout.advance(max_unavailable=1)
+    with rollout.database.write() as session:
+        row = session.get_one(tables.Device, rollout.devices["a"].id)
+        ask(session, row, DeviceWish(number=0, requested_by="eve"), NOW)
+    roll_back(RollBack(deployment_id=rollout.deployment.id, at=NOW))
+    assert (rollout.wish("a").number, rollout.wish("a").requested_by) == (2, "eve")
+    assert rollout.states["a"] == "superseded"
+
+
+def test_a_removed_device_leaves_its_deployments(rollout: Rollout) -> None:
+    rollout.advance(max_unavailable=1)
+    row = device_of(rollout.database, rollout.devices["a"].id)
+    rollout.record(row, "archived", DeviceChanges())
+    assert rollout.states["a"] == "superseded"
+    assert device_of(rollout.database, row.id).removed_at == NOW
+    assert rollout.advance(max_unavailable=1).counts.superseded == 1
+    assert rollout.states["b"] == "asked"
+
+
+def test_what_a_device_runs_is_in_its_row(rollout: Rollout) -> None:
+    rollout.advance()
+    row = device_of(rollout.database, rollout.devices["a"].id)
+    rollout.record(row, "active", DeviceChanges(deploying=rollout.wish("a")))
+    assert device_of(rollout.database, row.id).inference_status == "deploying"
+    rollout.ends("a")
+    row = device_of(rollout.database, row.id)
+    runs = (row.inference_status, row.running_revision, row.followed_number, row.deployed_by)
+    assert runs == ("running", 1, 1, "ada")
+    exited = DeviceRun(number=1, status=InferenceStatus.FAILED, exit_code=3, reason="boom")
+    rollout.record(row, "active", DeviceChanges(run=exited))
+    row = device_of(rollout.database, row.id)
+    said = (row.inference_status, row.exit_code, row.inference_reason, row.running_revision)
+    assert said == ("failed", 3, "boom", 1)

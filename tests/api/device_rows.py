@@ -1,0 +1,52 @@
+"""Devices over HTTP: a region that takes them, and devices that are active."""
+
+from typing import Any
+
+from activities.db import tables
+from tests.api.http_server import Person, Site, host_key
+
+
+async def edge_region(site: Site, person: Person, name: str = "home") -> str:
+    """A region with central storage, whose storage node is active."""
+    region_id = await person.region(name, storage_mode="central")
+    body = {"region_id": region_id, "name": "store", "services": ["storage"]}
+    made = await person.made("/v1/nodes", body | {"minion_id": host_key()[1]})
+    site.set(tables.Node, made["id"], status="active", host="10.0.0.1")
+    return region_id
+
+
+async def device(
+    site: Site, person: Person, region_id: str, name: str = "shop-1", **values: Any
+) -> str:
+    """A device that is active."""
+    body = {"region_id": region_id, "name": name, "minion_id": host_key()[1]}
+    device_id: str = (await person.made("/v1/devices", body))["id"]
+    site.set(tables.Device, device_id, **{"status": "active", "host": "10.0.0.2", **values})
+    return device_id
+
+
+async def configuration(person: Person, region_id: str, **more: Any) -> str:
+    """A configuration with one revision."""
+    body = {"region_id": region_id, "name": "detector", "command": "python serve.py", **more}
+    configuration_id: str = (await person.made("/v1/device-configurations", body))["id"]
+    return configuration_id
+
+
+async def set_to(person: Person, configuration_id: str, *device_ids: str) -> None:
+    """Let devices have a configuration."""
+    for each in device_ids:
+        response = await person.patch(f"/v1/devices/{each}", {"configuration_id": configuration_id})
+        assert response.status_code == 200, response.text
+
+
+def follows(site: Site, device_id: str, configuration_id: str | None, revision: int | None) -> None:
+    """What a device's lifecycle records when it runs what was asked of it."""
+    (row,) = site.rows(tables.Device, id=device_id)
+    site.set(
+        tables.Device,
+        device_id,
+        running_configuration_id=configuration_id,
+        running_revision=revision,
+        inference_status="running" if configuration_id else "stopped",
+        followed_number=row.wish_number,
+    )

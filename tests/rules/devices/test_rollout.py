@@ -1,0 +1,106 @@
+"""The decisions of a rollout, for all counts of devices."""
+
+from dataclasses import dataclass
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workflows.contracts.deployments import DeploymentStatus, RolloutCounts, RolloutPolicy
+from workflows.rules.devices.rollout import (
+    described,
+    is_over,
+    next_to_ask,
+    verdict_of,
+    waits_for_absent,
+)
+
+FEW = st.integers(0, 9)
+POLICIES = st.builds(
+    RolloutPolicy,
+    max_unavailable=st.integers(1, 9),
+    max_failures=st.none() | st.integers(1, 4),
+    rolls_back=st.booleans(),
+)
+
+
+@st.composite
+def rollouts(draw: st.DrawFn) -> RolloutCounts:
+    asked = draw(FEW)
+    return RolloutCounts(
+        waiting=draw(FEW),
+        asked=asked,
+        away=draw(st.integers(0, asked)),
+        running=draw(FEW),
+        failed=draw(FEW),
+        superseded=draw(FEW),
+        left=draw(FEW),
+        withdrawn=draw(FEW),
+    )
+
+
+COUNTS = rollouts()
+
+
+@given(POLICIES, COUNTS)
+def test_no_more_are_under_way_than_the_policy_says(
+    policy: RolloutPolicy, counts: RolloutCounts
+) -> None:
+    more = next_to_ask(policy, counts)
+    under_way = counts.asked - counts.away
+    assert 0 <= more <= counts.waiting
+    assert more == 0 or under_way + more <= policy.max_unavailable
+
+
+@given(POLICIES, COUNTS)
+def test_a_rollout_that_goes_on_asks_somebody_or_waits_for_somebody(
+    policy: RolloutPolicy, counts: RolloutCounts
+) -> None:
+    if verdict_of(policy, counts) is None:
+        assert next_to_ask(policy, counts) > 0 or counts.asked > 0
+
+
+@given(POLICIES, COUNTS)
+def test_too_many_failures_end_a_rollout_which_then_asks_nobody(
+    policy: RolloutPolicy, counts: RolloutCounts
+) -> None:
+    has_failed = policy.max_failures is not None and counts.failed >= policy.max_failures
+    verdict = verdict_of(policy, counts)
+    bad = DeploymentStatus.ROLLING_BACK if policy.rolls_back else DeploymentStatus.FAILED
+    assert (verdict is bad) is has_failed
+    assert not has_failed or next_to_ask(policy, counts) == 0
+
+
+@given(COUNTS)
+def test_a_rollout_is_over_once_none_is_waited_for(counts: RolloutCounts) -> None:
+    if is_over(counts):
+        assert not waits_for_absent(counts)
+        assert verdict_of(RolloutPolicy(), counts) is DeploymentStatus.FINISHED
+
+
+@dataclass
+class Fleet:
+    """Devices of a rollout, all of which can be reached and come to an end well."""
+
+    counts: RolloutCounts
+
+    def step(self, policy: RolloutPolicy) -> None:
+        """Ask as many as may be, then let one that is asked come to an end."""
+        more, now = next_to_ask(policy, self.counts), self.counts
+        asked = now.asked + more
+        update = {"waiting": now.waiting - more, "asked": asked - 1, "running": now.running + 1}
+        self.counts = now.model_copy(update=update)
+
+
+@given(st.integers(1, 40), st.integers(1, 9))
+def test_every_device_of_a_rollout_comes_to_its_turn(total: int, at_once: int) -> None:
+    policy, fleet = RolloutPolicy(max_unavailable=at_once), Fleet(RolloutCounts(waiting=total))
+    for _ in range(total):
+        assert verdict_of(policy, fleet.counts) is None
+        fleet.step(policy)
+    assert fleet.counts.running == total
+    assert verdict_of(policy, fleet.counts) is DeploymentStatus.FINISHED
+
+
+def test_counts_are_said_in_a_line_without_those_that_are_none() -> None:
+    counts = RolloutCounts(running=2, failed=1, asked=3, away=1)
+    assert described(counts) == "2 of 6 devices run it, 1 failed, 2 under way, 1 away"
