@@ -61,7 +61,11 @@ async def edge_things(person: Person, region_id: str, word: str) -> dict[str, st
     """
     now = datetime.now(UTC)
     configuration_id = await configuration(person, region_id, name=f"{word} model")
-    own: dict[str, Any] = {"account_id": person.account_id, "region_id": region_id, "created_at": now}
+    own: dict[str, Any] = {
+        "account_id": person.account_id,
+        "region_id": region_id,
+        "created_at": now,
+    }
     device_id, deployment_id = new_id("dev"), new_id("dpl")
     person.site.write(
         tables.Device(

@@ -179,7 +179,10 @@ _PARTS = {
 }
 
 
-_BESIDE = {"output.datastore_id": {"type": "regional"}, "model.project_id": {"id": "mod-1"}}
+_BESIDE = {
+    **{key: {"type": "regional"} for key in ("output.datastore_id", "output.upload_id")},
+    "model.project_id": {"id": "mod-1"},
+}
 """What the part of a body needs beside the field."""
 
 
