@@ -42,6 +42,11 @@ ANSWERS = {
     "prune": "runs.clean:prune",
     "check_datastore": "datastores.verbs:check_datastore",
     "store_on_datastore": "datastores.verbs:store_on_datastore",
+    "stage_device": "devices.verbs:stage_device",
+    "switch_device": "devices.verbs:switch_device",
+    "stop_device": "devices.verbs:stop_device",
+    "device_status": "devices.verbs:device_status",
+    "clear_device": "devices.verbs:clear_device",
     "list_datastore": "datastores.reading:list_datastore",
 }
 # These verbs read or write bytes instead of one document; their request is the first line of stdin.
@@ -56,6 +61,8 @@ STREAMS = {
     "pack_state": "runs.state_snapshots:pack_state",
     "restore_state": "runs.state_snapshots:restore_state",
     "read_datastore": "datastores.reading:read_datastore",
+    "watch_device": "devices.verbs:watch_device",
+    "read_device_log": "devices.verbs:read_device_log",
     "run_command": "sessions.command:run_command",
     "connect_port": "sessions.port:connect_port",
 }
@@ -114,6 +121,9 @@ def main() -> int:
         return status
     if verb == "serve_cache":
         load("cache.server:serve")(sys.argv[2])
+        return 0
+    if verb == "run_device":
+        load("devices.keeper:run")(sys.argv[2])
         return 0
     if verb in ANSWERS:
         _answer(verb)

@@ -16,6 +16,7 @@
                            setup work/ input/ output/ state/ venv/ keys/ volumes.json
                            volume-<name>/
 <root>/runs/.removed-*/    runs that are being removed
+<root>/device/             what a device shall run and what it does, see `devices/state.py`
 <root>/removed/<run_id>    a tombstone: that run was removed, and is not made again
 """
 
@@ -46,6 +47,9 @@ OWN_ENVIRONMENT = "venv"
 """The virtual environment of the run itself."""
 SETUP = "setup"
 """What the set-up step of the run has come to; the run's own account writes it."""
+
+REVISION = "device-revision"
+"""The file of a run's folder that says that it is a revision of this device, and no job's run."""
 
 
 def default_root() -> str:

@@ -5,6 +5,7 @@ from activities.site import (
     collection,
     datastore_sources,
     datastores,
+    devices,
     nodes,
     region_cache,
     runs,
@@ -17,5 +18,5 @@ from activities.site.sessions import trunks
 
 SITE: tuple[Activity, ...] = activities_in(
     *(nodes, datastores, datastore_sources, watch, staging, runs, collection, state_snapshots),
-    *(volumes, region_cache, trunks),
+    *(volumes, region_cache, devices, trunks),
 )

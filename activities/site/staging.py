@@ -1,7 +1,7 @@
 """The staging of a worker: sends all that its run needs to its node, before the command starts."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection, Iterator
+from collections.abc import AsyncGenerator, Collection, Iterator, Mapping
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -54,19 +54,13 @@ async def stage_worker(command: StageWorker) -> WorkerStaged:
     or an upload cannot be read; all failures of `NodeClient`.
     """
     async with heartbeating():
-        run_spec = await _open(command)
+        run_spec = await open_spec(command.run_spec, command.run_id, command.node.region_id)
         isolation = _isolation(command, run_spec)
-        runtime = _runtime(isolation, run_spec)
         networks = await asyncio.to_thread(networks_for_agent) if run_spec.datastores else {}
         places = {name: one.for_agent(networks) for name, one in run_spec.datastores.items()}
-        request = {"datastores": places, **_request(command, run_spec, isolation, runtime)}
-        if (cache := run_spec.cache) is not None and cache.is_secure:
-            # Not that of the stage's own request: a cache without packages has no address there.
-            access = await cache_access(cache.node.region_id, cache.address, is_secure=True)
-            more = {name: access[name] for name in access if name != "cache"}
-            request |= {**more, "cache_same_index": cache.wants_same_index}
-        if run_spec.image is not None:
-            request |= {"image_mirror": await image_mirror(run_spec.cache)}
+        more = {"idle_timeout_s": _idle_timeout_s(command.assignment, run_spec)}
+        request = await staging_request(command.node, run_spec, isolation, more)
+        request |= {"datastores": places}
         # Beside each other: the packages are installed while the data arrives.
         staging = asyncio.create_task(_stage(command, run_spec, request))
         bringing = asyncio.create_task(
@@ -107,30 +101,32 @@ async def _keep_log(node: NodeAddress, run_id: str) -> None:
         activity.logger.warning("%s: what pip has said is not stored: %s", run_id, failure)
 
 
-async def _open(command: StageWorker) -> RunSpec:
-    region_id = command.node.region_id
+async def open_spec(reference: str, run_id: str, region_id: str) -> RunSpec:
+    """The sealed run spec of a run.
+
+    Raises: ApplicationError: NOT_FOUND, REFUSED; UNAVAILABLE, when a newer worker can read it.
+    """
     try:
-        run_spec = await asyncio.to_thread(open_run_spec, command.run_spec, region_id)
+        run_spec = await asyncio.to_thread(open_run_spec, reference, region_id)
     except BlobMissingError as error:
         raise ApplicationError(
-            f"run {command.run_id}: its run spec {command.run_spec} is not in the store",
+            f"run {run_id}: its run spec {reference} is not in the store",
             type=errors.NOT_FOUND,
         ) from error
     except RunSpecTooNewError as error:
         raise ApplicationError(
-            f"run {command.run_id}: its run spec is of a newer release: {error}; upgrade the "
+            f"run {run_id}: its run spec is of a newer release: {error}; upgrade the "
             f"worker of region {region_id}",
             type=errors.UNAVAILABLE,
         ) from error
     except (SealBrokenError, MasterKeyError) as error:
         raise ApplicationError(
-            f"run {command.run_id}: the worker of region {region_id} cannot open its run spec: "
-            f"{error}",
+            f"run {run_id}: the worker of region {region_id} cannot open its run spec: {error}",
             type=errors.REFUSED,
         ) from error
-    if run_spec.run_id != command.run_id:
+    if run_spec.run_id != run_id:
         raise ApplicationError(
-            f"run {command.run_id}: the run spec {command.run_spec} is of {run_spec.run_id}",
+            f"run {run_id}: the run spec {reference} is of {run_spec.run_id}",
             type=errors.REFUSED,
         )
     return run_spec
@@ -233,16 +229,36 @@ async def _chunks(sha256: str) -> AsyncGenerator[bytes]:
         ) from error
 
 
-def _request(
-    command: StageWorker, run_spec: RunSpec, isolation: Isolation, runtime: str
+async def staging_request(
+    node: NodeAddress, run_spec: RunSpec, isolation: Isolation, more: Mapping[str, Any]
 ) -> dict[str, Any]:
-    spec = {
+    """What the agent is asked to stage, but for datastores.
+
+    more: of the spec that the agent keeps, over what follows from the run spec.
+
+    Raises: WORK_REFUSED, when the machine has no runtime for the run.
+    """
+    request = _request(node, run_spec, isolation, more)
+    if (cache := run_spec.cache) is not None and cache.is_secure:
+        # Not that of the stage's own request: a cache without packages has no address there.
+        access = await cache_access(cache.node.region_id, cache.address, is_secure=True)
+        more = {name: access[name] for name in access if name != "cache"}
+        request |= {**more, "cache_same_index": cache.wants_same_index}
+    if run_spec.image is not None:
+        request |= {"image_mirror": await image_mirror(run_spec.cache)}
+    return request
+
+
+def _request(
+    node: NodeAddress, run_spec: RunSpec, isolation: Isolation, more: Mapping[str, Any]
+) -> dict[str, Any]:
+    spec: dict[str, Any] = {
         "owner": platform_key_fingerprint(),
         "command": run_spec.command,
         "setup": list(run_spec.setup),
         "environment": run_spec.environment,
         "keys": {"files": run_spec.key_files, "paths": run_spec.key_paths},
-        "runtime": runtime,
+        "runtime": _runtime(isolation, run_spec),
         "image": run_spec.image,
         "gpu_uuids": list(isolation.gpu_uuids),
         "user": isolation.job_user,
@@ -250,16 +266,16 @@ def _request(
         "memory_bytes": isolation.memory_bytes or None,
         "most_tasks": settings().job_most_tasks,
         "grace_s": run_spec.grace_s,
-        "idle_timeout_s": _idle_timeout_s(command.assignment, run_spec),
         "disk_size_gb": run_spec.disk_size_gb,
         "port": run_spec.port,
         "is_port_private": run_spec.is_port_private,
         "hostname": run_spec.hostname and run_spec.hostname.model_dump(),
         "contents": [_content(each) for each in run_spec.contents],
+        **more,
     }
     cache = run_spec.cache
     return {
-        "run_id": RunNames(command.node).of(command.run_id),
+        "run_id": RunNames(node).of(run_spec.run_id),
         "code_sha256": run_spec.code_sha256,
         "python_packages": list(run_spec.python_packages),
         "requirements": run_spec.requirements,

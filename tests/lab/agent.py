@@ -44,6 +44,12 @@ class Agent:
             raise AgentRefusedError(answer["error"])
         return answer
 
+    async def begin_call(self, verb: str, **request: object) -> None:
+        """Send a request, and do not wait for its answer."""
+        process = await self._connection.create_process(f"python3 {self._file} {verb}")
+        process.stdin.write(json.dumps({"root": ROOT, **request}))
+        process.stdin.write_eof()
+
     async def begin(
         self, run_id: str, command: str, runtime: str = "process", **more: object
     ) -> dict[str, Any]:

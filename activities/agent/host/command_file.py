@@ -42,6 +42,8 @@ def write(run: Run, spec: dict[str, Any], variables: dict[str, str]) -> None:
     if spec.get("setup"):
         _write(run, spec, SETUP, "", 0o600)
         text.append(_setup_of(spec["setup"]))
+    if spec.get("starts_in_model"):
+        text.append('cd "$BASELOAD_MODEL" || exit 126\n')
     _write(run, spec, COMMAND, "".join([*text, _as_shell_runs_it(spec["command"]), "\n"]), 0o400)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from ..errors import RefusedError
 from ..files import code, removal
 from ..files.removal import names_in
-from ..folders import Folders, Run
+from ..folders import REVISION, Folders, Run
 from ..host import images, job_accounts
 from ..loading import load
 from ..packages.environments import KEY, forget
@@ -23,7 +23,7 @@ ENDED_AT_ONCE = 16
 def clean(request: dict[str, Any]) -> dict[str, Any]:
     """Remove the folders of runs, and the files that their accounts left elsewhere.
 
-    Runs that are still running are kept, and listed in `kept`.
+    Runs that are still running are kept, and listed in `kept`, as are revisions of a device.
     Raises: RefusedError `not-removed`, after trying all, when the folder of one is still there.
     """
     folders = Folders(request.get("root", ""))
@@ -32,16 +32,16 @@ def clean(request: dict[str, Any]) -> dict[str, Any]:
     left: list[str] = []
     for run_id in request.get("run_ids", []):
         run = folders.run(run_id)
-        if status.state_of(run)["state"] in ("running", "lost"):
+        if run.has(REVISION) or status.state_of(run)["state"] in ("running", "lost"):
             kept.append(run_id)
             continue
-        (removed if _remove(run) else left).append(run_id)
+        (removed if remove_run(run) else left).append(run_id)
     if left:
         raise RefusedError("not-removed", "runs could not be removed: %s" % ", ".join(left))
     return {"removed": removed, "kept": kept}
 
 
-def _remove(run: Run) -> bool:
+def remove_run(run: Run) -> bool:
     """Whether all of a run is gone; what it has left never keeps other runs from being removed."""
     try:
         spec = run.read("spec.json") or {}
@@ -79,6 +79,8 @@ def orphans(request: dict[str, Any]) -> dict[str, Any]:
     owner = request.get("owner")
     chosen = [folders.run(run_id) for run_id in sorted({*folders.run_ids(), *leaving})]
     chosen = [run for run in chosen if run.run_id in among and run.run_id not in live]
+    # What a device runs for ever is no job's, and ends by the verbs of devices alone.
+    chosen = [run for run in chosen if not run.has(REVISION)]
     chosen = [run for run in chosen if _is_ours(run, owner, run.run_id in leaving)]
     ended = {}
     alive = {}

@@ -31,7 +31,7 @@ def start(request: dict[str, Any]) -> dict[str, Any]:
     if state["state"] == "staged":
         spec = run.read("spec.json") or {}
         workload.give_way(run.folders, spec)
-        _check_contents(run, spec)
+        check_contents(run, spec)
         ports.check(run, spec.get("port"))
         launch.launch(run, spec, lambda: _supervise(run))
     deadline = time.monotonic() + STARTED_WITHIN_S
@@ -47,8 +47,8 @@ def start(request: dict[str, Any]) -> dict[str, Any]:
     )
 
 
-def _check_contents(run: Run, spec: dict[str, Any]) -> None:
-    """Raises: RefusedError `no-content`."""
+def check_contents(run: Run, spec: dict[str, Any]) -> None:
+    """Check that the contents of a run are here. Raises: RefusedError `no-content`."""
     for one in spec.get("contents") or []:
         is_there = (
             load("contents.volumes:is_open")(run, one["name"])

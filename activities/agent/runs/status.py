@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..folders import Folders, Run
+from ..folders import REVISION, Folders, Run
 from ..host import processes
 from . import idleness
 
 
 def status(request: dict[str, Any]) -> dict[str, Any]:
-    """The state of each requested run; of all runs on this node when `run_ids` is null."""
+    """The state of each requested run; of all runs of jobs on this node when it is null."""
     folders = Folders(request.get("root", ""))
     run_ids = request.get("run_ids")
-    asked = folders.run_ids() if run_ids is None else run_ids
+    if run_ids is None:
+        run_ids = [one for one in folders.run_ids() if not folders.run(one).has(REVISION)]
     return {
-        "runs": {one: state_of(folders.run(one)) for one in asked},
+        "runs": {one: state_of(folders.run(one)) for one in run_ids},
         "boot_id": processes.boot_id(),
     }
 

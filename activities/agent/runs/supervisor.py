@@ -114,7 +114,7 @@ class Supervisor:
         # Again, because the machine may have restarted since the staging: none starts without it.
         network_wall.keep(self.run.folders, self.spec.get("user"))
         disk.reserve(self.run)
-        self.log = Log(self.run, self.spec)
+        self.log = self._open_log()
         mine = processes.find(os.getpid())
         self.process = {
             "pid": None,
@@ -136,6 +136,9 @@ class Supervisor:
         first = processes.find(self.pid)
         self.process.update(pid=self.pid, start_ticks=first.start_ticks if first else 0)
         self.run.write("process.json", self.process)
+
+    def _open_log(self) -> Log:
+        return Log(self.run, self.spec)
 
     def _elapsed_s(self) -> float:
         return (self.ended_s or processes.monotonic_s()) - self.started_s

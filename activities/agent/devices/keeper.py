@@ -1,0 +1,280 @@
+"""The keeper of a device: the one process that starts, checks and ends what the device runs.
+
+asked.json → stopping → starting → checking → the new revision is the current one
+                                         └──→ returning → the one before runs again
+
+It writes each phase before it acts, so that it finishes after a power cut what it had begun: a
+revision that has not proved itself is checked again, and given up after a few starts. A command
+that exits by itself is not started again before the next boot. Where nothing is to run, the keeper
+ends; the next request starts it anew, as every boot does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import sys
+from typing import Any
+
+from ..folders import Folders, take_lock
+from ..host import processes
+from ..loading import load
+from . import starting, unit
+from .health import Health, await_verdict
+from .starting import Start
+from .state import DEPLOYING, FAILED, RUNNING, STOP, STOPPED, Revision, Store, number_of, revisions
+
+NAME = "baseload-device"
+OOM_SCORE = "-900"
+POLL_S = 0.2
+IDLE_POLL_S = 1.0
+MOST_STARTS = 3
+"""How often a revision is started that does not prove itself before the machine restarts."""
+
+
+def run(root: str) -> None:
+    """Keep the device until nothing is to run; silent when another keeper does."""
+    store = Store(Folders(root))
+    store.make()
+    lock = take_lock(store.at("keeper.lock"), wait=False)
+    if lock is None:
+        return
+    with contextlib.suppress(OSError), open("/proc/self/comm", "w") as file:
+        file.write(NAME)
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write(OOM_SCORE)
+    Keeper(store).main()
+
+
+def is_there(store: Store) -> bool:
+    """Whether a keeper lives."""
+    try:
+        lock = take_lock(store.at("keeper.lock"), wait=False)
+    except FileNotFoundError:
+        return False
+    if lock is None:
+        return True
+    os.close(lock)
+    return False
+
+
+class Keeper:
+    """The keeper of one device."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.state = store.state()
+        self.start: Start | None = None
+        self.is_ending = False
+        self.wake_fd = -1
+        self.media: Any = None
+
+    def main(self) -> None:
+        """Run what is to run, until it is ended or nothing is to run."""
+        self._listen()
+        unit.forget_other_copies(self.store)
+        for revision in revisions(self.store.folders):
+            starting.end_left(revision)
+        self._begin()
+        while not self.is_ending:
+            if self._is_asked():
+                self._follow(self.store.asked())
+            elif self.start is None:
+                break
+            elif self.start.reap():
+                self._record_exit()
+            else:
+                self._pause(IDLE_POLL_S)
+        self._end_start()
+
+    def _listen(self) -> None:
+        self.wake_fd, wake = os.pipe()
+        for descriptor in (self.wake_fd, wake):
+            os.set_blocking(descriptor, False)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGUSR1, lambda *_: None)
+        signal.signal(signal.SIGTERM, lambda *_: setattr(self, "is_ending", True))
+        for number in (signal.SIGHUP, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+
+    def _pause(self, limit_s: float) -> bool:
+        """Wait for an event; whether the keeper ends, or something newer was asked."""
+        ready, _, _ = select.select([self.wake_fd], [], [], limit_s)
+        if ready:
+            with contextlib.suppress(BlockingIOError):
+                os.read(self.wake_fd, 4096)
+        return self.is_ending or self._is_asked()
+
+    def _is_asked(self) -> bool:
+        """Whether something newer was asked than what is done, or being tried."""
+        trial = self.state["trial"] or {}
+        number = int(self.store.asked().get("number", 0))
+        return number > max(int(self.state["done"]), int(trial.get("number", 0)))
+
+    def _keep(self, **changes: Any) -> None:
+        """Write the changed state for good, also when the disk has no room at first."""
+        self.state.update(changes, boot_id=processes.boot_id())
+        while True:
+            try:
+                self.store.keep(self.state)
+            except OSError as error:
+                sys.stderr.write("the state is not written: %s\n" % error)
+                select.select([], [], [], IDLE_POLL_S)
+                if self.is_ending:
+                    return
+            else:
+                return
+
+    def _begin(self) -> None:
+        """Finish what a keeper before has begun, or start what shall run."""
+        was_this_boot = self.state["boot_id"] == processes.boot_id()
+        trial = self.state["trial"]
+        if trial is not None:
+            if trial["phase"] == "returning":
+                self._return(trial.get("why") or "", trial.get("exit_code"))
+            elif not self._is_asked():
+                self._try()
+            return
+        if self.state["status"] == STOPPED or self.state["current"] is None:
+            return
+        if self.state["status"] == FAILED and was_this_boot:
+            return
+        self._start_current()
+
+    def _start_current(self) -> None:
+        self._keep(status=RUNNING, exit_code=None, reason="")
+        self.start = starting.start(self._revision(self.state["current"]))
+
+    def _revision(self, named: dict[str, Any]) -> Revision:
+        return self.store.revision(named["run_id"])
+
+    def _follow(self, asked: dict[str, Any]) -> None:
+        trial = self.state["trial"]
+        if trial is not None:
+            self._give_up(trial, int(asked["number"]))
+        if asked["kind"] == STOP:
+            # Before the end, so that a power cut in between does not start it again.
+            self._keep(status=STOPPED, exit_code=None, reason="")
+            self._end_start()
+            self._keep(done=int(asked["number"]), failed=None)
+            return
+        trial = {
+            "number": int(asked["number"]),
+            "run_id": asked["run_id"],
+            "health": asked.get("health") or {},
+            "phase": "stopping",
+            "starts": 0,
+            "was": self._was(trial),
+        }
+        self._keep(trial=trial, status=DEPLOYING)
+        self._try()
+
+    def _was(self, trial: dict[str, Any] | None) -> dict[str, Any]:
+        """What the device did before the trial, and does again when that fails."""
+        if trial is not None:
+            was: dict[str, Any] = trial["was"]
+            return was
+        return {name: self.state[name] for name in ("status", "exit_code", "reason")}
+
+    def _give_up(self, trial: dict[str, Any], newer: int) -> None:
+        """End a trial because something newer is asked."""
+        self._end_start()
+        words = "request %d has taken the place of %d" % (newer, trial["number"])
+        self._keep(done=trial["number"], failed=words, trial=None, **trial["was"])
+
+    def _try(self) -> None:
+        """Start the revision that is to prove itself in the place of what runs, and check it."""
+        trial = self.state["trial"]
+        self._end_start()
+        if trial["starts"] >= MOST_STARTS:
+            words = "the device has restarted %d times before it was healthy" % trial["starts"]
+            self._return(words, None)
+            return
+        trial.update(phase="starting", starts=trial["starts"] + 1)
+        self._keep(status=DEPLOYING)
+        self.start = starting.start(self._revision(trial))
+        trial["phase"] = "checking"
+        self._keep()
+        health = Health(self.start, trial["health"])
+        is_decided, why = await_verdict(health, lambda: self._pause(POLL_S))
+        if not is_decided:
+            return
+        if why is None:
+            self._prove(trial)
+            return
+        code = self.start.how_it_ended()[0] if self.start.has_ended else None
+        self._return(why if self.start.has_ended else self._with_lines(why), code)
+
+    def _with_lines(self, why: str) -> str:
+        return starting.with_lines(why, self.start.revision) if self.start else why
+
+    def _prove(self, trial: dict[str, Any]) -> None:
+        proved = {"number": trial["number"], "run_id": trial["run_id"]}
+        before = self.state["current"]
+        if before is not None and before["run_id"] == proved["run_id"]:
+            before = self.state["before"]
+        self._keep(
+            current=proved, before=before, trial=None, status=RUNNING, exit_code=None, reason="",
+            done=trial["number"], failed=None,
+        )  # fmt: skip
+        tidy(self.store, self.state)
+
+    def _return(self, why: str, exit_code: int | None) -> None:
+        """Do again what was done before the trial."""
+        trial = self.state["trial"]
+        trial.update(phase="returning", why=why, exit_code=exit_code)
+        self._keep()
+        self._end_start()
+        was = trial["was"]
+        if self.state["current"] is None:
+            was = {"status": FAILED, "exit_code": exit_code, "reason": why}
+        elif was["status"] == RUNNING:
+            self.start = starting.start(self._revision(self.state["current"]))
+        self._keep(trial=None, done=trial["number"], failed=why, **was)
+        tidy(self.store, self.state)
+
+    def _record_exit(self) -> None:
+        """Write down that the command has exited by itself; it is not started again."""
+        if self.start is None:
+            return
+        exit_code, reason = self.start.how_it_ended()
+        self.start = None
+        if not self.is_ending:
+            self._keep(status=FAILED, exit_code=exit_code, reason=reason)
+
+    def _end_start(self) -> None:
+        if self.start is not None:
+            self.start.end()
+            self.start = None
+
+
+def tidy(store: Store, state: dict[str, Any], *more: str) -> None:
+    """Remove the revisions that are neither current nor the one before, nor asked for, nor newer.
+
+    more: the names of further revisions that stay.
+    """
+    asked = store.asked()
+    named = [state["current"], state["before"], state["trial"], asked]
+    kept = {one["run_id"] for one in named if one and one.get("run_id")} | set(more)
+    newest = max(int(state["done"]), int(asked.get("number", 0)))
+    for revision in revisions(store.folders):
+        is_newer = number_of(revision) > newest
+        if revision.run_id not in kept and not is_newer:
+            remove(revision)
+    failed = state["failed"] is not None and asked.get("number") == state["done"]
+    if failed and asked.get("run_id") and asked["run_id"] not in _proved(state):
+        remove(store.revision(asked["run_id"]))
+
+
+def _proved(state: dict[str, Any]) -> set[str]:
+    return {one["run_id"] for one in (state["current"], state["before"]) if one}
+
+
+def remove(revision: Revision) -> bool:
+    """Remove a revision with all that its account has left; whether it is gone."""
+    starting.end_left(revision)
+    gone: bool = load("runs.clean:remove_run")(revision)
+    return gone

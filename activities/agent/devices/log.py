@@ -1,0 +1,97 @@
+"""The log of what a device runs now: two files, so that it is bounded however long it runs.
+
+`log` is written until it has 8 MiB, then becomes `log.1` in the place of the one before. Bytes are
+counted from the start of the command: `log-at.json` says where `log` begins.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Any
+
+from ..folders import Run, read_json, write_json
+from ..runs.log import Log
+
+MOST_BYTES = 8 << 20
+EARLIER = "log.1"
+AT = "log-at.json"
+
+
+class BoundedLog(Log):
+    """The log of one start of a revision, which begins anew with it."""
+
+    def __init__(self, run: Run, spec: dict[str, Any]) -> None:
+        begin_anew(run)
+        super().__init__(run, spec)
+        self._run = run
+        self._most = int(spec.get("most_log_bytes") or MOST_BYTES)
+        self._size = 0
+        self._at = 0
+
+    def _write(self, content: bytes) -> bool:
+        if self._size and self._size + len(content) > self._most:
+            with contextlib.suppress(OSError):  # On a full disk it grows on, until there is room.
+                self._turn()
+        self._size += len(content)
+        return super()._write(content)
+
+    def _turn(self) -> None:
+        write_json(self._run.at(AT), {"at": self._at + self._size}, durable=False)
+        os.rename(self._run.log, self._run.at(EARLIER))
+        os.close(self.file)
+        self.file = os.open(self._run.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._at, self._size = self._at + self._size, 0
+
+
+def begin_anew(run: Run) -> None:
+    """Remove the log of the start before."""
+    for path in (run.log, run.at(EARLIER), run.at(AT)):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+
+def bounds(run: Run) -> tuple[int, int]:
+    """From which byte to which the log can be read."""
+    at = int((read_json(run.at(AT)) or {}).get("at", 0))
+    end = at + run.log_bytes()
+    try:
+        earlier = os.stat(run.at(EARLIER)).st_size
+    except FileNotFoundError:
+        earlier = 0
+    return max(0, at - earlier), end
+
+
+def read(run: Run, offset: int, limit: int) -> bytes:
+    """Bytes of the log from `offset` on; empty: there are none yet, or none any more."""
+    at = int((read_json(run.at(AT)) or {}).get("at", 0))
+    path, begin = (run.log, at) if offset >= at else (run.at(EARLIER), at - _size(run))
+    if offset < begin:
+        return b""
+    try:
+        with open(path, "rb") as file:
+            file.seek(offset - begin)
+            return file.read(limit)
+    except FileNotFoundError:
+        return b""
+
+
+def _size(run: Run) -> int:
+    try:
+        return os.stat(run.at(EARLIER)).st_size
+    except FileNotFoundError:
+        return 0
+
+
+def last_lines(run: Run, most_characters: int) -> str:
+    """The end of the log, whole lines of it where there are several."""
+    first, end = bounds(run)
+    begin = max(first, end - 4 * most_characters)
+    text = read(run, begin, end - begin) if begin < end else b""
+    if begin + len(text) < end:
+        text += read(run, begin + len(text), end)
+    words = text.decode(errors="replace").strip()
+    if len(words) <= most_characters:
+        return words
+    cut = words[-most_characters:]
+    return cut.partition("\n")[2] or cut

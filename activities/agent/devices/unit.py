@@ -1,0 +1,177 @@
+"""The persistent unit of systemd that starts the keeper of a device at each boot, without us.
+
+The keeper runs from a copy of the agent that is the device's own: it needs neither the network nor
+the agent of those who connect later. A copy is named by its content, and is never changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import subprocess
+import sys
+import zlib
+
+from ..errors import RefusedError
+from ..folders import sync_folder
+from ..host.launch import archive
+from .state import Store
+
+UNITS = "/etc/systemd/system"
+SYSTEMD = "/run/systemd/system"
+LIMIT_S = 60.0
+STOP_S = 90
+NO_SYSTEMD = (
+    "no-systemd",
+    "a device needs systemd as its init, which starts its inference at each boot; %s is not there",
+)
+UNIT = """\
+[Unit]
+Description=Runs the inference of this device for baseload
+After=local-fs.target systemd-udevd.service nftables.service
+StartLimitIntervalSec=0
+
+[Service]
+Type=exec
+ExecStart="%(python)s" -I -S "%(archive)s" run_device "%(root)s"
+Restart=no
+KillMode=mixed
+TimeoutStopSec=%(stop_s)d
+OOMPolicy=continue
+TasksMax=infinity
+LimitNOFILE=1048576
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def name_of(store: Store) -> str:
+    """The name of the unit: of this root, because in tests a machine may have several."""
+    return "baseload-device-%08x.service" % zlib.crc32(os.fsencode(store.folders.root))
+
+
+def check() -> None:
+    """Raises: RefusedError `needs-root`, `no-systemd`."""
+    if os.geteuid() != 0:
+        raise RefusedError("needs-root", "a device is entered as root, which owns its unit")
+    if not os.path.isdir(SYSTEMD):
+        raise RefusedError(NO_SYSTEMD[0], NO_SYSTEMD[1] % SYSTEMD)
+
+
+def install(store: Store) -> bool:
+    """Write and enable the unit with this agent; whether it was another one before."""
+    check()
+    path = _own_copy(store)
+    text = UNIT % {
+        "python": _quoted(sys.executable),
+        "archive": _quoted(path),
+        "root": _quoted(store.folders.root),
+        "stop_s": STOP_S,
+    }
+    name = name_of(store)
+    unit = os.path.join(UNITS, name)
+    with contextlib.suppress(OSError), open(unit) as file:
+        if file.read() == text and _is_enabled(name):
+            return False
+    part = os.path.join(UNITS, "." + name)
+    _write(part, text.encode(), 0o644)
+    os.rename(part, unit)
+    _systemctl("daemon-reload")
+    _systemctl("enable", name)
+    sync_folder(UNITS)
+    sync_folder(os.path.join(UNITS, "multi-user.target.wants"))
+    return True
+
+
+def _is_enabled(name: str) -> bool:
+    return os.path.islink(os.path.join(UNITS, "multi-user.target.wants", name))
+
+
+def start(store: Store) -> None:
+    """Start the keeper unless it runs. Raises: RefusedError `systemd`."""
+    _systemctl("start", name_of(store))
+
+
+def restart(store: Store) -> None:
+    """Start the keeper anew, with the agent that is installed now. Raises: RefusedError."""
+    _systemctl("restart", name_of(store), limit_s=STOP_S + LIMIT_S)
+
+
+def is_active(store: Store) -> bool:
+    """Whether the keeper runs or is being started."""
+    done = _run("is-active", name_of(store))
+    return done.stdout.decode(errors="replace").strip() in ("active", "activating", "reloading")
+
+
+def remove(store: Store) -> None:
+    """Stop the keeper with all that it runs, and remove the unit; silent when there is none."""
+    name = name_of(store)
+    path = os.path.join(UNITS, name)
+    if os.geteuid() != 0 or not os.path.lexists(path):
+        return
+    _systemctl("stop", name, limit_s=STOP_S + LIMIT_S)
+    _systemctl("disable", name)
+    os.unlink(path)
+    _systemctl("daemon-reload")
+    _run("reset-failed", name)
+
+
+def forget_other_copies(store: Store) -> None:
+    """Remove the copies of the agent that neither this process nor the unit runs from."""
+    keep = {os.path.basename(archive())}
+    with contextlib.suppress(OSError), open(os.path.join(UNITS, name_of(store))) as file:
+        text = file.read()
+        keep |= {name for name in os.listdir(store.path) if '/%s"' % name in text}
+    for name in os.listdir(store.path):
+        if name.startswith("agent-") and name not in keep:
+            os.unlink(store.at(name))
+
+
+def _own_copy(store: Store) -> str:
+    """The device's copy of this agent, which a power cut leaves whole or not at all."""
+    with open(archive(), "rb") as file:
+        content = file.read()
+    path = store.at("agent-%s.pyz" % hashlib.sha256(content).hexdigest()[:12])
+    if not os.path.exists(path):
+        part = store.at(".agent-" + os.urandom(8).hex())
+        _write(part, content, 0o600)
+        os.rename(part, path)
+        sync_folder(store.path)
+    return path
+
+
+def _write(path: str, content: bytes, mode: int) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _quoted(word: str) -> str:
+    word = word.replace("\\", "\\\\").replace('"', '\\"')
+    return word.replace("%", "%%").replace("$", "$$")
+
+
+def _systemctl(*arguments: str, limit_s: float = LIMIT_S) -> None:
+    done = _run(*arguments, limit_s=limit_s)
+    if done.returncode != 0:
+        words = done.stderr.decode(errors="replace").strip()[-500:]
+        found = "systemctl %s: exit %d: %s" % (" ".join(arguments), done.returncode, words)
+        raise RefusedError("systemd", found)
+
+
+def _run(*arguments: str, limit_s: float = LIMIT_S) -> subprocess.CompletedProcess[bytes]:
+    try:
+        return subprocess.run(
+            ["systemctl", *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=limit_s,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        words = "systemctl %s: %s" % (" ".join(arguments), error)
+        raise RefusedError("systemd", words) from error

@@ -1,0 +1,259 @@
+"""The verbs by which a device is given its inference, and asked what it does."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import sys
+import time
+from typing import Any
+
+from ..errors import RefusedError
+from ..files import removal
+from ..folders import REVISION, Folders
+from ..host import file_tree, processes, steps
+from ..loading import load
+from . import keeper, log, unit
+from .state import DEPLOYING, FAILED, RUNNING, STOP, SWITCH, Store, revisions
+
+POLL_S = 0.1
+PROGRESS_S = 5.0
+AGAIN_S = 3.0
+LIMIT_S = 7000.0
+BEAT_S = 2.0
+WATCH_POLL_S = 0.25
+MOST_REASON = 1990
+CHUNK_BYTES = 1 << 18
+CONTAINERS = "/var/lib/containers"
+LOST = "its keeper was ended from outside; restart the device, or deploy to it again"
+
+
+def stage_device(request: dict[str, Any]) -> dict[str, Any]:
+    """Bring a revision onto the device beside what runs there, as `stage` does; a repeat is silent.
+
+    number: that of the wish; run_id: the name of the revision's folder.
+    Raises: RefusedError `no-systemd`, `needs-root`; as `stage`.
+    """
+    unit.check()
+    store = Store(Folders(request.get("root", "")))
+    store.make()
+    run_id = store.folders.run(request["run_id"]).run_id
+    revision = store.revision(run_id)
+    with removal.unless_removed(revision):
+        revision.make(request["spec"].get("owner"))
+        with open(revision.at(REVISION), "w") as file:
+            file.write("%d\n" % int(request["number"]))
+    lock = store.lock()
+    try:
+        # Older ones that were never switched to make room first; nothing that runs is touched.
+        keeper.tidy(store, store.state(), run_id)
+    finally:
+        os.close(lock)
+    load("runs.stage:stage")(request)
+    for folder in {store.folders.root, CONTAINERS}:
+        if os.path.isdir(folder):
+            steps.sync(folder)  # What it runs from now on has to survive a power cut.
+    return {}
+
+
+def switch_device(request: dict[str, Any]) -> dict[str, Any]:
+    """Run a staged revision in the place of what runs, and wait until that is decided.
+
+    health: see `health.py`. A repeat answers what it came to; an older number does nothing.
+    Raises: RefusedError `not-staged`, `no-systemd`, `systemd`, `no-content`; `unsettled`, when it
+    is not decided within the limit.
+    """
+    asked = {
+        "number": int(request["number"]),
+        "kind": SWITCH,
+        "run_id": str(request["run_id"]),
+        "health": request.get("health") or {},
+    }
+    return _ask(request, asked)
+
+
+def stop_device(request: dict[str, Any]) -> dict[str, Any]:
+    """Stop the inference, also for the next boot; a repeat changes nothing.
+
+    Raises: as `switch_device`.
+    """
+    return _ask(request, {"number": int(request["number"]), "kind": STOP})
+
+
+def _ask(request: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
+    unit.check()
+    store = Store(Folders(request.get("root", "")))
+    store.make()
+    number = asked["number"]
+    is_other = False
+    lock = store.lock()
+    try:
+        state = store.state()
+        newest = max(int(state["done"]), int(store.asked().get("number", 0)))
+        if number < newest:
+            words = "request %d was made since, so %d is not followed" % (newest, number)
+            return {"run": _run_of(store), "failed": words}
+        is_new = number > newest
+        if is_new:
+            _check_staged(store, asked)
+            is_other = unit.install(store)
+            store.ask(asked)
+    finally:
+        os.close(lock)
+    if int(store.state()["done"]) < number:
+        if is_other and keeper.is_there(store):
+            unit.restart(store)
+        else:
+            unit.start(store)
+        _await(store, number)
+    state = store.state()
+    if int(state["done"]) > number:
+        words = "request %d was made since" % state["done"]
+        return {"run": _run_of(store), "failed": words}
+    return {"run": _run_of(store), "failed": state["failed"] and state["failed"][:MOST_REASON]}
+
+
+def _check_staged(store: Store, asked: dict[str, Any]) -> None:
+    """Raises: RefusedError `not-staged`, `no-content`."""
+    if asked["kind"] == STOP:
+        return
+    revision = store.revision(asked["run_id"])
+    spec = revision.read("spec.json")
+    if spec is None or not revision.is_revision:
+        words = "revision %s: it was not staged on this device"
+        raise RefusedError("not-staged", words % revision.run_id)
+    load("runs.start:check_contents")(revision, spec)
+
+
+def _await(store: Store, number: int) -> None:
+    """Wait until the request with this number is done. Raises: RefusedError `unsettled`."""
+    deadline = time.monotonic() + LIMIT_S
+    said_at = again_at = time.monotonic()
+    while int(store.state()["done"]) < number:
+        now = time.monotonic()
+        if now > deadline:
+            words = "request %d: not decided after %d s"
+            raise RefusedError("unsettled", words % (number, LIMIT_S))
+        if now > said_at + PROGRESS_S:
+            said_at = now
+            trial = store.state()["trial"] or {}
+            sys.stderr.write("request %d: %s\n" % (number, trial.get("phase", "waiting")))
+            sys.stderr.flush()
+        if now > again_at + AGAIN_S:
+            again_at = now
+            if not keeper.is_there(store):
+                unit.start(store)  # It may have been about to end when the request came.
+        time.sleep(POLL_S)
+
+
+def device_status(request: dict[str, Any]) -> dict[str, Any]:
+    """What the device runs, and the present boot."""
+    store = Store(Folders(request.get("root", "")))
+    return {"run": _run_of(store), "boot_id": processes.boot_id()}
+
+
+def _run_of(store: Store) -> dict[str, Any]:
+    """What the device does: number, status, exit_code and reason."""
+    state = store.state()
+    current = state["current"] or {}
+    status, reason = state["status"], str(state["reason"])[:MOST_REASON]
+    is_of_this_boot = state["boot_id"] == processes.boot_id()
+    if status in (RUNNING, DEPLOYING) and is_of_this_boot and not keeper.is_there(store):
+        again = store.state()  # It may have ended properly just now.
+        status, reason = again["status"], str(again["reason"])[:MOST_REASON]
+        if status in (RUNNING, DEPLOYING):
+            status, reason = FAILED, LOST
+        state = again
+    return {
+        "number": int(current.get("number", 0)),
+        "status": status,
+        "exit_code": state["exit_code"],
+        "reason": reason,
+    }
+
+
+def clear_device(request: dict[str, Any]) -> dict[str, Any]:
+    """End the inference, and remove all that the device has of it; a repeat changes nothing.
+
+    Raises: RefusedError `not-removed`, `systemd`.
+    """
+    store = Store(Folders(request.get("root", "")))
+    unit.remove(store)
+    left = [one.run_id for one in revisions(store.folders) if not keeper.remove(one)]
+    if left:
+        raise RefusedError("not-removed", "revisions could not be removed: %s" % ", ".join(left))
+    if os.path.lexists(store.path):
+        file_tree.remove(store.path)
+    return {}
+
+
+def watch_device(request: dict[str, Any]) -> None:
+    """Write a frame when what the device runs changes, and a beat each 2 s, until stdin ends."""
+    store = Store(Folders(request.get("root", "")))
+    said: dict[str, Any] | None = None
+    beat_at = 0.0
+    while True:
+        run = _run_of(store)
+        if run != said:
+            said = run
+            _send({"kind": "device", "run": run, "boot_id": processes.boot_id()})
+        now = time.monotonic()
+        if now >= beat_at:
+            beat_at = now + BEAT_S
+            _send({"kind": "beat"})
+        if _is_closed(WATCH_POLL_S):
+            return
+
+
+def read_device_log(request: dict[str, Any]) -> None:
+    """Write the log of what runs now as frames: a line, and as many bytes as it says.
+
+    offset: from which byte; `last_bytes` instead: so many of its end. follow: whether to go on
+    until stdin ends or the log begins anew, with a beat each 2 s. A frame's offset shows what was
+    left out because the log is bounded.
+    Raises: RefusedError `no-log`.
+    """
+    store = Store(Folders(request.get("root", "")))
+    state = store.state()
+    named = state["trial"] or state["current"]
+    if named is None:
+        raise RefusedError("no-log", "the device has no inference, so there is no log")
+    revision = store.revision(named["run_id"])
+    if not revision.has("log"):
+        raise RefusedError("no-log", "%s: it has no log" % revision.run_id)
+    first, end = log.bounds(revision)
+    offset = int(request.get("offset") or 0)
+    if request.get("last_bytes") is not None:
+        offset = end - int(request["last_bytes"])
+    offset, beat_at = max(first, offset), 0.0
+    while True:
+        chunk = log.read(revision, offset, CHUNK_BYTES)
+        if chunk:
+            head = {"kind": "log", "run_id": revision.run_id, "offset": offset}
+            _send({**head, "length": len(chunk)}, chunk)
+            offset += len(chunk)
+            continue
+        first, end = log.bounds(revision)
+        if first > offset:
+            offset = first
+            continue
+        if not request.get("follow") or end < offset or not revision.has("log"):
+            return
+        if time.monotonic() >= beat_at:
+            beat_at = time.monotonic() + BEAT_S
+            _send({"kind": "beat"})
+        if _is_closed(WATCH_POLL_S):
+            return
+
+
+def _is_closed(wait_s: float) -> bool:
+    """Wait a little; whether stdin has ended."""
+    ready, _, _ = select.select([0], [], [], wait_s)
+    return bool(ready) and not os.read(0, 4096)
+
+
+def _send(header: dict[str, Any], payload: bytes = b"") -> None:
+    waiting = memoryview(json.dumps(header).encode() + b"\n" + payload)
+    while waiting:
+        waiting = waiting[os.write(1, waiting) :]

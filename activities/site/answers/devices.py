@@ -1,0 +1,87 @@
+"""What a device says of its inference: answers of its verbs, and the frames of its watch."""
+
+from collections.abc import AsyncIterable, AsyncIterator
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import Discriminator, Field, Tag, TypeAdapter
+
+from activities.site.answers.bounds import BootId, Code, ExitCode, Said, Text
+from activities.site.answers.frames import MOST_HEADER_BYTES
+from activities.site.answers.reading import Speaker, parsed, violation
+from workflows.contracts.devices import DeviceRun, InferenceStatus
+
+MOST_WISHES = 1 << 30
+
+
+class SaidRun(Said):
+    """What the device does now, by its own words."""
+
+    number: Annotated[int, Field(ge=0, le=MOST_WISHES)]
+    status: InferenceStatus
+    exit_code: ExitCode | None = None
+    reason: Text = ""
+
+    def run(self) -> DeviceRun:
+        """The same for the lifecycle of the device."""
+        return DeviceRun(**self.model_dump())
+
+
+class Switched(Said):
+    """The answer of `switch_device` and `stop_device`."""
+
+    run: SaidRun
+    failed: Text | None = None
+    """Why it does not do what was asked."""
+
+
+class DeviceState(Said):
+    """The answer of `device_status`."""
+
+    run: SaidRun
+    boot_id: BootId
+
+
+class RunFrame(Said):
+    """What the device does now, sent first and whenever it has changed."""
+
+    kind: Literal["device"] = "device"
+    run: SaidRun
+    boot_id: BootId
+
+
+class DeviceBeat(Said):
+    """The sign every 2 s that the watcher still runs; a kind that we do not know counts as one."""
+
+    kind: Code = "beat"
+
+
+DeviceFrame: TypeAlias = RunFrame | DeviceBeat
+
+
+def _kind(header: Any) -> str:
+    kind = header.get("kind") if isinstance(header, dict) else None
+    return "device" if kind == "device" else "beat"
+
+
+DEVICE_FRAME: TypeAdapter[DeviceFrame] = TypeAdapter(
+    Annotated[
+        Annotated[RunFrame, Tag("device")] | Annotated[DeviceBeat, Tag("beat")],
+        Discriminator(_kind),
+    ]
+)
+
+
+async def device_frames(chunks: AsyncIterable[bytes], by: Speaker) -> AsyncIterator[DeviceFrame]:
+    """The lines of the watcher of a device; an incomplete last one is dropped.
+
+    Raises: ApplicationError, PROTOCOL_VIOLATION.
+    """
+    buffer = bytearray()
+    async for chunk in chunks:
+        buffer += chunk
+        while (end := buffer.find(b"\n", 0, MOST_HEADER_BYTES)) >= 0:
+            yield parsed(bytes(buffer[:end]), DEVICE_FRAME.validate_json, by)
+            del buffer[: end + 1]
+        if len(buffer) >= MOST_HEADER_BYTES:
+            rule = f"a line of at most {MOST_HEADER_BYTES} bytes"
+            raise violation(by, "frame", rule, bytes(buffer[:MOST_HEADER_BYTES]))

@@ -1,0 +1,222 @@
+"""What a device runs for ever, on whole machines: revisions, restarts, power cuts."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tests.lab.agent import ROOT, Agent, AgentRefusedError
+from tests.lab.fixtures import BootMachine
+from tests.lab.machine import Machine
+from tests.lab.machines import Lab
+from tests.lab.ssh import connect
+from tests.lab.waiting import wait_until
+
+QUICK = {"up_s": 0, "limit_s": 20}
+FOREVER = "echo works; exec sleep %d"
+
+
+@asynccontextmanager
+async def agent_on(lab: Lab, machine: Machine) -> AsyncIterator[Agent]:
+    async with connect(lab, machine) as connection:
+        agent = Agent(connection)
+        await agent.install()
+        yield agent
+
+
+def name_of(number: int) -> str:
+    return f"dev-lab-0-{number}-tag"
+
+
+def sleeper(number: int) -> str:
+    """A command that runs for ever, and is seen by its number."""
+    return FOREVER % (6000 + number)
+
+
+async def stage(agent: Agent, number: int, command: str, **more: object) -> None:
+    spec: dict[str, object] = {
+        "command": command,
+        "environment": {},
+        "runtime": "process",
+        "gpu_uuids": [],
+        "user": None,
+        "grace_s": 1,
+        **more,
+    }
+    await agent.call(
+        "stage_device",
+        number=number,
+        run_id=name_of(number),
+        code_sha256=None,
+        spec=spec,
+        python_packages=[],
+    )
+
+
+async def switch(agent: Agent, number: int, **health: object) -> dict[str, Any]:
+    asked = {**QUICK, **health}
+    return await agent.call("switch_device", number=number, run_id=name_of(number), health=asked)
+
+
+async def deploy(agent: Agent, number: int, command: str, **health: object) -> dict[str, Any]:
+    await stage(agent, number, command)
+    return await switch(agent, number, **health)
+
+
+def state_of(machine: Machine) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    with contextlib.suppress(OSError, RuntimeError):
+        found = json.loads((machine.disk / f"{ROOT[1:]}/device/state.json").read_text())
+    return found
+
+
+def sleepers(machine: Machine) -> set[str]:
+    return {line for line in machine.command_lines() if line.startswith("sleep 60")}
+
+
+def wait_for_sleeper(machine: Machine, number: int) -> None:
+    wait_until(
+        lambda: sleepers(machine) == {f"sleep {6000 + number}"}, f"revision {number} runs", 30
+    )
+
+
+async def test_a_revision_runs_and_the_next_one_takes_its_place(
+    lab: Lab, boot_machine: BootMachine
+) -> None:
+    machine = boot_machine("systemd")
+    async with agent_on(lab, machine) as agent:
+        first = await deploy(agent, 1, sleeper(1), log_line="works")
+        assert (first["run"]["number"], first["run"]["status"], first["failed"]) == (
+            1,
+            "running",
+            None,
+        )
+        assert sleepers(machine) == {"sleep 6001"}
+        second = await deploy(agent, 2, sleeper(2))
+        assert second["run"]["number"] == 2
+        assert sleepers(machine) == {"sleep 6002"}
+        assert (await switch(agent, 2))["run"] == second["run"]
+        older = await switch(agent, 1)
+        assert (older["run"]["number"], "request 2" in older["failed"]) == (2, True)
+        third = await deploy(agent, 3, sleeper(3))
+        assert third["run"]["number"] == 3
+    kept = set(machine.run("ls", f"{ROOT}/runs").split())
+    assert kept == {name_of(2), name_of(3)}
+
+
+async def test_a_revision_that_fails_its_health_check_gives_way_to_the_one_before(
+    lab: Lab, boot_machine: BootMachine
+) -> None:
+    machine = boot_machine("systemd")
+    async with agent_on(lab, machine) as agent:
+        await deploy(agent, 1, sleeper(1))
+        exited = await deploy(agent, 2, "echo no camera; exit 7", up_s=5)
+        assert exited["run"] == {"number": 1, "status": "running", "exit_code": None, "reason": ""}
+        assert "exit code 7" in exited["failed"]
+        assert "no camera" in exited["failed"]
+        wait_for_sleeper(machine, 1)
+        silent = await deploy(agent, 3, sleeper(3), log_line="ready", limit_s=1)
+        assert "no line of its log has 'ready'" in silent["failed"]
+        deaf = await deploy(agent, 4, sleeper(4), http_port=9, http_path="/live", limit_s=1)
+        assert "port 9, path /live: asked a status below 400" in deaf["failed"]
+        wait_for_sleeper(machine, 1)
+    assert machine.run("ls", f"{ROOT}/runs").split() == [name_of(1)]
+
+
+async def test_a_device_runs_on_after_a_power_cut_with_nobody_connected(
+    lab: Lab, boot_machine: BootMachine
+) -> None:
+    machine = boot_machine("systemd")
+    async with agent_on(lab, machine) as agent:
+        await deploy(agent, 1, sleeper(1))
+    machine.run("rm", "-rf", f"{ROOT}/agent")  # The unit has an agent of its own.
+    machine.power_cut()
+    machine.boot()
+    wait_for_sleeper(machine, 1)
+    async with agent_on(lab, machine) as agent:
+        assert (await agent.call("device_status"))["run"]["status"] == "running"
+
+
+async def test_a_command_that_exits_by_itself_is_not_started_again_before_the_next_boot(
+    lab: Lab, boot_machine: BootMachine
+) -> None:
+    machine = boot_machine("systemd")
+    async with agent_on(lab, machine) as agent:
+        await deploy(agent, 1, "until [ -e go ]; do sleep 0.05; done; echo lens is lost; exit 3")
+        machine.run("touch", f"{ROOT}/runs/{name_of(1)}/work/go")
+        wait_until(lambda: state_of(machine).get("status") == "failed", "it has failed")
+        run = (await agent.call("device_status"))["run"]
+        assert (run["status"], run["exit_code"]) == ("failed", 3)
+        assert "lens is lost" in run["reason"]
+        await agent.call("device_status")
+        unit = machine.run("systemctl", "list-units", "--all", "--plain", "baseload-device-*")
+        assert "inactive" in unit
+        machine.run("rm", f"{ROOT}/runs/{name_of(1)}/work/go")
+    machine.power_cut()
+    machine.boot()
+    wait_until(lambda: state_of(machine).get("status") == "running", "it runs again")
+
+
+async def test_a_stop_survives_a_restart_and_a_clearing_leaves_nothing(
+    lab: Lab, boot_machine: BootMachine
+) -> None:
+    machine = boot_machine("systemd")
+    async with agent_on(lab, machine) as agent:
+        await deploy(agent, 1, sleeper(1))
+        stopped = await agent.call("stop_device", number=2)
+        assert (stopped["run"]["status"], stopped["failed"]) == ("stopped", None)
+        assert sleepers(machine) == set()
+    machine.power_cut()
+    machine.boot()
+    async with agent_on(lab, machine) as agent:
+        unit = machine.run("ls", "/etc/systemd/system/multi-user.target.wants").strip()
+        machine.run("systemctl", "start", unit)  # As the boot does, which may not have come to it.
+        assert (await agent.call("device_status"))["run"]["status"] == "stopped"
+        assert sleepers(machine) == set()
+        await deploy(agent, 3, sleeper(3))
+        for _ in range(2):
+            await agent.call("clear_device")
+        assert sleepers(machine) == set()
+        assert machine.run("ls", f"{ROOT}/runs").split() == []
+        assert "device" not in machine.run("ls", ROOT).split()
+        assert "baseload" not in machine.run("find", "/etc/systemd/system")
+
+
+def at_phase(machine: Machine, phase: str) -> Callable[[], bool]:
+    return lambda: (state_of(machine).get("trial") or {}).get("phase") == phase
+
+
+@pytest.mark.parametrize(("command", "number"), [(sleeper(2), 2), ("exit 4", 1)])
+async def test_a_power_cut_during_the_check_is_finished_by_the_device(
+    lab: Lab, boot_machine: BootMachine, command: str, number: int
+) -> None:
+    machine = boot_machine("systemd")
+    async with agent_on(lab, machine) as agent:
+        await deploy(agent, 1, sleeper(1))
+        await stage(agent, 2, f"until [ -e go ]; do sleep 0.05; done; echo ready; {command}")
+        health = {**QUICK, "log_line": "ready", "up_s": 1}
+        await agent.begin_call("switch_device", number=2, run_id=name_of(2), health=health)
+        wait_until(at_phase(machine, "checking"), "it is being checked", 30)
+    machine.power_cut()
+    machine.boot()
+    wait_until(at_phase(machine, "checking"), "it is being checked again", 30)
+    machine.run("touch", f"{ROOT}/runs/{name_of(2)}/work/go")
+    wait_for_sleeper(machine, number)
+    async with agent_on(lab, machine) as agent:
+        answer = await switch(agent, 2)
+        assert answer["run"]["number"] == number
+        assert (answer["failed"] is None) == (number == 2)
+
+
+async def test_a_machine_without_systemd_is_no_device(lab: Lab, boot_machine: BootMachine) -> None:
+    machine = boot_machine("sshd")
+    async with agent_on(lab, machine) as agent:
+        with pytest.raises(AgentRefusedError, match="needs systemd") as refused:
+            await stage(agent, 1, sleeper(1))
+        assert refused.value.code == "no-systemd"
+        await agent.call("clear_device")
