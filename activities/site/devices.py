@@ -7,7 +7,13 @@ from typing import Any
 from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
-from activities.site.answers.devices import DeviceFrame, RunFrame, Switched, device_frames
+from activities.site.answers.devices import (
+    DeviceFrame,
+    DeviceState,
+    RunFrame,
+    Switched,
+    device_frames,
+)
 from activities.site.answers.verbs import Nothing
 from activities.site.contents import bring_contents, together
 from activities.site.datastore_networks import networks_for_agent
@@ -35,7 +41,8 @@ from workflows.effects.devices import (
     WatchDevice,
 )
 
-STAGE_S = 3500.0
+STATUS_S = 30.0
+STAGE_S = 3400.0
 SWITCH_S = 7100.0
 """The device's own limit is below it, so that its words win."""
 STOP_S = 110.0
@@ -54,6 +61,10 @@ async def stage_on_device(command: StageOnDevice) -> StagedOnDevice:
     node = command.node
     run_id = device_run_id(node.node_id, command.number)
     async with heartbeating():
+        state = await NodeClient(node).call("device_status", {}, DeviceState, limit_s=STATUS_S)
+        if state.no_unit_reason is not None:  # Before gigabytes are on their way.
+            words = f"{node.node_id}: {state.no_unit_reason}"
+            raise ApplicationError(words, {"code": "no-unit"}, type=errors.NODE_REFUSED)
         spec = await open_spec(command.spec, run_id, node.region_id)
         request = await _request(node, spec, command.number)
         staging = asyncio.create_task(

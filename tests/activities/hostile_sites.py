@@ -16,9 +16,18 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.agent.sessions.frames import EXIT, OUT, OUT_EOF, STARTED, encode
 from activities.settings import settings
+from activities.site.answers.frames import LogFrame
 from activities.site.collection import collect_log, store_output
 from activities.site.datastore_sources import transfer_from_datastore
 from activities.site.datastores import check_datastore
+from activities.site.device_logs import device_log
+from activities.site.devices import (
+    clear_device,
+    stage_on_device,
+    stop_device,
+    switch_device,
+    watch_device,
+)
 from activities.site.node_client import close_connections
 from activities.site.nodes import (
     end_orphaned_runs,
@@ -42,7 +51,13 @@ from activities.storage.blobs import blob_store
 from activities.storage.contents import ContentWriter, remove_content
 from activities.storage.datastore_access import DatastoreAccess, RegionalData, seal_access
 from activities.storage.names import code_name
-from activities.storage.run_specs import RegionCache, RunContent, RunSpec, seal_run_spec
+from activities.storage.run_specs import (
+    RegionCache,
+    RunContent,
+    RunSpec,
+    seal_run_spec,
+    seal_spec,
+)
 from activities.storage.state_snapshots import StateSnapshot
 from activities.temporal import client
 from tests.activities.archives import file, packed
@@ -50,10 +65,18 @@ from tests.activities.sites import REGION, Jobs, isolated
 from tests.failure.hostile_node import HostileNode, Words, answer, frame, hostile_node
 from workflows.contracts.artifacts import ArtifactRole, RegionalSource
 from workflows.contracts.datastores import DatastoreType
+from workflows.contracts.devices import DeviceRun, HealthCheck, device_run_id
 from workflows.contracts.jobs import WorkerAssignment
 from workflows.contracts.nodes import NodeAddress
 from workflows.contracts.regions import CacheAddress
 from workflows.effects.datastores import CheckDatastore, TransferFromDatastore
+from workflows.effects.devices import (
+    ClearDevice,
+    StageOnDevice,
+    StopDevice,
+    SwitchDevice,
+    WatchDevice,
+)
 from workflows.effects.jobs import (
     CleanWorker,
     CollectLog,
@@ -85,6 +108,8 @@ VICTIM = f"{VICTIM_JOB}-0-1"
 BOOT = "0123-4567"
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 DATASET = "dat-01jd0000000000000000000000"
+DEVICE = "dev-01jd0000000000000000000000"
+DEVICE_RUN = {"number": 2, "status": "running", "exit_code": None, "reason": ""}
 VOLUME = "vol-01jd0000000000000000000000"
 UPLOAD = packed(file("train.py", b"print(1)"))
 SHA256 = hashlib.sha256(UPLOAD).hexdigest()
@@ -232,9 +257,36 @@ class HostileSite:
             "list_datastore": lambda: (transfer_from_datastore, self._read()),
             "read_datastore": lambda: (transfer_from_datastore, self._read()),
             "watch": lambda: (watch_node, WatchNode(node=node)),
+            **self._of_devices(),
             "run_command": lambda: (self._hear, RunDoor(node, OWN).command(("true",), None)),
             "connect_port": lambda: (self._hear, RunDoor(node, OWN).port(8888)),
         }
+
+    def _of_devices(self) -> dict[str, Callable[[], tuple[Any, Any]]]:
+        """Those of the verbs of devices."""
+        node, wish = self.node, {"node": self.node, "number": 2}
+        return {
+            "device_status": lambda: (stage_on_device, self._stage_on_device()),
+            "stage_device": lambda: (stage_on_device, self._stage_on_device()),
+            "switch_device": lambda: (switch_device, SwitchDevice(health=HealthCheck(), **wish)),
+            "stop_device": lambda: (stop_device, StopDevice(**wish)),
+            "clear_device": lambda: (clear_device, ClearDevice(node=node)),
+            "watch_device": lambda: (watch_device, WatchDevice(node=node, known=DeviceRun())),
+            "read_device_log": lambda: (self._hear_log, device_log(node)),
+        }
+
+    def _stage_on_device(self) -> StageOnDevice:
+        run_id = device_run_id(self.node.node_id, 2)
+        spec = RunSpec(run_id=run_id, command="true", isolation=isolated(self.node))
+        reference = seal_spec(f"device-specs/{DEVICE}/2", REGION, spec)
+        return StageOnDevice(node=self.node, number=2, spec=reference)
+
+    @staticmethod
+    async def _hear_log(opening: AbstractAsyncContextManager[AsyncIterator[LogFrame]]) -> None:
+        """Hear all of a log."""
+        async with opening as pieces:
+            async for _ in pieces:
+                continue
 
     @staticmethod
     def _contents(artifact_id: str = DATASET) -> tuple[RunContent, ...]:
@@ -329,6 +381,9 @@ class HostileSite:
             "switch_idle_workload": {"state": "off", "run_s": 0.0},
             "fill_cache": {"files": 2, "bytes": 9, "left_files": 0, "reason": ""},
             **self._honest_of_data(),
+            "device_status": {"run": DEVICE_RUN, "boot_id": BOOT, "no_unit_reason": None},
+            "switch_device": {"run": DEVICE_RUN, "failed": None},
+            "stop_device": {"run": {**DEVICE_RUN, "status": "stopped"}, "failed": None},
             "start": state,
             "end": state,
             "clean": {"removed": [], "kept": []},
@@ -387,6 +442,10 @@ class HostileSite:
         ended = encode(EXIT, b'{"reason": "exited", "exit_code": 0}')
         self.machine.says["run_command"] = Words(encode(STARTED) + encode(OUT, b"hi") + ended)
         self.machine.says["connect_port"] = Words(encode(STARTED) + encode(OUT_EOF))
+        state = frame(kind="device", run=DEVICE_RUN, boot_id=BOOT)
+        self.machine.says["watch_device"] = Words(frame(kind="beat") + state)
+        head = {"kind": "log", "run_id": self.name, "offset": 0, "length": 2}
+        self.machine.says["read_device_log"] = Words(frame(b"hi", **head))
         self.machine.says["watch"] = Words(frame(kind="beat"))
 
     def files(self) -> dict[Path, bytes]:

@@ -44,11 +44,15 @@ class Agent:
             raise AgentRefusedError(answer["error"])
         return answer
 
-    async def begin_call(self, verb: str, **request: object) -> None:
-        """Send a request, and do not wait for its answer."""
+    async def begin_call(
+        self, verb: str, *, eof: bool = True, **request: object
+    ) -> asyncssh.SSHClientProcess[str]:
+        """Send a request, and do not wait for its answer. eof: whether stdin ends with it."""
         process = await self._connection.create_process(f"python3 {self._file} {verb}")
-        process.stdin.write(json.dumps({"root": ROOT, **request}))
-        process.stdin.write_eof()
+        process.stdin.write(json.dumps({"root": ROOT, **request}) + "\n")
+        if eof:
+            process.stdin.write_eof()
+        return process
 
     async def begin(
         self, run_id: str, command: str, runtime: str = "process", **more: object

@@ -13,7 +13,7 @@ import json
 import os
 import posixpath
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import IO, NamedTuple
 
 from ..errors import RefusedError
@@ -210,10 +210,19 @@ class Storing:
 
     Files of the same names are replaced; others stay. Links are left out, because not every share
     can hold them, and names that mean something else to the server.
+    takes: which files are stored, by their status; by default all.
     Raises: RefusedError, those of `Files`; `too-deep`.
     """
 
-    def __init__(self, files: WritableFiles, run: Run, note: IO[str], say: Say) -> None:
+    def __init__(
+        self,
+        files: WritableFiles,
+        run: Run,
+        note: IO[str],
+        say: Say,
+        takes: Callable[[os.stat_result], bool] = lambda _: True,
+    ) -> None:
+        self._takes = takes
         self._files = files
         self._run = run
         self._note = note
@@ -237,8 +246,8 @@ class Storing:
                 self._files.make_folder(remote)
             elif not stat.S_ISREG(found.st_mode):
                 self._left_out += 1
-            else:
-                mark = "%s %d %d" % (entry.path, found.st_size, found.st_mtime_ns)
+            elif self._takes(found):
+                mark = mark_of(entry.path, found)
                 if mark in stored or self._store(entry, found, remote):
                     self._mark(mark, stored)
                     self._count += 1
@@ -298,6 +307,11 @@ class Storing:
             sent += len(chunk)
             total = (self._bytes + sent) >> 20
             self._say("storing the output: %d MiB, %d files" % (total, self._count))
+
+
+def mark_of(path: str, found: os.stat_result) -> str:
+    """What names a file of an output with this content, in the note of what is stored."""
+    return "%s %d %d" % (path, found.st_size, found.st_mtime_ns)
 
 
 def _open_to_us(entry: packing.Entry, found: os.stat_result) -> None:

@@ -21,8 +21,9 @@ from typing import Any
 from ..folders import Folders, take_lock
 from ..host import processes
 from ..loading import load
-from . import starting, unit
+from . import spool, starting, unit
 from .health import Health, await_verdict
+from .media import Media
 from .starting import Start
 from .state import DEPLOYING, FAILED, RUNNING, STOP, STOPPED, Revision, Store, number_of, revisions
 
@@ -69,7 +70,8 @@ class Keeper:
         self.start: Start | None = None
         self.is_ending = False
         self.wake_fd = -1
-        self.media: Any = None
+        self.media: Media | None = None
+        self.copier = spool.Copier(store)
 
     def main(self) -> None:
         """Run what is to run, until it is ended or nothing is to run."""
@@ -81,13 +83,14 @@ class Keeper:
         while not self.is_ending:
             if self._is_asked():
                 self._follow(self.store.asked())
-            elif self.start is None:
+            elif self.start is None and not self.copier.has_work():
                 break
-            elif self.start.reap():
+            elif self.start is not None and self.start.reap():
                 self._record_exit()
             else:
                 self._pause(IDLE_POLL_S)
         self._end_start()
+        self.copier.end()
 
     def _listen(self) -> None:
         self.wake_fd, wake = os.pipe()
@@ -102,6 +105,9 @@ class Keeper:
 
     def _pause(self, limit_s: float) -> bool:
         """Wait for an event; whether the keeper ends, or something newer was asked."""
+        if self.media is not None:
+            self.media.keep()
+        self.copier.keep()
         ready, _, _ = select.select([self.wake_fd], [], [], limit_s)
         if ready:
             with contextlib.suppress(BlockingIOError):
@@ -146,10 +152,12 @@ class Keeper:
 
     def _start_current(self) -> None:
         self._keep(status=RUNNING, exit_code=None, reason="")
-        self.start = starting.start(self._revision(self.state["current"]))
+        self._start(self.state["current"])
 
-    def _revision(self, named: dict[str, Any]) -> Revision:
-        return self.store.revision(named["run_id"])
+    def _start(self, named: dict[str, Any]) -> Start:
+        revision = self.store.revision(named["run_id"])
+        self.start, self.media = starting.start(revision), Media(revision)
+        return self.start
 
     def _follow(self, asked: dict[str, Any]) -> None:
         trial = self.state["trial"]
@@ -195,21 +203,20 @@ class Keeper:
             return
         trial.update(phase="starting", starts=trial["starts"] + 1)
         self._keep(status=DEPLOYING)
-        self.start = starting.start(self._revision(trial))
+        started = self._start(trial)
         trial["phase"] = "checking"
         self._keep()
-        health = Health(self.start, trial["health"])
+        health = Health(started, trial["health"])
         is_decided, why = await_verdict(health, lambda: self._pause(POLL_S))
         if not is_decided:
             return
         if why is None:
             self._prove(trial)
             return
-        code = self.start.how_it_ended()[0] if self.start.has_ended else None
-        self._return(why if self.start.has_ended else self._with_lines(why), code)
-
-    def _with_lines(self, why: str) -> str:
-        return starting.with_lines(why, self.start.revision) if self.start else why
+        if started.has_ended:
+            self._return(why, started.how_it_ended()[0])
+        else:
+            self._return(starting.with_lines(why, started.revision), None)
 
     def _prove(self, trial: dict[str, Any]) -> None:
         proved = {"number": trial["number"], "run_id": trial["run_id"]}
@@ -232,7 +239,7 @@ class Keeper:
         if self.state["current"] is None:
             was = {"status": FAILED, "exit_code": exit_code, "reason": why}
         elif was["status"] == RUNNING:
-            self.start = starting.start(self._revision(self.state["current"]))
+            self._start(self.state["current"])
         self._keep(trial=None, done=trial["number"], failed=why, **was)
         tidy(self.store, self.state)
 
@@ -241,18 +248,20 @@ class Keeper:
         if self.start is None:
             return
         exit_code, reason = self.start.how_it_ended()
-        self.start = None
+        self.start = self.media = None
         if not self.is_ending:
             self._keep(status=FAILED, exit_code=exit_code, reason=reason)
 
     def _end_start(self) -> None:
         if self.start is not None:
             self.start.end()
-            self.start = None
+            self.start = self.media = None
 
 
 def tidy(store: Store, state: dict[str, Any], *more: str) -> None:
     """Remove the revisions that are neither current nor the one before, nor asked for, nor newer.
+
+    One with output that is not stored yet stays, unless there are several newer ones.
 
     more: the names of further revisions that stay.
     """
@@ -260,13 +269,19 @@ def tidy(store: Store, state: dict[str, Any], *more: str) -> None:
     named = [state["current"], state["before"], state["trial"], asked]
     kept = {one["run_id"] for one in named if one and one.get("run_id")} | set(more)
     newest = max(int(state["done"]), int(asked.get("number", 0)))
+    unneeded = []
     for revision in revisions(store.folders):
         is_newer = number_of(revision) > newest
         if revision.run_id not in kept and not is_newer:
-            remove(revision)
+            unneeded.append(revision)
     failed = state["failed"] is not None and asked.get("number") == state["done"]
     if failed and asked.get("run_id") and asked["run_id"] not in _proved(state):
-        remove(store.revision(asked["run_id"]))
+        unneeded.append(store.revision(asked["run_id"]))
+    full = [one for one in unneeded if spool.waiting(one)]
+    full.sort(key=number_of)
+    for revision in unneeded:
+        if revision not in full[-spool.MOST_KEPT :]:
+            remove(revision)
 
 
 def _proved(state: dict[str, Any]) -> set[str]:

@@ -22,10 +22,6 @@ UNITS = "/etc/systemd/system"
 SYSTEMD = "/run/systemd/system"
 LIMIT_S = 60.0
 STOP_S = 90
-NO_SYSTEMD = (
-    "no-systemd",
-    "a device needs systemd as its init, which starts its inference at each boot; %s is not there",
-)
 UNIT = """\
 [Unit]
 Description=Runs the inference of this device for baseload
@@ -52,12 +48,22 @@ def name_of(store: Store) -> str:
     return "baseload-device-%08x.service" % zlib.crc32(os.fsencode(store.folders.root))
 
 
-def check() -> None:
-    """Raises: RefusedError `needs-root`, `no-systemd`."""
+def why_not() -> str | None:
+    """Why this machine can start nothing at each of its boots; None when it can."""
     if os.geteuid() != 0:
-        raise RefusedError("needs-root", "a device is entered as root, which owns its unit")
+        return "the login user is not root, who alone has a unit that starts at each boot"
     if not os.path.isdir(SYSTEMD):
-        raise RefusedError(NO_SYSTEMD[0], NO_SYSTEMD[1] % SYSTEMD)
+        return (
+            "a device needs systemd as its init, which starts it at each boot; found no " + SYSTEMD
+        )
+    return None
+
+
+def check() -> None:
+    """Raises: RefusedError `no-unit`."""
+    reason = why_not()
+    if reason is not None:
+        raise RefusedError("no-unit", reason)
 
 
 def install(store: Store) -> bool:

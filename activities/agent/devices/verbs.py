@@ -14,7 +14,7 @@ from ..files import removal
 from ..folders import REVISION, Folders
 from ..host import file_tree, processes, steps
 from ..loading import load
-from . import keeper, log, unit
+from . import keeper, log, spool, starting, unit
 from .state import DEPLOYING, FAILED, RUNNING, STOP, SWITCH, Store, revisions
 
 POLL_S = 0.1
@@ -33,7 +33,7 @@ def stage_device(request: dict[str, Any]) -> dict[str, Any]:
     """Bring a revision onto the device beside what runs there, as `stage` does; a repeat is silent.
 
     number: that of the wish; run_id: the name of the revision's folder.
-    Raises: RefusedError `no-systemd`, `needs-root`; as `stage`.
+    Raises: RefusedError `no-unit`; as `stage`.
     """
     unit.check()
     store = Store(Folders(request.get("root", "")))
@@ -61,7 +61,7 @@ def switch_device(request: dict[str, Any]) -> dict[str, Any]:
     """Run a staged revision in the place of what runs, and wait until that is decided.
 
     health: see `health.py`. A repeat answers what it came to; an older number does nothing.
-    Raises: RefusedError `not-staged`, `no-systemd`, `systemd`, `no-content`; `unsettled`, when it
+    Raises: RefusedError `not-staged`, `no-unit`, `systemd`, `no-content`; `unsettled`, when it
     is not decided within the limit.
     """
     asked = {
@@ -148,9 +148,17 @@ def _await(store: Store, number: int) -> None:
 
 
 def device_status(request: dict[str, Any]) -> dict[str, Any]:
-    """What the device runs, and the present boot."""
+    """What the device runs, what of its output waits, and the present boot.
+
+    `no_unit_reason` says why this machine can start nothing at its boot, so that it is no device.
+    """
     store = Store(Folders(request.get("root", "")))
-    return {"run": _run_of(store), "boot_id": processes.boot_id()}
+    return {
+        "run": _run_of(store),
+        "output": spool.report(revisions(store.folders)),
+        "boot_id": processes.boot_id(),
+        "no_unit_reason": unit.why_not(),
+    }
 
 
 def _run_of(store: Store) -> dict[str, Any]:
@@ -180,7 +188,12 @@ def clear_device(request: dict[str, Any]) -> dict[str, Any]:
     """
     store = Store(Folders(request.get("root", "")))
     unit.remove(store)
-    left = [one.run_id for one in revisions(store.folders) if not keeper.remove(one)]
+    left = []
+    for revision in revisions(store.folders):
+        starting.end_left(revision)
+        spool.store_last(revision)
+        if not keeper.remove(revision):
+            left.append(revision.run_id)
     if left:
         raise RefusedError("not-removed", "revisions could not be removed: %s" % ", ".join(left))
     if os.path.lexists(store.path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
 import re
@@ -25,6 +26,8 @@ OF_ALL_GPUS = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
 ONE_FOR_ALL = "dxg"
 """The one device of all GPUs of a Linux under Windows."""
 QUERY_LIMIT_S = 60.0
+OF_MEDIA = {"video4linux": 81, "alsa": 116}
+"""The fixed major numbers; that of `media` is another one on each machine."""
 
 
 def of_run(spec: dict[str, Any]) -> list[str] | None:
@@ -35,7 +38,23 @@ def of_run(spec: dict[str, Any]) -> list[str] | None:
     """
     if os.geteuid() != 0 or not spec.get("user") or spec.get("runtime") == "podman":
         return None
-    return _existing([*PLAIN, *of_its_gpus(spec)])
+    return _existing([*PLAIN, *of_its_gpus(spec), *of_media(spec)])
+
+
+def of_media(spec: dict[str, Any]) -> list[str]:
+    """The names below /dev of the video, media and sound devices that a run may open now."""
+    return jetson.media_files() if spec.get("has_media") else []
+
+
+def media_majors() -> list[int]:
+    """The major numbers of the device files of video, media and sound, by the kernel's list."""
+    found = set(OF_MEDIA.values())
+    with contextlib.suppress(OSError), open("/proc/devices") as file:
+        for line in file.read().partition("Block devices:")[0].splitlines():
+            number, _, name = line.strip().partition(" ")
+            if name in ("media", *OF_MEDIA) and number.isdigit():
+                found.add(int(number))
+    return sorted(found)
 
 
 def of_its_gpus(spec: dict[str, Any]) -> list[str]:

@@ -35,13 +35,14 @@ def variables(spec: dict[str, Any]) -> dict[str, str]:
 
 
 def groups(spec: dict[str, Any]) -> list[int]:
-    """The groups that may open the device files of its GPUs, where not everybody may; NVIDIA's
-    driver lets everybody open its own.
+    """The groups that may open the files of its GPUs and media devices, where not everybody may;
+    NVIDIA's driver lets everybody open its own.
 
     The group of root is never one of them.
     """
     try:
-        return groups_of(device_files.of_its_gpus(_by_files(spec)))
+        names = device_files.of_its_gpus(_by_files(spec))
+        return groups_of(names + device_files.of_media(spec))
     except RefusedError:  # A GPU has gone since the start, and the run goes on without it.
         return []
 
@@ -61,10 +62,28 @@ def groups_of(names: list[str]) -> list[int]:
 
 
 def options(spec: dict[str, Any]) -> list[str]:
-    """The options that bring its GPUs into its container.
+    """The options that bring its GPUs, and media devices, into its container.
 
     Raises: RefusedError `gpu-device`, when there is no device of a GPU of the run.
     """
+    return _of_gpus(spec) + _of_media(spec)
+
+
+def _of_media(spec: dict[str, Any]) -> list[str]:
+    """Those of what is plugged in now, and leave to open what is plugged in later."""
+    if not spec.get("has_media"):
+        return []
+    found, names = [], device_files.of_media(spec)
+    for name in names:
+        found += ["--device", os.path.join(device_files.DEVICES, name)]
+    for group in groups_of(names):
+        found += ["--group-add", str(group)]
+    for major in device_files.media_majors():
+        found += ["--device-cgroup-rule", "c %d:* rw" % major]
+    return found
+
+
+def _of_gpus(spec: dict[str, Any]) -> list[str]:
     asked = [str(one) for one in spec.get("gpu_uuids") or []]
     if not asked:
         return []

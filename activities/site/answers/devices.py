@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Discriminator, Field, Tag, TypeAdapter
 
-from activities.site.answers.bounds import BootId, Code, ExitCode, Said, Text
+from activities.site.answers.bounds import BootId, ByteCount, Code, Count, ExitCode, Said, Text
 from activities.site.answers.frames import MOST_HEADER_BYTES
 from activities.site.answers.reading import Speaker, parsed, violation
 from workflows.contracts.devices import DeviceRun, InferenceStatus
@@ -34,11 +34,25 @@ class Switched(Said):
     """Why it does not do what was asked."""
 
 
+class SaidOutput(Said):
+    """What of the output waits on the device for its datastore, and what was dropped so far."""
+
+    waiting_files: Count = 0
+    waiting_bytes: ByteCount = 0
+    dropped_files: Count = 0
+    dropped_bytes: ByteCount = 0
+    away: Text = ""
+    """Why it is not stored."""
+
+
 class DeviceState(Said):
     """The answer of `device_status`."""
 
     run: SaidRun
+    output: SaidOutput = SaidOutput()
     boot_id: BootId
+    no_unit_reason: Text | None = None
+    """Why the machine can start nothing at its boot, so that it is no device."""
 
 
 class RunFrame(Said):

@@ -22,6 +22,7 @@ from activities.storage.logs import log_store
 from tests.activities.hostile_sites import (
     DATASET,
     DATASTORE,
+    DEVICE,
     OWN_JOB,
     VICTIM,
     VICTIM_JOB,
@@ -186,7 +187,7 @@ def strangers(store: Path) -> list[Path]:
     """The files in the store that are neither of its job, nor the upload, nor were there before."""
     found = [path for path in store.rglob("*") if path.is_file()]
     own = (f"/{DATASET}/", f"/{VOLUME}/", f"/datastores/{DATASTORE.id}")
-    known = (OWN_JOB, VICTIM_JOB, "/code/", *own)
+    known = (OWN_JOB, VICTIM_JOB, "/code/", f"/device-specs/{DEVICE}/", *own)
     return [path for path in found if not any(each in str(path) for each in known)]
 
 

@@ -1,0 +1,47 @@
+"""The log of a device: bounded, and read by bytes that are counted from its start."""
+
+import os
+from pathlib import Path
+
+from activities.agent.devices import log
+from activities.agent.devices.state import Revision
+from tests.activities.agent.devices.conftest import MakeRevision
+
+MOST = 1000
+LINE = b"%07d\n"
+
+
+def written(revision: Revision, lines: int) -> None:
+    """Write numbered lines of eight bytes, as a command does."""
+    kept = log.BoundedLog(revision, {"most_log_bytes": MOST})
+    inlet = os.dup(kept.inlet)
+    kept.begin()
+    for number in range(lines):
+        os.write(inlet, LINE % number)
+        while log.bounds(revision)[1] < (number + 1) * len(LINE % 0):
+            os.sched_yield()
+    os.close(inlet)
+    kept.finish()
+    os.close(kept.file)
+
+
+def test_a_log_keeps_its_last_bytes_however_much_is_printed(make_revision: MakeRevision) -> None:
+    revision = make_revision()
+    written(revision, 600)
+    first, end = log.bounds(revision)
+    on_disk = revision.log_bytes() + len(Path(revision.at(log.EARLIER)).read_bytes())
+    assert (end, end - first) == (4800, on_disk)
+    assert on_disk <= 2 * MOST
+    text = log.read(revision, first, MOST)
+    text += log.read(revision, first + len(text), MOST)
+    assert text == b"".join(LINE % number for number in range(first // 8, 600))
+    assert log.read(revision, first - 8, 8) == b""
+    assert log.last_lines(revision, 20) == "0000598\n0000599"
+
+
+def test_a_log_begins_anew_with_each_start(make_revision: MakeRevision) -> None:
+    revision = make_revision()
+    written(revision, 300)
+    written(revision, 2)
+    assert log.bounds(revision) == (0, 16)
+    assert log.last_lines(revision, 2000) == "0000000\n0000001"
