@@ -66,6 +66,8 @@ STREAMS = {
     "run_command": "sessions.command:run_command",
     "connect_port": "sessions.port:connect_port",
 }
+DEVICE_VERBS = {"run_device": "devices.keeper:run", "end_device": "devices.keeper:end_left"}
+"""What the unit of a device calls, with the agent's root."""
 REFUSED = 3
 MOST_CHARACTERS = 1800
 """Of the message of a refusal, but for a sign that some are left out."""
@@ -122,8 +124,8 @@ def main() -> int:
     if verb == "serve_cache":
         load("cache.server:serve")(sys.argv[2])
         return 0
-    if verb == "run_device":
-        load("devices.keeper:run")(sys.argv[2])
+    if verb in DEVICE_VERBS:
+        load(DEVICE_VERBS[verb])(sys.argv[2])
         return 0
     if verb in ANSWERS:
         _answer(verb)

@@ -268,3 +268,32 @@ async def test_the_log_of_what_runs_is_followed_and_the_watch_says_that_it_has_f
         while (found := json.loads(await watch.stdout.readline()))["kind"] == "beat":
             continue
         assert (found["run"]["status"], found["run"]["exit_code"]) == ("failed", 2)
+
+
+@pytest.mark.parametrize(
+    ("phase", "starts", "number"),
+    [("stopping", 0, 2), ("starting", 1, 2), ("starting", 3, 1), ("returning", 1, 1)],
+)
+async def test_a_keeper_that_was_killed_in_any_phase_is_followed_by_one_that_finishes(
+    lab: Lab, boot_machine: BootMachine, phase: str, starts: int, number: int
+) -> None:
+    machine = boot_machine("systemd")
+    async with agent_on(lab, machine) as agent:
+        await deploy(agent, 1, sleeper(1))
+        await stage(agent, 2, sleeper(2))
+        machine.run("pkill", "-KILL", "-x", "baseload-device")
+        wait_until(lambda: sleepers(machine) == set(), "all of it has ended")
+        lost = (await agent.call("device_status"))["run"]
+        assert (lost["status"], "keeper" in lost["reason"]) == ("failed", True)
+        folder = machine.disk / f"{ROOT[1:]}/device"
+        was = {"status": "running", "exit_code": None, "reason": ""}
+        trial = {"number": 2, "run_id": name_of(2), "health": QUICK, "phase": phase}
+        trial |= {"starts": starts, "was": was, "why": "it was bad"}
+        asked = {"number": 2, "kind": "switch", "run_id": name_of(2), "health": QUICK}
+        state = {**state_of(machine), "trial": trial, "status": "deploying"}
+        (folder / "asked.json").write_text(json.dumps(asked))
+        (folder / "state.json").write_text(json.dumps(state))
+        answer = await switch(agent, 2)
+        assert answer["run"] == {**was, "number": number}
+        assert (answer["failed"] is None) == (number == 2)
+        wait_for_sleeper(machine, number)

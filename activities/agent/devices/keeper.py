@@ -49,6 +49,14 @@ def run(root: str) -> None:
     Keeper(store).main()
 
 
+def end_left(root: str) -> None:
+    """End what a keeper that was killed has left; silent when that is nothing."""
+    store = Store(Folders(root))
+    if not is_there(store):
+        for revision in revisions(store.folders):
+            starting.end_left(revision)
+
+
 def is_there(store: Store) -> bool:
     """Whether a keeper lives."""
     try:

@@ -31,6 +31,7 @@ StartLimitIntervalSec=0
 [Service]
 Type=exec
 ExecStart="%(python)s" -I -S "%(archive)s" run_device "%(root)s"
+ExecStopPost="%(python)s" -I -S "%(archive)s" end_device "%(root)s"
 Restart=no
 KillMode=mixed
 TimeoutStopSec=%(stop_s)d
