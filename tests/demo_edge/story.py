@@ -54,10 +54,15 @@ class Telling(Terminal):
     def is_gone(self, name: str) -> bool:
         return self.api.live("devices", name=name) is None
 
+    def _revision_of(self, name: str) -> int | None:
+        """The revision that the platform says the device runs."""
+        running = self.device(name)["running"]
+        return running and int(running["revision"])
+
     def must_run(self, name: str, revision: int) -> None:
         self.until(
             f"{name} runs revision {revision}",
-            lambda: self.runs(name) and self.device(name)["running_revision"] == revision,
+            lambda: self.runs(name) and self._revision_of(name) == revision,
         )
 
 
