@@ -172,12 +172,12 @@ class Settings(BaseSettings):
     account_most_artifacts: int = Field(default=100_000, ge=1)
     """How many datasets of one account may be there, and as many models, checkpoints, volumes."""
     account_most_reservations: int = Field(default=1000, ge=1)
-    account_most_boot_drive_requests: int = Field(default=20, ge=1)
-    """How many boot-drive requests of one account may be open: not refused, withdrawn, received."""
     account_most_devices: int = Field(default=10_000, ge=1)
     account_most_device_configurations: int = Field(default=1000, ge=1)
     account_most_open_deployments: int = Field(default=1000, ge=1)
     """How many deployments of one account may be under way."""
+    account_most_boot_drive_requests: int = Field(default=20, ge=1)
+    """How many boot-drive requests of one account may be open: not refused, withdrawn, received."""
     account_transfers_at_once: int = Field(default=3, ge=1)
     """How many transfers of datasets, models, checkpoints and volumes, and deliveries of outputs,
     of one account are under way at once, of the eight that a worker process has room for; others

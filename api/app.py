@@ -70,7 +70,7 @@ ROUTERS = (
     health, platform, accounts, users, projects, providers, quotas, regions, nodes,
     join_tokens, announcements, leases, provider_machines, uploads, offers, jobs, job_logs,
     artifacts, third_party_keys, sessions, utilisation, data_progress, billing, datastores,
-    reservations, boot_drive_requests, devices, device_configurations, deployments, events, audit,
+    reservations, devices, device_configurations, deployments, boot_drive_requests, events, audit,
 )  # fmt: skip
 RELAY_LIMIT_S = 1.0
 DESCRIPTION = """Own the base, rent the burst.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Mapping
+from keyword import iskeyword
 from typing import Any
 
 HEAD = '''"""Every operation of the API that answers with JSON, one method each."""
@@ -111,7 +112,7 @@ def _method(verb: str, path: str, operation: Operation) -> str:
         parts.append("file=file")
     if query:
         arguments += ["*", *map(_argument, query)]
-        pairs = ", ".join(f'"{each["name"]}": {each["name"]}' for each in query)
+        pairs = ", ".join(f'"{each["name"]}": {_name(each)}' for each in query)
         parts.insert(2, f"query={{{pairs}}}")
     return "\n".join(
         [
@@ -157,8 +158,14 @@ def _path(path: str) -> str:
 def _argument(parameter: Mapping[str, Any]) -> str:
     kind = _type(parameter["schema"])
     if parameter.get("required"):
-        return f"{parameter['name']}: {kind}"
-    return f"{parameter['name']}: {kind.removesuffix(' | None')} | None = None"
+        return f"{_name(parameter)}: {kind}"
+    return f"{_name(parameter)}: {kind.removesuffix(' | None')} | None = None"
+
+
+def _name(parameter: Mapping[str, Any]) -> str:
+    """The name of a parameter in Python: `from_` for `from`, which is a word of the language."""
+    name: str = parameter["name"]
+    return f"{name}_" if iskeyword(name) else name
 
 
 def _type(schema: Mapping[str, Any]) -> str:

@@ -30,20 +30,9 @@ from activities.settings import settings
 from workflows.rules.counts import counted
 
 Limited = (
-    Job
-    | ApiKey
-    | JoinToken
-    | Project
-    | User
-    | StoredSecret
-    | Upload
-    | Reservation
-    | BootDriveRequest
-    | ArtifactRow
-    | Device
-    | DeviceConfiguration
-    | DeviceDeployment
-)
+    Job | ApiKey | JoinToken | Project | User | StoredSecret | Upload | Reservation | ArtifactRow
+    | BootDriveRequest | Device | DeviceConfiguration | DeviceDeployment
+)  # fmt: skip
 Counted = Callable[[str, datetime], tuple[ColumnElement[bool], ...]]
 AT_ONCE = 1000
 """More transactions than all processes have open at once. So far from the limit nobody waits."""
@@ -94,11 +83,6 @@ def _kept_reservations(account_id: str, _: datetime) -> tuple[ColumnElement[bool
     return ((col(Reservation.account_id) == account_id) & is_kept,)
 
 
-def _open_boot_drive_requests(account_id: str, _: datetime) -> tuple[ColumnElement[bool], ...]:
-    is_open = text("status IN ('requested', 'approved', 'shipped')")
-    return ((col(BootDriveRequest.account_id) == account_id) & is_open,)
-
-
 def _kept_devices(account_id: str, _: datetime) -> tuple[ColumnElement[bool], ...]:
     is_there = text("status != 'archived'")
     return ((col(Device.account_id) == account_id) & is_there,)
@@ -112,6 +96,11 @@ def _kept_configurations(account_id: str, _: datetime) -> tuple[ColumnElement[bo
 def _open_deployments(account_id: str, _: datetime) -> tuple[ColumnElement[bool], ...]:
     is_open = text("status NOT IN ('finished', 'stopped', 'failed', 'rolled_back')")
     return ((col(DeviceDeployment.account_id) == account_id) & is_open,)
+
+
+def _open_boot_drive_requests(account_id: str, _: datetime) -> tuple[ColumnElement[bool], ...]:
+    is_open = text("status IN ('requested', 'approved', 'shipped')")
+    return ((col(BootDriveRequest.account_id) == account_id) & is_open,)
 
 
 LIMITS: Mapping[type[Limited], Limit] = {
@@ -142,12 +131,6 @@ LIMITS: Mapping[type[Limited], Limit] = {
     Reservation: Limit(
         "account_most_reservations", "reservation", _kept_reservations, "remove some"
     ),
-    BootDriveRequest: Limit(
-        "account_most_boot_drive_requests",
-        "open boot-drive request",
-        _open_boot_drive_requests,
-        "say which drives were received, or withdraw a request",
-    ),
     Device: Limit("account_most_devices", "device", _kept_devices, "remove some"),
     DeviceConfiguration: Limit(
         "account_most_device_configurations",
@@ -160,6 +143,12 @@ LIMITS: Mapping[type[Limited], Limit] = {
         "open deployment",
         _open_deployments,
         "wait until deployments have ended, or stop some",
+    ),
+    BootDriveRequest: Limit(
+        "account_most_boot_drive_requests",
+        "open boot-drive request",
+        _open_boot_drive_requests,
+        "say which drives were received, or withdraw a request",
     ),
     **{
         table: Limit(

@@ -1,12 +1,11 @@
 """Starts of the lifecycles of devices and deployments, from their rows."""
 
-from sqlmodel import Session, col, select
+from sqlmodel import Session
 
-from activities.db.tables import Device, DeviceDeployment, EventRow, Region
+from activities.db.tables import Device, DeviceDeployment, Region
 from activities.outbox.workflow_starts import WorkflowStart, removal_of, workflow_start
 from workflows.contracts.deployments import DeploymentRequest, DeploymentStatus, RolloutPolicy
 from workflows.contracts.devices import (
-    DeviceEvent,
     DeviceProgress,
     DeviceRequest,
     DeviceRun,
@@ -14,8 +13,6 @@ from workflows.contracts.devices import (
     DeviceWish,
     InferenceStatus,
 )
-
-_DECISIVE = (DeviceEvent.ACTIVE, DeviceEvent.MAINTENANCE, DeviceEvent.PREPARED)
 
 
 def start_device(session: Session, row: Device) -> WorkflowStart[DeviceRequest]:
@@ -39,7 +36,7 @@ def start_device(session: Session, row: Device) -> WorkflowStart[DeviceRequest]:
     return workflow_start(row, request, {"RegionId": row.region_id})
 
 
-def resume_device(session: Session, row: Device, request: DeviceRequest) -> DeviceRequest:
+def resume_device(_: Session, row: Device, request: DeviceRequest) -> DeviceRequest:
     """The request that adopts a device: it comes back to the status of its row.
 
     An onboarding begins anew, and what the device runs is asked of it.
@@ -48,7 +45,7 @@ def resume_device(session: Session, row: Device, request: DeviceRequest) -> Devi
     resumed_from = DeviceProgress(
         sequence=row.sequence,
         status=DeviceStatus(row.status),
-        resume_status=_resume_status(session, row),
+        resume_status=_resume_status(row),
         host=row.host,
         port=row.port,
         user=row.user,
@@ -74,16 +71,13 @@ def _run_of(row: Device) -> DeviceRun:
     )
 
 
-def _resume_status(session: Session, row: Device) -> DeviceStatus:
-    """Whether the device takes deployments when it is connected, by its last decisive event."""
+def _resume_status(row: Device) -> DeviceStatus:
+    """Whether the device takes deployments when it is connected: as a person has wanted last."""
     if row.status in (DeviceStatus.ACTIVE, DeviceStatus.MAINTENANCE):
         return DeviceStatus(row.status)
-    last = session.exec(
-        select(EventRow.type)
-        .where(col(EventRow.resource_id) == row.id, col(EventRow.type).in_(_DECISIVE))
-        .order_by(col(EventRow.position).desc())
-    ).first()
-    return DeviceStatus.MAINTENANCE if last == DeviceEvent.MAINTENANCE else DeviceStatus.ACTIVE
+    was_followed = row.seen_revision >= row.wanted_revision
+    is_held = was_followed and row.wanted_status == DeviceStatus.MAINTENANCE
+    return DeviceStatus.MAINTENANCE if is_held else DeviceStatus.ACTIVE
 
 
 def start_deployment(_: Session, row: DeviceDeployment) -> WorkflowStart[DeploymentRequest]:

@@ -8,14 +8,12 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from activities.site.answers.devices import (
-    DEVICE_FRAME,
     DeviceFrame,
     DeviceState,
     RunFrame,
     Switched,
+    device_frames,
 )
-from activities.site.answers.frames import MOST_HEADER_BYTES
-from activities.site.answers.reading import Speaker, parsed, violation
 from activities.site.answers.verbs import Nothing
 from activities.site.contents import bring_contents, together
 from activities.site.datastore_networks import networks_for_agent
@@ -26,7 +24,6 @@ from activities.site.staging import PODMAN, PROCESS, open_spec, staging_request
 from activities.storage.run_specs import Isolation, RunSpec
 from activities.temporal.first_of import first_of
 from activities.temporal.heartbeats import heartbeating
-from activities.transport.stream import NodeStream
 from workflows.contracts import errors
 from workflows.contracts.artifacts import ArtifactRole
 from workflows.contracts.base import Done
@@ -80,16 +77,17 @@ async def stage_on_device(command: StageOnDevice) -> StagedOnDevice:
 
 
 async def _request(node: NodeAddress, spec: RunSpec, number: int) -> dict[str, Any]:
-    isolation = _isolation(node, spec)
-    request = await staging_request(node, spec, isolation, None)
-    # Its unit is the keeper's, which starts the command as a process of its own.
-    request["spec"]["runtime"] = PODMAN if spec.image is not None else PROCESS
     roles = {each.role for each in spec.contents}
-    request["spec"]["starts_in_model"] = ArtifactRole.MODEL in roles
-    request["spec"]["has_media"] = True
-    if (output := spec.datastores.get("output")) is not None:
+    more: dict[str, Any] = {
+        # Its unit is the keeper's, which starts the command as a process of its own.
+        "runtime": PODMAN if spec.image is not None else PROCESS,
+        "starts_in_model": ArtifactRole.MODEL in roles,
+        "has_media": True,
+    }
+    if spec.datastores:
         networks = await asyncio.to_thread(networks_for_agent)
-        request["spec"]["output"] = output.for_agent(networks)
+        more |= {name: one.for_agent(networks) for name, one in spec.datastores.items()}
+    request = await staging_request(node, spec, _isolation(node, spec), more)
     return {**request, "number": number}
 
 
@@ -180,7 +178,8 @@ async def _differing(command: WatchDevice) -> DeviceRun | None:
     node = command.node
     client, turns = NodeClient(node), TokenBucket(FRAMES_PER_S, FRAMES_AT_ONCE)
     async with client.stream("watch_device", {}, eof=False, loss=errors.NODE_UNREACHABLE) as stream:
-        async for frame in _within_limit(node, _frames(stream, client.speaker("watch_device"))):
+        frames = device_frames(stream, client.speaker("watch_device"))
+        async for frame in _within_limit(node, frames):
             if (delay_s := turns.delay_s()) > 0:  # Else many frames would leave no time to others.
                 await asyncio.sleep(delay_s)
             if not isinstance(frame, RunFrame):
@@ -212,19 +211,3 @@ async def _within_limit(
 def _unreachable(node: NodeAddress, what: str) -> ApplicationError:
     words = f"{node.node_id}: its watcher {what}"
     return ApplicationError(words, type=errors.NODE_UNREACHABLE)
-
-
-async def _frames(stream: NodeStream, by: Speaker) -> AsyncIterator[DeviceFrame]:
-    """The lines of the watcher; an incomplete last one is dropped.
-
-    Raises: ApplicationError, PROTOCOL_VIOLATION.
-    """
-    buffer = bytearray()
-    async for chunk in stream:
-        buffer += chunk
-        while (end := buffer.find(b"\n", 0, MOST_HEADER_BYTES)) >= 0:
-            yield parsed(bytes(buffer[:end]), DEVICE_FRAME.validate_json, by)
-            del buffer[: end + 1]
-        if len(buffer) >= MOST_HEADER_BYTES:
-            rule = f"a line of at most {MOST_HEADER_BYTES} bytes"
-            raise violation(by, "frame", rule, bytes(buffer[:MOST_HEADER_BYTES]))

@@ -1,7 +1,7 @@
 """The staging of a worker: sends all that its run needs to its node, before the command starts."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection, Iterator
+from collections.abc import AsyncGenerator, Collection, Iterator, Mapping
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -58,8 +58,8 @@ async def stage_worker(command: StageWorker) -> WorkerStaged:
         isolation = _isolation(command, run_spec)
         networks = await asyncio.to_thread(networks_for_agent) if run_spec.datastores else {}
         places = {name: one.for_agent(networks) for name, one in run_spec.datastores.items()}
-        idle_timeout_s = _idle_timeout_s(command.assignment, run_spec)
-        request = await staging_request(command.node, run_spec, isolation, idle_timeout_s)
+        more = {"idle_timeout_s": _idle_timeout_s(command.assignment, run_spec)}
+        request = await staging_request(command.node, run_spec, isolation, more)
         request |= {"datastores": places}
         # Beside each other: the packages are installed while the data arrives.
         staging = asyncio.create_task(_stage(command, run_spec, request))
@@ -230,14 +230,15 @@ async def _chunks(sha256: str) -> AsyncGenerator[bytes]:
 
 
 async def staging_request(
-    node: NodeAddress, run_spec: RunSpec, isolation: Isolation, idle_timeout_s: int | None
+    node: NodeAddress, run_spec: RunSpec, isolation: Isolation, more: Mapping[str, Any]
 ) -> dict[str, Any]:
     """What the agent is asked to stage, but for datastores.
 
+    more: of the spec that the agent keeps, over what follows from the run spec.
+
     Raises: WORK_REFUSED, when the machine has no runtime for the run.
     """
-    request = _request(node, run_spec, isolation, _runtime(isolation, run_spec))
-    request["spec"]["idle_timeout_s"] = idle_timeout_s
+    request = _request(node, run_spec, isolation, more)
     if (cache := run_spec.cache) is not None and cache.is_secure:
         # Not that of the stage's own request: a cache without packages has no address there.
         access = await cache_access(cache.node.region_id, cache.address, is_secure=True)
@@ -249,7 +250,7 @@ async def staging_request(
 
 
 def _request(
-    node: NodeAddress, run_spec: RunSpec, isolation: Isolation, runtime: str
+    node: NodeAddress, run_spec: RunSpec, isolation: Isolation, more: Mapping[str, Any]
 ) -> dict[str, Any]:
     spec: dict[str, Any] = {
         "owner": platform_key_fingerprint(),
@@ -257,7 +258,7 @@ def _request(
         "setup": list(run_spec.setup),
         "environment": run_spec.environment,
         "keys": {"files": run_spec.key_files, "paths": run_spec.key_paths},
-        "runtime": runtime,
+        "runtime": _runtime(isolation, run_spec),
         "image": run_spec.image,
         "gpu_uuids": list(isolation.gpu_uuids),
         "user": isolation.job_user,
@@ -270,6 +271,7 @@ def _request(
         "is_port_private": run_spec.is_port_private,
         "hostname": run_spec.hostname and run_spec.hostname.model_dump(),
         "contents": [_content(each) for each in run_spec.contents],
+        **more,
     }
     cache = run_spec.cache
     return {

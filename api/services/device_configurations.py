@@ -239,6 +239,9 @@ def _accepted(
 
     Raises: Problem `invalid-request`, with every mistake.
     """
+    if document.model is not None and document.model.project_id == project.id:
+        model = document.model.model_copy(update={"project_id": None})
+        document = document.model_copy(update={"model": model})
     given = document.environment.secrets
     broken = [_problem_of(each) for each in document_mistakes(document, name)]
     submitted = document.submission(name).model_dump(mode="json")

@@ -3,7 +3,7 @@
 import contextlib
 import gzip
 import hashlib
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -483,20 +483,3 @@ async def hostile_site(folder: Path, patch: pytest.MonkeyPatch) -> AsyncIterator
 async def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[HostileSite]:
     async with hostile_site(tmp_path, monkeypatch) as found:
         yield found
-
-
-def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The paths to all values inside of a document."""
-    yield path
-    inner = value.items() if isinstance(value, dict) else ()
-    for key, each in [*inner, *(enumerate(value) if isinstance(value, list) else ())]:
-        yield from leaves(each, (*path, key))
-
-
-def replaced(value: Any, path: tuple[Any, ...], by: Any) -> Any:
-    """The document with another value at a path."""
-    if not path:
-        return by
-    copy = value.copy()
-    copy[path[0]] = replaced(value[path[0]], path[1:], by)
-    return copy

@@ -1,8 +1,10 @@
 """Devices over HTTP: a region that takes them, and devices that are active."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 from activities.db import tables
+from activities.db.ids import new_id
 from tests.api.http_server import Person, Site, host_key
 
 
@@ -50,3 +52,37 @@ def follows(site: Site, device_id: str, configuration_id: str | None, revision: 
         inference_status="running" if configuration_id else "stopped",
         followed_number=row.wish_number,
     )
+
+
+async def edge_things(person: Person, region_id: str, word: str) -> dict[str, str]:
+    """By kind: a configuration, a device that is set to it, and a deployment of it, in any region.
+
+    word: stands in their names.
+    """
+    now = datetime.now(UTC)
+    configuration_id = await configuration(person, region_id, name=f"{word} model")
+    own: dict[str, Any] = {
+        "account_id": person.account_id,
+        "region_id": region_id,
+        "created_at": now,
+    }
+    device_id, deployment_id = new_id("dev"), new_id("dpl")
+    person.site.write(
+        tables.Device(
+            id=device_id, name=f"{word} device", minion_id=host_key()[1], status="active",
+            host="10.0.0.3", hardware=None, requirements=[], preparation=None, updated_at=now,
+            configuration_id=configuration_id, **own,
+        ),
+        tables.DeviceDeployment(
+            id=deployment_id, name=f"{word} deployment", status="rolling_out", policy={},
+            configuration_id=configuration_id, revision=1, counts={}, updated_at=now, **own,
+        ),
+    )  # fmt: skip
+    person.site.write(
+        tables.DeploymentTarget(deployment_id=deployment_id, device_id=device_id, updated_at=now)
+    )
+    return {
+        "device": device_id,
+        "device configuration": configuration_id,
+        "device-deployment": deployment_id,
+    }

@@ -10,6 +10,7 @@ import pytest
 
 from activities.db import tables
 from api.authorization import SCOPES
+from tests.api.device_rows import edge_things
 from tests.api.http_server import JOB, Person, Site
 from tests.api.openapi_document import DOCUMENT
 from tests.api.test_boot_drive_requests import DECISIONS, boot_drive_request
@@ -54,6 +55,7 @@ BODIES: dict[str, Any] = {
     "change_provider": {"credentials": "store://providers/gcp/x"},
     "change_region": {"own_worker": True},
     "replace_node": {"name": "another", "minion_id": f"SHA256:{'C' * 43}"},
+    "change_device": {"configuration_id": None},
     "store_project_secret": {"name": "token", "value": "hidden"},
     "set_third_party_key": {"type": "ngc", "value": "nvapi-hidden"},
     **{f"{verb}_boot_drive_request": body for verb, body in DECISIONS.items() if body},
@@ -163,6 +165,7 @@ async def owned(site: Site, ada: Person) -> dict[str, str]:
         noun.plural: (await ada.made(f"/v1/{noun.plural}", ARTIFACT))["id"]
         for noun in ARTIFACT_NOUNS
     }
+    edge = await edge_things(ada, region_id, "ada")
     return {
         **artifacts,
         "api-keys": key["id"],
@@ -175,6 +178,9 @@ async def owned(site: Site, ada: Person) -> dict[str, str]:
         "jobs": await ada.job(),
         "datastores": datastore(site, ada, region_id),
         "reservations": reservation(site, ada, region_id),
+        "devices": edge["device"],
+        "device-configurations": edge["device configuration"],
+        "device-deployments": edge["device-deployment"],
         "boot-drive-requests": boot_drive_request(site, ada, region_id),
     }
 
@@ -186,6 +192,8 @@ async def test_what_is_another_accounts_is_not_there(
     for route in OF_ONE_RESOURCE:
         path = re.sub(r"\{\w+_id\}", owned[route.path.split("/")[2]], route.path)
         path = path.replace("{name}", "token").replace("{key_type}", "ngc").replace("{index}", "0")
+        path = path.replace("{revision}", "1")
+        path += "?from=1&to=1" if path.endswith("/diff") else ""
         path += "?zone=a" if "machines" in path else ""
         path += f"?sha256={'0' * 64}" if route.method == "PUT" and "parts" in path else ""
         assert await _ask(route, bob, path) == (404, "not-found"), route.name
@@ -217,6 +225,9 @@ def _rows(site: Site) -> list[str]:
         tables.Upload,
         tables.Datastore,
         tables.Reservation,
+        tables.Device,
+        tables.DeviceConfiguration,
+        tables.DeviceDeployment,
         tables.BootDriveRequest,
     )
     rest = (tables.StoredSecret, tables.OutboxRow)

@@ -14,8 +14,10 @@ from activities.accounts.limits import LIMITS, Limited
 from activities.db import tables
 from activities.db.session import Database
 from activities.settings import Settings, settings
-from tests.api.http_server import JOB, Person, Site, tar_gz
+from tests.api.device_rows import edge_region, edge_things
+from tests.api.http_server import JOB, Person, Site, host_key, tar_gz
 from tests.api.test_datastores import region_with_node
+from tests.api.test_deployments import credit
 from workflows.contracts.statuses import JobStatus
 
 MOST = 3
@@ -86,6 +88,30 @@ async def _boot_drive_request(person: Person, _: int) -> httpx.Response:
     return await person.post("/v1/boot-drive-requests", body)
 
 
+async def _edge(person: Person) -> str:
+    """The one region of a person, which takes devices."""
+    regions = person.site.rows(tables.Region, account_id=person.account_id)
+    return regions[0].id if regions else await edge_region(person.site, person)
+
+
+async def _device(person: Person, number: int) -> httpx.Response:
+    body = {"region_id": await _edge(person), "name": f"d{number}", "minion_id": host_key()[1]}
+    return await person.post("/v1/devices", body)
+
+
+async def _configuration(person: Person, number: int) -> httpx.Response:
+    body = {"region_id": await _edge(person), "name": f"c{number}", "command": "serve"}
+    return await person.post("/v1/device-configurations", body)
+
+
+async def _deployment(person: Person, _: int) -> httpx.Response:
+    if not person.site.rows(tables.DeviceDeployment, account_id=person.account_id):
+        credit(person.site, person, 1)
+        await edge_things(person, await _edge(person), "edge")
+    (row,) = person.site.rows(tables.Device, account_id=person.account_id)
+    return await person.post("/v1/device-deployments", {"device_ids": [row.id]})
+
+
 Make = Callable[[Person, int], Awaitable[httpx.Response]]
 MAKES: dict[str, tuple[Make, type[Any], int]] = {
     "account_most_open_jobs": (_job, tables.Job, 0),
@@ -98,6 +124,9 @@ MAKES: dict[str, tuple[Make, type[Any], int]] = {
     "account_most_reservations": (_reservation, tables.Reservation, 0),
     "account_most_boot_drive_requests": (_boot_drive_request, tables.BootDriveRequest, 0),
     "account_most_join_tokens": (_join_token, tables.JoinToken, 0),
+    "account_most_devices": (_device, tables.Device, 0),
+    "account_most_device_configurations": (_configuration, tables.DeviceConfiguration, 0),
+    "account_most_open_deployments": (_deployment, tables.DeviceDeployment, 1),
 }
 """By setting: what makes one more, its table, and how many an account has from its beginning."""
 

@@ -36,10 +36,10 @@ def credit(site: Site, person: Person, count: int) -> None:
         account = session.get_one(tables.Account, person.account_id)
         amount, now = count * MICROCREDITS, datetime.now(UTC)
         if count > 0:
-            add_credits(session, account, amount, "test", now)
+            add_credits(session, account, amount, account.id, now)
             return
         legs = {credits_name(account.id): amount, FUNDING: -amount}
-        entry = Entry("charge/test", "usage", account.id, legs, now, "used up")
+        entry = Entry(f"charge/{account.id}", "usage", account.id, legs, now, "used up")
         post(session, entry)
 
 

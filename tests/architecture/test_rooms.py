@@ -64,6 +64,7 @@ SERVICES_WITHOUT_ROUTE = {
     "job_submissions": "are made under jobs",
     "people": "are named in reasons and events",
     "log_parts": "are read under job_logs",
+    "minions": "are asked for under nodes, devices and announcements",
     "storage_nodes": "are nodes, and asked for under nodes",
 }
 

@@ -47,7 +47,9 @@ def test_a_device_is_added_listed_set_acted_on_and_removed(desk: Desk, region_id
     assert (made["name"], made["upnp"], made["address"]) == ("shop-1", False, "10.0.0.9")
     desk.site.set(tables.Device, made["id"], status="active", inference_status="failed")
     config = asyncio.run(configuration(desk.person, region_id))
-    assert desk.json("device", "set", "shop-1", "detector")["configuration_id"] == config
+    assert (
+        desk.json("device", "set", "shop-1", "--config", "detector")["configuration_id"] == config
+    )
     filters = ("--region", "home", "--status", "active", "--config", "detector")
     for verb in ("ls", "list"):
         shown = desk.baseload("device", verb, *filters, "--inference", "failed").out
@@ -61,7 +63,8 @@ def test_a_device_is_added_listed_set_acted_on_and_removed(desk: Desk, region_id
     shown = desk.baseload("device", "show", "shop-1").out
     for words in ("root@10.0.0.9:22", "to run nothing", "not followed yet", "detector 1"):
         assert words in shown
-    assert desk.json("device", "set", "shop-1", "none")["configuration_id"] is None
+    assert "device.requested" in desk.baseload("events", "shop-1").out
+    assert desk.json("device", "set", "shop-1", "--config", "none")["configuration_id"] is None
     assert desk.baseload("device", "rm", "shop-1", "--yes").out.endswith("  shop-1  removing\n")
 
 
@@ -89,7 +92,8 @@ def test_a_configuration_is_made_changed_compared_and_removed(desk: Desk, region
         "--unset", "environment.variables.OLD", "--unset", "health.http_path",
     )  # fmt: skip
     assert changed.out.endswith("  detector  revision 2\n"), changed.err
-    differences = desk.baseload("device-config", "diff", "detector", "1").out
+    differences = desk.baseload("device-config", "diff", "detector").out
+    assert differences == desk.baseload("device-config", "diff", "detector", "1", "2").out
     for words in ("environment.image", "x:2", "environment.variables.OLD", "removed", "http_path"):
         assert words in differences
     assert not {"0.6", "0.7", "hidden"} & set(differences.split())

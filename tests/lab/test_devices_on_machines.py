@@ -254,6 +254,8 @@ async def test_a_camera_that_is_plugged_in_later_can_be_opened(
         wait_until(lambda: "opened" in machine.run("cat", log), "it has opened the camera", 20)
         machine.run("rm", "/dev/video9")
         wait_until(lambda: "unplugged" in machine.run("cat", log), "the camera has gone", 20)
+        said = machine.run("cat", log).splitlines()
+        assert said == ["first: /dev/video0", "opened", "unplugged"]
 
 
 async def test_the_log_of_what_runs_is_followed_and_the_watch_says_that_it_has_failed(

@@ -205,7 +205,7 @@ class ArtifactLifecycle:
         await self._write(ArtifactEvent.ARCHIVED, "removed")
 
     async def _users(self) -> int:
-        """How many jobs that have not ended use it."""
+        """How many jobs that have not ended, and device configurations, use it."""
         found = await find_dependents(FindDependents(resource_id=self._request.artifact_id))
         await self._journal.stop_if_behind(found.sequence)
         return len(found.ids)
@@ -289,5 +289,6 @@ class ArtifactLifecycle:
 
 
 def _refusal(users: int) -> str:
-    """Who may read these events may not read each of the jobs."""
-    return f"asked to be removed, is used by {counted(users, 'job')}: stays"
+    """Who may read these events may not read each of the jobs and device configurations."""
+    found = counted(users, "job or device configuration", "jobs or device configurations")
+    return f"asked to be removed, is used by {found}: stays"

@@ -1,6 +1,6 @@
 """The idle workload of a node: switched as its row wants it, while the node is active."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from temporalio import workflow
 
@@ -35,7 +35,7 @@ class IdleWorkload:
         self._location = location
         self._steps = steps
         self.revision = resumed_from.idle_workload if resumed_from else ""
-        self._asked_at = workflow.now() - FACTS_INTERVAL
+        self._asked_at: datetime | None = None
         self._failure = ""
 
     async def follow(self, wanted: IdleWorkloadWanted | None) -> None:
@@ -47,7 +47,8 @@ class IdleWorkload:
             return
         if self._steps.status is not NodeStatus.ACTIVE:
             wanted = IdleWorkloadWanted()
-        is_due = bool(wanted.revision) and workflow.now() >= self._asked_at + FACTS_INTERVAL
+        is_old = self._asked_at is None or workflow.now() >= self._asked_at + FACTS_INTERVAL
+        is_due = bool(wanted.revision) and is_old
         if (wanted.revision == self.revision and not is_due) or not workflow.patched(SWITCHES):
             return
         command = SwitchIdleWorkload(node=self._location.address(), workload=wanted)

@@ -1,10 +1,13 @@
 """What a device says of its inference: answers of its verbs, and the frames of its watch."""
 
+from collections.abc import AsyncIterable, AsyncIterator
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Discriminator, Field, Tag, TypeAdapter
 
 from activities.site.answers.bounds import BootId, ByteCount, Code, Count, ExitCode, Said, Text
+from activities.site.answers.frames import MOST_HEADER_BYTES
+from activities.site.answers.reading import Speaker, parsed, violation
 from workflows.contracts.devices import DeviceRun, InferenceStatus
 
 MOST_WISHES = 1 << 30
@@ -80,3 +83,19 @@ DEVICE_FRAME: TypeAdapter[DeviceFrame] = TypeAdapter(
         Discriminator(_kind),
     ]
 )
+
+
+async def device_frames(chunks: AsyncIterable[bytes], by: Speaker) -> AsyncIterator[DeviceFrame]:
+    """The lines of the watcher of a device; an incomplete last one is dropped.
+
+    Raises: ApplicationError, PROTOCOL_VIOLATION.
+    """
+    buffer = bytearray()
+    async for chunk in chunks:
+        buffer += chunk
+        while (end := buffer.find(b"\n", 0, MOST_HEADER_BYTES)) >= 0:
+            yield parsed(bytes(buffer[:end]), DEVICE_FRAME.validate_json, by)
+            del buffer[: end + 1]
+        if len(buffer) >= MOST_HEADER_BYTES:
+            rule = f"a line of at most {MOST_HEADER_BYTES} bytes"
+            raise violation(by, "frame", rule, bytes(buffer[:MOST_HEADER_BYTES]))

@@ -335,6 +335,286 @@ class Password(RootModel[str]):
     root: Annotated[str, Field(max_length=500, min_length=1, title="Password")]
 
 
+class DeploymentCounts(BaseModel):
+    """
+    How many of its devices are how far, as of the last event.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    waiting: Annotated[int, Field(title="Waiting")]
+    asked: Annotated[int, Field(title="Asked")]
+    away: Annotated[int, Field(title="Away")]
+    running: Annotated[int, Field(title="Running")]
+    failed: Annotated[int, Field(title="Failed")]
+    superseded: Annotated[int, Field(title="Superseded")]
+    left: Annotated[int, Field(title="Left")]
+    withdrawn: Annotated[int, Field(title="Withdrawn")]
+    total: Annotated[int, Field(title="Total")]
+
+
+class ConfigurationId(RootModel[str]):
+    root: Annotated[str, Field(max_length=100, title="Configuration Id")]
+
+
+class DeviceId(RootModel[str]):
+    root: Annotated[str, Field(max_length=100)]
+
+
+class DeviceIds(RootModel[list[DeviceId]]):
+    root: Annotated[list[DeviceId], Field(max_length=1000, min_length=1, title="Device Ids")]
+
+
+class Revision(RootModel[int]):
+    root: Annotated[int, Field(ge=1, le=10000, title="Revision")]
+
+
+class MaxFailures(RootModel[int]):
+    root: Annotated[int, Field(ge=1, le=10000, title="Max Failures")]
+
+
+class DeploymentCreation(BaseModel):
+    """
+    The devices are those named, or all that are set to the configuration.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    configuration_id: Annotated[ConfigurationId | None, Field(title="Configuration Id")] = None
+    device_ids: Annotated[DeviceIds | None, Field(title="Device Ids")] = None
+    revision: Annotated[Revision | None, Field(title="Revision")] = None
+    max_unavailable: Annotated[int, Field(ge=1, le=10000, title="Max Unavailable")] = 1000
+    max_failures: Annotated[MaxFailures | None, Field(title="Max Failures")] = None
+    rolls_back: Annotated[bool, Field(title="Rolls Back")] = False
+    limit_s: Annotated[int, Field(ge=60, le=2592000, title="Limit S")] = 86400
+
+
+class DeploymentPolicy(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    max_unavailable: Annotated[int, Field(title="Max Unavailable")]
+    max_failures: Annotated[int | None, Field(title="Max Failures")]
+    rolls_back: Annotated[bool, Field(title="Rolls Back")]
+    limit_s: Annotated[int, Field(title="Limit S")]
+
+
+class DeviceConfiguration(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    id: Annotated[str, Field(title="Id")]
+    account_id: Annotated[str, Field(title="Account Id")]
+    region_id: Annotated[str, Field(title="Region Id")]
+    project_id: Annotated[str, Field(title="Project Id")]
+    name: Annotated[str, Field(title="Name")]
+    latest_revision: Annotated[int, Field(title="Latest Revision")]
+    device_count: Annotated[int, Field(title="Device Count")]
+    deployed_count: Annotated[int, Field(title="Deployed Count")]
+    created_at: Annotated[AwareDatetime, Field(title="Created At")]
+    updated_at: Annotated[AwareDatetime, Field(title="Updated At")]
+
+
+class DiskSizeGb(RootModel[int]):
+    root: Annotated[int, Field(ge=1, le=2000, title="Disk Size Gb")]
+
+
+class ProjectId1(RootModel[str]):
+    root: Annotated[
+        str,
+        Field(
+            description="The project whose model, checkpoints, secrets and keys it names; by default the account's own.",
+            max_length=100,
+            title="Project Id",
+        ),
+    ]
+
+
+class DeviceConfigurationPage(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    items: Annotated[list[DeviceConfiguration], Field(title="Items")]
+    next: Annotated[str | None, Field(title="Next")]
+
+
+class Address(RootModel[str]):
+    root: Annotated[str, Field(max_length=254, title="Address")]
+
+
+class DeviceCreation(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    region_id: Annotated[str, Field(max_length=100, title="Region Id")]
+    name: Annotated[str, Field(max_length=100, min_length=1, title="Name")]
+    minion_id: Annotated[str, Field(max_length=50, title="Minion Id")]
+    upnp: Annotated[bool, Field(title="Upnp")] = True
+    address: Annotated[Address | None, Field(title="Address")] = None
+    port: Annotated[int, Field(ge=1, le=65535, title="Port")] = 22
+    user: Annotated[str, Field(max_length=33, title="User")] = "root"
+
+
+class DeviceEnvironment(BaseModel):
+    """
+    What the command finds beside its files.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    image: Annotated[
+        str | None,
+        Field(
+            description="The container image in which the command runs; without this field it runs on the device itself.",
+            examples=["ghcr.io/shop/detector:3"],
+            title="Image",
+        ),
+    ] = None
+    variables: Annotated[
+        dict[str, str] | None,
+        Field(
+            description="Variables of the command's environment. Their values are stored encrypted and never shown. Names do not begin with BASELOAD_.",
+            examples=[{"THRESHOLD": "0.6"}],
+            title="Variables",
+        ),
+    ] = None
+    secrets: Annotated[
+        dict[str, str] | None,
+        Field(
+            description="Variables whose values are secrets of the configuration's project, each with the name of its secret, or with the reference `store://projects/PROJECT/NAME`.",
+            examples=[{"TOKEN": "camera_token"}],
+            title="Secrets",
+        ),
+    ] = None
+    credentials: Annotated[
+        list[str],
+        Field(
+            description="Third-party keys of the project that the command gets, each by its type.",
+            examples=[["aws"]],
+            title="Credentials",
+        ),
+    ] = []
+    image_credentials: Annotated[
+        str | None,
+        Field(
+            description="The third-party key of the project with which the image is pulled, `docker` or `ngc`.",
+            examples=["docker"],
+            title="Image Credentials",
+        ),
+    ] = None
+
+
+class DeviceEnvironmentChange(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    image: Annotated[str | None, Field(title="Image")] = None
+    variables: Annotated[dict[str, str | None] | None, Field(title="Variables")] = None
+    secrets: Annotated[dict[str, str | None] | None, Field(title="Secrets")] = None
+    credentials: Annotated[list[str] | None, Field(title="Credentials")] = None
+    image_credentials: Annotated[str | None, Field(title="Image Credentials")] = None
+
+
+class DeviceEnvironmentShown(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    image: Annotated[str | None, Field(title="Image")]
+    variables: Annotated[list[str], Field(title="Variables")]
+    secrets: Annotated[dict[str, str], Field(title="Secrets")]
+    credentials: Annotated[list[str], Field(title="Credentials")]
+    image_credentials: Annotated[str | None, Field(title="Image Credentials")]
+
+
+class DeviceHealthCheck(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    up_s: Annotated[int, Field(title="Up S")]
+    http_port: Annotated[int | None, Field(title="Http Port")]
+    http_path: Annotated[str | None, Field(title="Http Path")]
+    log_line: Annotated[str | None, Field(title="Log Line")]
+    limit_s: Annotated[int, Field(title="Limit S")]
+
+
+class DeviceJetson(BaseModel):
+    """
+    What the machine says of itself as a Jetson, as the inspection found it.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    model_text: Annotated[str, Field(title="Model Text")]
+    l4t_release: Annotated[str | None, Field(title="L4T Release")]
+    jetpack: Annotated[str | None, Field(title="Jetpack")]
+    power_mode: Annotated[str | None, Field(title="Power Mode")]
+    temperatures_c: Annotated[dict[str, float], Field(title="Temperatures C")]
+    gpu_load: Annotated[int | None, Field(title="Gpu Load")]
+
+
+class DeviceOutput(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    datastore_id: Annotated[str, Field(title="Datastore Id")]
+    path: Annotated[str, Field(title="Path")]
+
+
+class DeviceRevision(BaseModel):
+    """
+    A revision of a configuration, which never changes.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    configuration_id: Annotated[str, Field(title="Configuration Id")]
+    revision: Annotated[int, Field(title="Revision")]
+    created_at: Annotated[AwareDatetime, Field(title="Created At")]
+    created_by: Annotated[str, Field(title="Created By")]
+    command: Annotated[str, Field(title="Command")]
+    model_id: Annotated[str | None, Field(title="Model Id")]
+    checkpoints: Annotated[list[str], Field(title="Checkpoints")]
+    output: DeviceOutput | None
+    environment: DeviceEnvironmentShown
+    health: DeviceHealthCheck
+    disk_size_gb: Annotated[int, Field(title="Disk Size Gb")]
+
+
+class DeviceRevisionReference(BaseModel):
+    """
+    A revision of a configuration.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    configuration_id: Annotated[str, Field(title="Configuration Id")]
+    configuration_name: Annotated[str, Field(title="Configuration Name")]
+    revision: Annotated[int, Field(title="Revision")]
+
+
+class DeviceRevisionSummary(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    revision: Annotated[int, Field(title="Revision")]
+    created_at: Annotated[AwareDatetime, Field(title="Created At")]
+    created_by: Annotated[str, Field(title="Created By")]
+    running_count: Annotated[int, Field(title="Running Count")]
+
+
+class DeviceSetting(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    configuration_id: Annotated[ConfigurationId | None, Field(title="Configuration Id")]
+
+
 class EmptySource(BaseModel):
     """
     No content: a volume that jobs write to.
@@ -414,6 +694,52 @@ class Health(BaseModel):
         extra="allow",
     )
     status: Annotated[str, Field(title="Status")]
+
+
+class HttpPort(RootModel[int]):
+    root: Annotated[int, Field(ge=1, le=65535, title="Http Port")]
+
+
+class HttpPath(RootModel[str]):
+    root: Annotated[str, Field(max_length=200, title="Http Path")]
+
+
+class LogLine(RootModel[str]):
+    root: Annotated[str, Field(max_length=200, title="Log Line")]
+
+
+class HealthCheck(BaseModel):
+    """
+    What a revision must do before it counts as running.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    up_s: Annotated[int, Field(ge=0, le=3600, title="Up S")] = 10
+    http_port: Annotated[HttpPort | None, Field(title="Http Port")] = None
+    http_path: Annotated[HttpPath | None, Field(title="Http Path")] = None
+    log_line: Annotated[LogLine | None, Field(title="Log Line")] = None
+    limit_s: Annotated[int, Field(ge=1, le=3600, title="Limit S")] = 300
+
+
+class UpS(RootModel[int]):
+    root: Annotated[int, Field(ge=0, le=3600, title="Up S")]
+
+
+class LimitS(RootModel[int]):
+    root: Annotated[int, Field(ge=1, le=3600, title="Limit S")]
+
+
+class HealthCheckChange(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    up_s: Annotated[UpS | None, Field(title="Up S")] = None
+    http_port: Annotated[HttpPort | None, Field(title="Http Port")] = None
+    http_path: Annotated[HttpPath | None, Field(title="Http Path")] = None
+    log_line: Annotated[LogLine | None, Field(title="Log Line")] = None
+    limit_s: Annotated[LimitS | None, Field(title="Limit S")] = None
 
 
 class Secret(RootModel[str]):
@@ -933,10 +1259,6 @@ class MinionId(RootModel[str]):
 
 class Gpus(RootModel[str]):
     root: Annotated[str, Field(max_length=100, title="Gpus")]
-
-
-class Address(RootModel[str]):
-    root: Annotated[str, Field(max_length=254, title="Address")]
 
 
 class NodeCreation(BaseModel):
@@ -2421,6 +2743,229 @@ class DatastorePage(BaseModel):
     next: Annotated[str | None, Field(title="Next")]
 
 
+class Deployment(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    id: Annotated[str, Field(title="Id")]
+    account_id: Annotated[str, Field(title="Account Id")]
+    name: Annotated[str, Field(title="Name")]
+    status: Annotated[str, Field(title="Status")]
+    status_reason: Annotated[str | None, Field(title="Status Reason")]
+    created_at: Annotated[AwareDatetime, Field(title="Created At")]
+    updated_at: Annotated[AwareDatetime, Field(title="Updated At")]
+    workflow_id: Annotated[str, Field(title="Workflow Id")]
+    region_id: Annotated[str, Field(title="Region Id")]
+    configuration_id: Annotated[str, Field(title="Configuration Id")]
+    revision: Annotated[int, Field(title="Revision")]
+    policy: DeploymentPolicy
+    counts: DeploymentCounts
+    deadline: Annotated[AwareDatetime | None, Field(title="Deadline")]
+    requested_by: Annotated[str, Field(title="Requested By")]
+
+
+class DeploymentDevice(BaseModel):
+    """
+    One device of a deployment.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    device_id: Annotated[str, Field(title="Device Id")]
+    name: Annotated[str, Field(title="Name")]
+    status: Annotated[str, Field(title="Status")]
+    state: Annotated[
+        Literal["waiting", "asked", "running", "failed", "superseded", "left", "withdrawn"],
+        Field(description="How far one device of a deployment is.", title="TargetState"),
+    ]
+    reason: Annotated[str | None, Field(title="Reason")]
+    earlier_configuration_id: Annotated[str | None, Field(title="Earlier Configuration Id")]
+    earlier_revision: Annotated[int | None, Field(title="Earlier Revision")]
+    updated_at: Annotated[AwareDatetime, Field(title="Updated At")]
+
+
+class DeploymentDevicePage(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    items: Annotated[list[DeploymentDevice], Field(title="Items")]
+    next: Annotated[str | None, Field(title="Next")]
+
+
+class DeploymentPage(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    items: Annotated[list[Deployment], Field(title="Items")]
+    next: Annotated[str | None, Field(title="Next")]
+
+
+class DescribedDeviceConfiguration(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    id: Annotated[str, Field(title="Id")]
+    account_id: Annotated[str, Field(title="Account Id")]
+    region_id: Annotated[str, Field(title="Region Id")]
+    project_id: Annotated[str, Field(title="Project Id")]
+    name: Annotated[str, Field(title="Name")]
+    latest_revision: Annotated[int, Field(title="Latest Revision")]
+    device_count: Annotated[int, Field(title="Device Count")]
+    deployed_count: Annotated[int, Field(title="Deployed Count")]
+    created_at: Annotated[AwareDatetime, Field(title="Created At")]
+    updated_at: Annotated[AwareDatetime, Field(title="Updated At")]
+    latest: DeviceRevision
+    revisions: Annotated[list[DeviceRevisionSummary], Field(title="Revisions")]
+
+
+class DeviceConfigurationChange(BaseModel):
+    """
+    The fields of the next revision that differ from the latest one; null: as by default.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    command: Annotated[str | None, Field(title="Command")] = None
+    model: ModelReference | None = None
+    checkpoints: Annotated[list[str] | None, Field(title="Checkpoints")] = None
+    output: DataSource | None = None
+    environment: DeviceEnvironmentChange | None = None
+    health: HealthCheckChange | None = None
+    disk_size_gb: Annotated[DiskSizeGb | None, Field(title="Disk Size Gb")] = None
+
+
+class DeviceConfigurationCreation(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    command: Annotated[
+        str,
+        Field(
+            description="What runs for ever, in the folder of the model. It starts again when the device restarts, and not when it exits by itself; at most 65536 characters.",
+            examples=["python serve.py"],
+            title="Command",
+        ),
+    ]
+    model: Annotated[
+        ModelReference | None,
+        Field(
+            description="The model, of the configuration's project; BASELOAD_MODEL is its folder.",
+            examples=[{"id": "mod-01j"}],
+        ),
+    ] = None
+    checkpoints: Annotated[
+        list[str],
+        Field(
+            description="Checkpoints of the project by their ids, at most 64; each is a folder of its name in BASELOAD_CHECKPOINTS.",
+            examples=[["chk-01j"]],
+            title="Checkpoints",
+        ),
+    ] = []
+    output: Annotated[
+        DataSource | None,
+        Field(
+            description="The folder of a datastore of the region that BASELOAD_OUTPUT stands for; without this field what the command writes there stays on the device.",
+            examples=[{"datastore_id": "dst-01j", "path": "shop-7", "type": "regional"}],
+        ),
+    ] = None
+    environment: DeviceEnvironment | None = None
+    health: Annotated[
+        HealthCheck | None,
+        Field(
+            description="What must be so before a revision counts as running; else the one before runs again."
+        ),
+    ] = None
+    disk_size_gb: Annotated[
+        int,
+        Field(
+            description="How much disk of the device the files of the command may take, in GB (10^9 bytes).",
+            examples=[20],
+            ge=1,
+            le=2000,
+            title="Disk Size Gb",
+        ),
+    ] = 10
+    name: Annotated[
+        str,
+        Field(
+            description="The name, which no other configuration of the region has.",
+            max_length=100,
+            min_length=1,
+            title="Name",
+        ),
+    ]
+    region_id: Annotated[
+        str,
+        Field(
+            description="The region whose devices may have it.",
+            max_length=100,
+            title="Region Id",
+        ),
+    ]
+    project_id: Annotated[
+        ProjectId1 | None,
+        Field(
+            description="The project whose model, checkpoints, secrets and keys it names; by default the account's own.",
+            title="Project Id",
+        ),
+    ] = None
+
+
+class DeviceHardware(BaseModel):
+    """
+    The hardware of a device, as the inspection found it.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    hostname: Annotated[str, Field(title="Hostname")]
+    os_name: Annotated[str, Field(title="Os Name")]
+    kernel: Annotated[str, Field(title="Kernel")]
+    python_version: Annotated[str, Field(title="Python Version")]
+    cpu_count: Annotated[int, Field(title="Cpu Count")]
+    core_count: Annotated[int | None, Field(title="Core Count")]
+    cpu_model: Annotated[str, Field(title="Cpu Model")]
+    memory_bytes: Annotated[int, Field(title="Memory Bytes")]
+    free_disk_bytes: Annotated[int, Field(title="Free Disk Bytes")]
+    disk_bytes: Annotated[int, Field(title="Disk Bytes")]
+    disks: Annotated[list[NodeDisk], Field(title="Disks")]
+    network_mbps: Annotated[int | None, Field(title="Network Mbps")]
+    tpm: Annotated[bool, Field(title="Tpm")]
+    is_root: Annotated[bool, Field(title="Is Root")]
+    runtimes: Annotated[list[str], Field(title="Runtimes")]
+    addresses: Annotated[list[str], Field(title="Addresses")]
+    reboot_required: Annotated[bool, Field(title="Reboot Required")]
+    jetson: DeviceJetson | None
+
+
+class DeviceRequested(BaseModel):
+    """
+    What was asked of a device last.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    revision: DeviceRevisionReference | None
+    deployment_id: Annotated[str | None, Field(title="Deployment Id")]
+    requested_by: Annotated[str, Field(title="Requested By")]
+    at: Annotated[AwareDatetime, Field(title="At")]
+    followed: Annotated[bool, Field(title="Followed")]
+
+
+class DeviceRevisionDifference(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    field: Annotated[str, Field(title="Field")]
+    kind: Annotated[Literal["added", "removed", "changed"], Field(title="DifferenceKind")]
+    earlier: Any
+    later: Any
+
+
 class Event(BaseModel):
     """
     An event: one entry in the history of a resource.
@@ -2877,6 +3422,65 @@ class DescribedReservation(BaseModel):
     created_at: Annotated[AwareDatetime, Field(title="Created At")]
     holder: ReservationHolder | None
     events: Annotated[list[HostnameEvent], Field(title="Events")]
+
+
+class Device(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    id: Annotated[str, Field(title="Id")]
+    account_id: Annotated[str, Field(title="Account Id")]
+    name: Annotated[str, Field(title="Name")]
+    status: Annotated[str, Field(title="Status")]
+    status_reason: Annotated[str | None, Field(title="Status Reason")]
+    created_at: Annotated[AwareDatetime, Field(title="Created At")]
+    updated_at: Annotated[AwareDatetime, Field(title="Updated At")]
+    workflow_id: Annotated[str, Field(title="Workflow Id")]
+    region_id: Annotated[str, Field(title="Region Id")]
+    minion_id: Annotated[str, Field(title="Minion Id")]
+    upnp: Annotated[bool, Field(title="Upnp")]
+    address: Annotated[str | None, Field(title="Address")]
+    port: Annotated[int, Field(title="Port")]
+    user: Annotated[str, Field(title="User")]
+    model: Annotated[str | None, Field(title="Model")]
+    hardware: DeviceHardware | None
+    requirements: Annotated[list[NodeRequirement], Field(title="Requirements")]
+    preparation: NodePreparation | None
+    configuration_id: Annotated[str | None, Field(title="Configuration Id")]
+    wanted: DeviceRevisionReference | None
+    requested: DeviceRequested | None
+    running: DeviceRevisionReference | None
+    is_deployed: Annotated[bool, Field(title="Is Deployed")]
+    deployed_at: Annotated[AwareDatetime | None, Field(title="Deployed At")]
+    deployed_by: Annotated[str | None, Field(title="Deployed By")]
+    inference_status: Annotated[
+        Literal["stopped", "deploying", "running", "failed"],
+        Field(
+            description="What the inference of a device does, as the device has said it last.",
+            title="InferenceStatus",
+        ),
+    ]
+    inference_reason: Annotated[str | None, Field(title="Inference Reason")]
+    exit_code: Annotated[int | None, Field(title="Exit Code")]
+    removed_at: Annotated[AwareDatetime | None, Field(title="Removed At")]
+
+
+class DevicePage(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    items: Annotated[list[Device], Field(title="Items")]
+    next: Annotated[str | None, Field(title="Next")]
+
+
+class DeviceRevisionDiff(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    configuration_id: Annotated[str, Field(title="Configuration Id")]
+    earlier: Annotated[int, Field(title="Earlier")]
+    later: Annotated[int, Field(title="Later")]
+    differences: Annotated[list[DeviceRevisionDifference], Field(title="Differences")]
 
 
 class Job(BaseModel):

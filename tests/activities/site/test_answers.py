@@ -11,7 +11,8 @@ from activities.site.answers.frames import BeatFrame, ExitFrame, LogFrame, frame
 from activities.site.answers.reading import Speaker
 from activities.site.answers.text import plain
 from activities.transport.ssh import MOST_ANSWER_BYTES
-from tests.activities.hostile_sites import BOOT, OWN, HostileSite, replaced
+from tests.activities.documents import replaced
+from tests.activities.hostile_sites import BOOT, OWN, HostileSite
 from tests.failure.hostile_node import Words, answer
 from workflows.contracts import errors
 from workflows.contracts.base import MOST_SECONDS

@@ -19,6 +19,7 @@ from activities.agent.__main__ import ANSWERS, STREAMS
 from activities.settings import settings as process_settings
 from activities.site.run_names import RunNames
 from activities.storage.logs import log_store
+from tests.activities.documents import leaves, replaced
 from tests.activities.hostile_sites import (
     DATASET,
     DATASTORE,
@@ -29,8 +30,6 @@ from tests.activities.hostile_sites import (
     VOLUME,
     HostileSite,
     hostile_site,
-    leaves,
-    replaced,
 )
 from tests.activities.waiting import wait_until
 from tests.failure.hostile_node import Words, frame

@@ -23,6 +23,15 @@ NAMED = {
     "path job_id": "job",
     "path datastore_id": "datastore",
     "path reservation_id": "reservation",
+    "path device_id": "device",
+    "path configuration_id": "device configuration",
+    "path deployment_id": "device-deployment",
+    "query configuration_id": "device configuration",
+    "body configuration_id": "device configuration",
+    "body device_ids[]": "device",
+    "body model.id": "model",
+    "body checkpoints[]": "checkpoint",
+    "body output.datastore_id": "datastore",
     "path boot_drive_request_id": "boot-drive-request",
     "path key_type": "key type",
     "query provider_id": "provider",
@@ -76,7 +85,7 @@ PLAIN = frozenset(
         *("body environment.variables{}", "body workers[].command", "body resources.gpus"),
         *("body resources.gpu_types[]", "body environment.image", "body environment.requirements"),
         *("body environment.python_packages[]", "body environment.apt_packages[]"),
-        *("path index", "query sha256", "body source.type", "body source.url"),
+        *("path index", "path revision", "query sha256", "body source.type", "body source.url"),
         *("body source.sha256", "body source.revision", "body source.bucket"),
         *("body source.prefix", "body source.region", "body source.repo"),
         *("body root_path", "body password", "body data.input.path", "body data.output.path"),
@@ -95,6 +104,8 @@ PLAIN = frozenset(
         *("body data.output.prefix", "body data.output.region", "body data.output.account"),
         *("body data.output.container", "body data.output.repo", "body data.output.kind"),
         *("body data.output.dataset", "body data.output.name"),
+        *("query inference_status", "query state", "body command", "body output.type"),
+        *("body output.path", "body health.http_path", "body health.log_line"),
         *("body data.scratch.type", "body data.scratch.path", "body source.path"),
     }
 )
@@ -103,7 +114,7 @@ UNAVAILABLE = frozenset(
     {
         *("body data.datasets[]", "body data.model.id", "body data.model.project_id"),
         *("body data.checkpoints[]", "body data.volumes[].id", "body data.output.upload_id"),
-        "body data.scratch.upload_id",
+        *("body data.scratch.upload_id", "body output.upload_id", "body model.project_id"),
     }
 )
 """Places of what is not available yet, which are refused to everybody."""
@@ -168,6 +179,13 @@ _PARTS = {
 }
 
 
+_BESIDE = {
+    **{key: {"type": "regional"} for key in ("output.datastore_id", "output.upload_id")},
+    "model.project_id": {"id": "mod-1"},
+}
+"""What the part of a body needs beside the field."""
+
+
 def put(body: dict[str, Any], field: str, value: str) -> dict[str, Any]:
     """A body with one field more: `placement.providers[]` is the only one of a list."""
     name, _, rest = field.partition(".")
@@ -177,7 +195,7 @@ def put(body: dict[str, Any], field: str, value: str) -> dict[str, Any]:
     if name == "source":  # It has no other fields beside the one that names its kind of thing.
         return body | {name: {**_SOURCES[rest], rest: value}}
     if rest:
-        return body | {name: put(body.get(name, {}), rest, value)}
+        return body | {name: put(_BESIDE.get(field) or body.get(name, {}), rest, value)}
     if name.endswith("[]"):
         return body | {name[:-2]: [value]}
     if name.endswith("{}"):

@@ -14,6 +14,7 @@ from activities.db.session import Database
 from activities.secrets.credentials import own_place, seal_credentials
 from tests.activities.providers.fake_driver import RentedDriver
 from tests.activities.providers.kinds import kind_with
+from tests.api.device_rows import edge_things
 from tests.api.http_server import JOB, Person, tar_gz
 from tests.api.refusals.document import (
     Place,
@@ -55,6 +56,11 @@ SOUND: dict[str, dict[str, Any]] = {
     "add_node": {"name": "another", "minion_id": f"SHA256:{'A' * 43}"},
     "replace_node": {"name": "another", "minion_id": f"SHA256:{'B' * 43}"},
     "create_join_token": {},
+    "add_device": {"name": "another", "minion_id": f"SHA256:{'D' * 43}"},
+    "change_device": {"configuration_id": None},
+    "create_device_configuration": {"name": "another", "command": "serve"},
+    "change_device_configuration": {"command": "another"},
+    "create_deployment": {},
     "submit_job": JOB,
     "preview_job": JOB,
     "submit_job_array": {**JOB, "array": [{}, {}]},
@@ -73,12 +79,16 @@ NEEDED = {
     "create_reservation": ("region_id",),
     "create_boot_drive_request": ("region_id",),
     "create_join_token": ("region_id",),
+    "add_device": ("region_id",),
+    "create_device_configuration": ("region_id",),
+    "create_deployment": ("configuration_id",),
     "list_quotas": ("provider_id",),
 }
 """The fields that name things and without which a request is not sound."""
 QUERIES: dict[str, dict[str, str]] = {
     "list_quotas": {"cloud_region": "us-central1"},
     "end_provider_machine": {"zone": "us-central1-a"},
+    "diff_device_revisions": {"from": "1", "to": "1"},
 }
 
 
@@ -97,7 +107,7 @@ class Holdings:
         """
         given = self._needed(route) | (others or {})
         path = {place.field: text for place, text in given.items() if place.where == "path"}
-        path.setdefault("index", "0")
+        path = {"index": "0", "revision": "1"} | path
         query = {place.field: text for place, text in given.items() if place.where == "query"}
         asked: dict[str, Any] = {
             "method": route.method,
@@ -196,6 +206,7 @@ async def holdings(person: Person, word: str) -> Holdings:
             site, person, region_id, ship_to=[f"{word} house", "London"]
         ),
         "token": await person.join_token(region_id),
+        **await edge_things(person, region_id, word),
     }
     return Holdings(person, word, named)
 
@@ -224,7 +235,9 @@ def _rows(database: Database) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _ids(row: dict[str, Any]) -> set[str]:
     """What a row says of whose it is, or whose thing it is about."""
-    names = ("id", "account_id", "resource_id", "job_id", "payer_id")
+    names = ["id", "account_id", "resource_id", "job_id", "payer_id"]
+    if "account_id" not in row:  # It is a part of another row.
+        names += ["configuration_id", "deployment_id"]
     return {row[name] for name in names if isinstance(row.get(name), str)}
 
 

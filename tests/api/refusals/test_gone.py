@@ -17,6 +17,7 @@ TABLES: dict[str, type[Any]] = {
     "cloud": tables.Provider,
     "region": tables.Region,
     "node": tables.Node,
+    "device": tables.Device,
     "job": tables.Job,
     **{noun.name: tables.ARTIFACT_TABLES[noun.plural] for noun in ARTIFACT_NOUNS},
 }

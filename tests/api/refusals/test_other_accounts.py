@@ -28,17 +28,26 @@ FILTERS = {
     "list_datastores query region_id",
     "list_reservations query region_id",
     "list_boot_drive_requests query region_id",
+    *("list_devices query region_id", "list_devices query configuration_id"),
+    *("list_deployments query region_id", "list_deployments query configuration_id"),
+    "list_device_configurations query region_id",
 }
 """What leaves nothing of a list, because a list has what is the caller's alone."""
 ACCEPTED = {"add_node body minion_id", "end_provider_machine path name"}
 """What anybody may say of what is their own: the key of a host, the name of a machine."""
-CONFLICTS = {"replace_node body minion_id"}
+CONFLICTS = {"replace_node body minion_id", "add_device body minion_id"}
 """What is refused whatever is said there: the holder's node is no storage node."""
 INVALID = {
     "create_api_key body user_id",
     *(f"create_{noun.name} body source.secret" for noun in ARTIFACT_NOUNS),
     *(f"create_{noun.name} body source.datastore_id" for noun in ARTIFACT_NOUNS),
     *("enable_provider body credentials", "change_provider body credentials"),
+    *("change_device body configuration_id", "create_deployment body device_ids[]"),
+    *(
+        f"{verb}_device_configuration body {field}"
+        for verb in ("create", "change")
+        for field in ("model.id", "checkpoints[]", "output.datastore_id", "environment.secrets{}")
+    ),
     *(
         f"{name} body {field}"
         for name in ("submit_job", "preview_job", "submit_job_array")

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,6 +40,52 @@ def rollouts(draw: st.DrawFn) -> RolloutCounts:
 
 
 COUNTS = rollouts()
+
+
+@pytest.mark.parametrize(
+    ("counts", "most", "asks"),
+    [
+        ({"waiting": 10}, 3, 3),
+        ({"waiting": 2}, 3, 2),
+        ({"waiting": 10, "asked": 2}, 3, 1),
+        ({"waiting": 10, "asked": 3}, 3, 0),
+        ({"waiting": 10, "asked": 3, "away": 3}, 3, 3),
+        ({"waiting": 10, "asked": 5}, 3, 0),
+        ({"asked": 1}, 3, 0),
+        ({"waiting": 10, "failed": 2}, 3, 3),
+    ],
+)
+def test_so_many_are_asked_next(counts: dict[str, int], most: int, asks: int) -> None:
+    policy = RolloutPolicy(max_unavailable=most)
+    assert next_to_ask(policy, RolloutCounts.model_validate(counts)) == asks
+
+
+@pytest.mark.parametrize(
+    ("counts", "policy", "verdict"),
+    [
+        ({"running": 3}, {}, "finished"),
+        ({"running": 3, "asked": 1, "away": 1}, {}, None),
+        ({"running": 3, "waiting": 1}, {}, None),
+        ({"failed": 4}, {}, "finished"),
+        ({"failed": 1, "waiting": 9}, {"max_failures": 2}, None),
+        ({"failed": 2, "waiting": 9}, {"max_failures": 2}, "failed"),
+        ({"failed": 2, "asked": 9}, {"max_failures": 2, "rolls_back": True}, "rolling_back"),
+        ({"failed": 2, "running": 9}, {"max_failures": 2, "rolls_back": True}, "rolling_back"),
+        ({"superseded": 2, "running": 1}, {"max_failures": 1}, "finished"),
+    ],
+)
+def test_a_rollout_comes_to_an_end(
+    counts: dict[str, int], policy: dict[str, object], verdict: str | None
+) -> None:
+    it = verdict_of(RolloutPolicy.model_validate(policy), RolloutCounts.model_validate(counts))
+    assert it == (DeploymentStatus(verdict) if verdict else None)
+
+
+def test_only_devices_that_are_away_are_left() -> None:
+    assert waits_for_absent(RolloutCounts(asked=2, away=2, running=1))
+    assert not waits_for_absent(RolloutCounts(asked=2, away=1))
+    assert not waits_for_absent(RolloutCounts(asked=2, away=2, waiting=1))
+    assert not waits_for_absent(RolloutCounts(running=2))
 
 
 @given(POLICIES, COUNTS)
@@ -104,3 +151,29 @@ def test_every_device_of_a_rollout_comes_to_its_turn(total: int, at_once: int) -
 def test_counts_are_said_in_a_line_without_those_that_are_none() -> None:
     counts = RolloutCounts(running=2, failed=1, asked=3, away=1)
     assert described(counts) == "2 of 6 devices run it, 1 failed, 2 under way, 1 away"
+
+
+@given(POLICIES, st.integers(1, 40), st.sets(st.integers(0, 39)), st.data())
+def test_every_rollout_ends_however_its_devices_come_to_an_end(
+    policy: RolloutPolicy, devices: int, bad: set[int], data: st.DataObject
+) -> None:
+    waiting, asked = list(range(devices)), list[int]()
+    running = failed = rounds = 0
+    while True:
+        counts = RolloutCounts(
+            waiting=len(waiting), asked=len(asked), running=running, failed=failed
+        )
+        assert counts.total == devices
+        if verdict_of(policy, counts) is not None:
+            break
+        more = next_to_ask(policy, counts)
+        asked, waiting = asked + waiting[:more], waiting[more:]
+        assert 0 < len(asked) <= policy.max_unavailable
+        ends = data.draw(st.integers(1, len(asked)))
+        for device in asked[:ends]:
+            running, failed = (running, failed + 1) if device in bad else (running + 1, failed)
+        asked = asked[ends:]
+        rounds += 1
+    assert rounds <= devices
+    if not bad:
+        assert running == devices

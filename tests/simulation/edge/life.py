@@ -98,6 +98,7 @@ class EdgeLife:
             ),
         )
         row.targets = {name: Target() for name in sorted(chosen)}
+        self.rows.supersede_waiting(chosen)
         self.rows.deployments[row.id] = row
         self._start(row)
 
@@ -110,6 +111,7 @@ class EdgeLife:
     def _stop(self) -> None:
         row = self._device()
         if row.status not in ("removing", "archived"):
+            self.rows.supersede_waiting((row.id,))
             self.rows.ask(row, None)
 
     def _want(self) -> None:

@@ -1,6 +1,7 @@
 """The rows of devices and deployments, as activities/devices/ keep them."""
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -115,6 +116,19 @@ class Rows:
         )
         self._temporal.later(0.05, lambda: self.tell(row, "wake"))
         return number
+
+    def supersede_waiting(self, device_ids: Collection[str]) -> None:
+        """Let devices leave deployments that have not asked them yet: something newer is asked."""
+        for row in self.deployments.values():
+            waiting = [
+                row.targets[name]
+                for name in sorted(row.targets.keys() & set(device_ids))
+                if row.targets[name].state is TargetState.WAITING
+            ]
+            for target in waiting:
+                target.state = TargetState.SUPERSEDED
+            if waiting:
+                self.tell(row, "wake")
 
     def want(self, row: DeviceRow, status: DeviceStatus) -> None:
         row.wanted, row.wanted_revision = status, row.wanted_revision + 1
@@ -272,7 +286,8 @@ class Rows:
                 target.earlier = device.wish.revision if device.wish else None
                 target.number = self.ask(device, row.revision, row.id)
                 target.state = TargetState.ASKED
-            if len(present[:most]) + before.asked - before.away > asked.policy.max_unavailable:
+            busy = before.asked - before.away
+            if most and busy + len(present[:most]) > asked.policy.max_unavailable:
                 row.violations.append(f"{row.id} asks more devices than it may")
         return self._state(row)
 

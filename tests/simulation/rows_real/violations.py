@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from activities.lifecycles.kinds import KINDS
 from tests.simulation.rows_real.views import Views
-from workflows.contracts.lifecycles import LIFECYCLE_NOUNS
 
 _QUERIES = {
     "a GPU of a node is allocated twice": """
@@ -71,6 +71,6 @@ def violations_of(views: Views) -> Iterator[str]:
     for what, query in _QUERIES.items():
         for row in views.all(query):
             yield f"{what}: {row[0]}"
-    for noun in LIFECYCLE_NOUNS:
-        for row in views.all(_LATER_EVENTS.format(table=noun.plural)):
+    for kind in KINDS:
+        for row in views.all(_LATER_EVENTS.format(table=kind.table.__tablename__)):
             yield f"an event is of a later step than its row: {row[0]}"

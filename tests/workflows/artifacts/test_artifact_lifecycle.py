@@ -190,7 +190,7 @@ async def test_what_a_job_uses_stays_as_it_was_and_its_jobs_are_counted(
     )
     assert stage.world.statuses[DATASET][-1] == "ready"
     said = stage.world.told[DATASET]["dataset.removal-refused"]
-    assert said == "asked to be removed, is used by 1 job: stays"
+    assert said == "asked to be removed, is used by 1 job or device configuration: stays"
     assert stage.world.contents == {DATASET: CONTENT}
     stage.world.dependents[DATASET].clear()
     await handle.signal(ArtifactLifecycle.remove, Removal())

@@ -57,6 +57,7 @@ def test_a_refused_machine_is_tried_again_when_it_announces_itself() -> None:
     edge.hardware = jetson
     edge.tell("wake")
     edge.until(lambda: edge.status == "active")
+    assert edge.reason is None
 
 
 # ── wishes ──────────────────────────────────────────────────────────────────────────────────────
@@ -77,7 +78,8 @@ def test_a_wish_whose_wake_was_lost_is_followed_within_an_hour() -> None:
     edge = Edge().active()
     edge.passes(60)
     edge.deploy(7, wakes=False)
-    edge.until(lambda: edge.ran == [1], most_s=UPKEEP_INTERVAL.total_seconds() + 60)
+    edge.until(lambda: bool(edge.outcomes), most_s=UPKEEP_INTERVAL.total_seconds() + 60)
+    assert (edge.outcomes, edge.ran) == ([(1, None)], [1])
 
 
 def test_a_revision_that_fails_its_health_check_is_recorded_and_the_earlier_one_runs_on() -> None:

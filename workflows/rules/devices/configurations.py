@@ -38,7 +38,9 @@ def document_mistakes(document: DeviceDocument, name: str) -> tuple[FieldError, 
 
 
 def renamed(mistake: FieldError) -> FieldError:
-    """The field error of a job's document, with the field of the configuration."""
+    """The field error of a job's document, as that of the configuration."""
+    rule = mistake.rule.replace("the job's", "the configuration's")
+    mistake = mistake.model_copy(update={"rule": rule})
     for of_job, own in _NAMES.items():
         if mistake.field == of_job or mistake.field.startswith(f"{of_job}."):
             field = own + mistake.field.removeprefix(of_job)

@@ -940,6 +940,235 @@ class AsyncOperations:
             models.Reservation, Call("DELETE", f"/v1/reservations/{segment(reservation_id)}")
         )
 
+    async def list_devices(
+        self,
+        *,
+        limit: int | None = None,
+        after: str | None = None,
+        region_id: str | None = None,
+        status: str | None = None,
+        configuration_id: str | None = None,
+        inference_status: str | None = None,
+    ) -> models.DevicePage:
+        """The account's devices; archived ones only when asked for by status."""
+        return await self._ask(
+            models.DevicePage,
+            Call(
+                "GET",
+                "/v1/devices",
+                query={
+                    "limit": limit,
+                    "after": after,
+                    "region_id": region_id,
+                    "status": status,
+                    "configuration_id": configuration_id,
+                    "inference_status": inference_status,
+                },
+            ),
+        )
+
+    async def add_device(self, body: models.DeviceCreation) -> models.Device:
+        """Add a machine as a device by its minion id."""
+        return await self._ask(models.Device, Call("POST", "/v1/devices", body=_sent(body)))
+
+    async def get_device(self, device_id: str) -> models.Device:
+        """Get Device."""
+        return await self._ask(models.Device, Call("GET", f"/v1/devices/{segment(device_id)}"))
+
+    async def change_device(self, device_id: str, body: models.DeviceSetting) -> models.Device:
+        """Set the configuration of a device; what it runs changes with the next deployment."""
+        return await self._ask(
+            models.Device, Call("PATCH", f"/v1/devices/{segment(device_id)}", body=_sent(body))
+        )
+
+    async def remove_device(self, device_id: str) -> models.Device:
+        """Remove a device: its inference ends, and what it has of the platform is removed
+        there."""
+        return await self._ask(models.Device, Call("DELETE", f"/v1/devices/{segment(device_id)}"))
+
+    async def activate_device(self, device_id: str) -> models.Device:
+        """Let a device in maintenance follow deployments."""
+        return await self._ask(
+            models.Device, Call("POST", f"/v1/devices/{segment(device_id)}/activate")
+        )
+
+    async def maintain_device(self, device_id: str) -> models.Device:
+        """Put a device in maintenance: what it runs goes on, and deployments wait."""
+        return await self._ask(
+            models.Device, Call("POST", f"/v1/devices/{segment(device_id)}/maintenance")
+        )
+
+    async def reboot_device(self, device_id: str) -> models.Device:
+        """Reboot a device; it then runs what it ran before."""
+        return await self._ask(
+            models.Device, Call("POST", f"/v1/devices/{segment(device_id)}/reboot")
+        )
+
+    async def stop_device(self, device_id: str) -> models.Device:
+        """Stop what a device runs, also for its next start; one that is away does so once
+        back."""
+        return await self._ask(
+            models.Device, Call("POST", f"/v1/devices/{segment(device_id)}/stop")
+        )
+
+    async def list_device_configurations(
+        self, *, region_id: str | None = None, limit: int | None = None, after: str | None = None
+    ) -> models.DeviceConfigurationPage:
+        """The account's device configurations, each with how many devices have it."""
+        return await self._ask(
+            models.DeviceConfigurationPage,
+            Call(
+                "GET",
+                "/v1/device-configurations",
+                query={"region_id": region_id, "limit": limit, "after": after},
+            ),
+        )
+
+    async def create_device_configuration(
+        self, body: models.DeviceConfigurationCreation
+    ) -> models.DescribedDeviceConfiguration:
+        """Create a configuration with its first revision."""
+        return await self._ask(
+            models.DescribedDeviceConfiguration,
+            Call("POST", "/v1/device-configurations", body=_sent(body)),
+        )
+
+    async def get_device_configuration(
+        self, configuration_id: str
+    ) -> models.DescribedDeviceConfiguration:
+        """A configuration with its latest revision and a list of its revisions."""
+        return await self._ask(
+            models.DescribedDeviceConfiguration,
+            Call("GET", f"/v1/device-configurations/{segment(configuration_id)}"),
+        )
+
+    async def change_device_configuration(
+        self, configuration_id: str, body: models.DeviceConfigurationChange
+    ) -> models.DescribedDeviceConfiguration:
+        """Make the next revision: the fields that are sent differ from the latest one."""
+        return await self._ask(
+            models.DescribedDeviceConfiguration,
+            Call(
+                "PATCH", f"/v1/device-configurations/{segment(configuration_id)}", body=_sent(body)
+            ),
+        )
+
+    async def remove_device_configuration(
+        self, configuration_id: str
+    ) -> models.DeviceConfiguration:
+        """Remove a configuration that no device has."""
+        return await self._ask(
+            models.DeviceConfiguration,
+            Call("DELETE", f"/v1/device-configurations/{segment(configuration_id)}"),
+        )
+
+    async def get_device_revision(
+        self, configuration_id: str, revision: str
+    ) -> models.DeviceRevision:
+        """A revision; the values of variables are never shown."""
+        return await self._ask(
+            models.DeviceRevision,
+            Call(
+                "GET",
+                f"/v1/device-configurations/{segment(configuration_id)}/revisions/{segment(revision)}",
+            ),
+        )
+
+    async def diff_device_revisions(
+        self, configuration_id: str, *, from_: int, to: int
+    ) -> models.DeviceRevisionDiff:
+        """The fields in which two revisions differ; of variables only the names."""
+        return await self._ask(
+            models.DeviceRevisionDiff,
+            Call(
+                "GET",
+                f"/v1/device-configurations/{segment(configuration_id)}/diff",
+                query={"from": from_, "to": to},
+            ),
+        )
+
+    async def list_deployments(
+        self,
+        *,
+        region_id: str | None = None,
+        status: str | None = None,
+        configuration_id: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+    ) -> models.DeploymentPage:
+        """The account's deployments, those that have ended too."""
+        return await self._ask(
+            models.DeploymentPage,
+            Call(
+                "GET",
+                "/v1/device-deployments",
+                query={
+                    "region_id": region_id,
+                    "status": status,
+                    "configuration_id": configuration_id,
+                    "limit": limit,
+                    "after": after,
+                },
+            ),
+        )
+
+    async def create_deployment(self, body: models.DeploymentCreation) -> models.Deployment:
+        """Deploy a revision of a configuration to devices that are set to it."""
+        return await self._ask(
+            models.Deployment, Call("POST", "/v1/device-deployments", body=_sent(body))
+        )
+
+    async def get_deployment(self, deployment_id: str) -> models.Deployment:
+        """Get Deployment."""
+        return await self._ask(
+            models.Deployment, Call("GET", f"/v1/device-deployments/{segment(deployment_id)}")
+        )
+
+    async def list_deployment_devices(
+        self,
+        deployment_id: str,
+        *,
+        state: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+    ) -> models.DeploymentDevicePage:
+        """The devices of a deployment, each with how far it is."""
+        return await self._ask(
+            models.DeploymentDevicePage,
+            Call(
+                "GET",
+                f"/v1/device-deployments/{segment(deployment_id)}/devices",
+                query={"state": state, "limit": limit, "after": after},
+            ),
+        )
+
+    async def pause_deployment(self, deployment_id: str) -> models.Deployment:
+        """Ask no more devices until the deployment is resumed."""
+        return await self._ask(
+            models.Deployment,
+            Call("POST", f"/v1/device-deployments/{segment(deployment_id)}/pause"),
+        )
+
+    async def resume_deployment(self, deployment_id: str) -> models.Deployment:
+        """Go on with a paused deployment."""
+        return await self._ask(
+            models.Deployment,
+            Call("POST", f"/v1/device-deployments/{segment(deployment_id)}/resume"),
+        )
+
+    async def stop_deployment(self, deployment_id: str) -> models.Deployment:
+        """End a deployment; devices that were asked already follow it."""
+        return await self._ask(
+            models.Deployment, Call("POST", f"/v1/device-deployments/{segment(deployment_id)}/stop")
+        )
+
+    async def roll_back_deployment(self, deployment_id: str) -> models.Deployment:
+        """End a deployment; devices that were asked return to what they ran before."""
+        return await self._ask(
+            models.Deployment,
+            Call("POST", f"/v1/device-deployments/{segment(deployment_id)}/roll-back"),
+        )
+
     async def list_boot_drive_requests(
         self,
         *,
@@ -1168,6 +1397,32 @@ class AsyncOperations:
             Call(
                 "GET",
                 f"/v1/datastores/{segment(resource_id)}/events",
+                query={"limit": limit, "after": after},
+            ),
+        )
+
+    async def list_device_events(
+        self, resource_id: str, *, limit: int | None = None, after: str | None = None
+    ) -> models.EventPage:
+        """Events of a device."""
+        return await self._ask(
+            models.EventPage,
+            Call(
+                "GET",
+                f"/v1/devices/{segment(resource_id)}/events",
+                query={"limit": limit, "after": after},
+            ),
+        )
+
+    async def list_deployment_events(
+        self, resource_id: str, *, limit: int | None = None, after: str | None = None
+    ) -> models.EventPage:
+        """Events of a deployment."""
+        return await self._ask(
+            models.EventPage,
+            Call(
+                "GET",
+                f"/v1/device-deployments/{segment(resource_id)}/events",
                 query={"limit": limit, "after": after},
             ),
         )

@@ -39,7 +39,7 @@ class Entry:
 
 _STORED = "create, ls, show, export, retry, rm"
 _ACTIONS = ", ".join(action.name for action in NODE_ACTIONS)
-_DEVICE = "add, ls, show, set, activate, maintenance, reboot, stop, rm: at the edge"
+_DEVICE = "add, ls, show, set, activate, maintenance, stop, …, rm: Jetsons at the edge"
 SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
     (
         "Jobs",
@@ -80,12 +80,7 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                 "regions",
                 True,
             ),
-            Entry(
-                "node",
-                f"add, join-token, ls, show, {_ACTIONS}, idle-workload, replace, rm",
-                "nodes",
-                True,
-            ),
+            Entry("node", f"add, join-token, ls, show, {_ACTIONS}, replace, rm", "nodes", True),
             Entry(
                 "datastore", "add, ls, show, rm: NFS and SMB shares of a region", "datastores", True
             ),
@@ -93,12 +88,6 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                 "reservation",
                 "create, ls, show, rm: a hostname and a port for one job at a time",
                 "reservations",
-                True,
-            ),
-            Entry(
-                "boot-drive",
-                "request, ls, show, receive, withdraw: drives from which machines start",
-                "boot_drive_requests",
                 True,
             ),
             Entry("device", _DEVICE, "devices", True),
@@ -115,6 +104,12 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                 "deployments",
                 True,
                 "deployment",
+            ),
+            Entry(
+                "boot-drive",
+                "request, ls, show, receive, withdraw: drives from which machines start",
+                "boot_drive_requests",
+                True,
             ),
             Entry("offers", "Which machines would fit, and why others do not", "offers"),
             Entry("leases", "Machines that cost money, and what they have cost", "leases"),

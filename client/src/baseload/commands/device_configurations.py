@@ -271,18 +271,21 @@ def show(
 def diff(
     session: Session,
     configuration: Reference,
-    earlier: Annotated[int, typer.Argument(help="a revision")],
+    earlier: Annotated[
+        int | None, typer.Argument(help="a revision; default: the one before the latest")
+    ] = None,
     later: Annotated[int | None, typer.Argument(help="another; default: the latest")] = None,
 ) -> None:
     """Show in which fields two revisions differ; of variables the names alone."""
     path = _path(session, configuration)
-    to = session.get(path)["latest_revision"] if later is None else later
-    found = session.get(f"{path}/diff", **{"from": earlier, "to": to})
+    latest = session.get(path)["latest_revision"] if later is None else later
+    first = max(1, latest - 1) if earlier is None else earlier
+    found = session.get(f"{path}/diff", **{"from": first, "to": latest})
     if session.screen.as_json:
         session.screen.json(found)
         return
     session.screen.table(
-        ("field", "is", f"revision {earlier}", f"revision {to}"),
+        ("field", "is", f"revision {first}", f"revision {latest}"),
         [pick(each, "field", "kind", "earlier", "later") for each in found["differences"]],
     )
 

@@ -129,7 +129,7 @@ def show(session: Session, device: Reference) -> None:
 def set_(
     session: Session,
     device: Reference,
-    config: Annotated[str, typer.Argument(help=f"id or name of a configuration, or {NONE}")],
+    config: Annotated[str, typer.Option(help=f"id or name of a configuration, or {NONE}")],
 ) -> None:
     """Set the configuration of a device; `baseload deploy` then brings it there."""
     wanted = None if config == NONE else find_id(session, CONFIGURATIONS, config)

@@ -17,6 +17,8 @@ app = new_app()
 NOUNS = ("jobs", "nodes", "regions", "providers")
 DATA_NOUNS = ("datasets", "models", "checkpoints", "volumes", "datastores")
 """Those of data: by name only where none of the others has it."""
+EDGE_NOUNS = ("devices", "device-deployments")
+"""Those of the edge: likewise, after those of data."""
 
 
 @command(app)
@@ -55,11 +57,12 @@ def _show(session: Session, found: list[Document], *, names_resource: bool) -> N
 def _path_of(session: Session, reference: str) -> str:
     """The path of the resource with this id, or of the only resource with this name: of several
     jobs the newest."""
-    for noun in (*NOUNS, *DATA_NOUNS):
+    for noun in (*NOUNS, *DATA_NOUNS, *EDGE_NOUNS):
         if reference.startswith(f"{PREFIXES[noun]}-"):
             with suppress(UnknownNameError):
                 return f"/v1/{noun}/{find_id(session, noun, reference)}"
-    found = _paths(session, NOUNS, reference) or _paths(session, DATA_NOUNS, reference)
+    kinds = (NOUNS, DATA_NOUNS, EDGE_NOUNS)
+    found = next(filter(None, (_paths(session, nouns, reference) for nouns in kinds)), [])
     if not found:
         raise UnknownNameError(f"no resource has the id or the name {reference!r}")
     if len(found) > 1:
