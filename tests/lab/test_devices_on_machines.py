@@ -131,6 +131,8 @@ async def test_a_revision_that_fails_its_health_check_gives_way_to_the_one_befor
         deaf = await deploy(agent, 4, sleeper(4), http_port=9, http_path="/live", limit_s=1)
         assert "port 9, path /live: asked a status below 400" in deaf["failed"]
         wait_for_sleeper(machine, 1)
+        await stage(agent, 4, sleeper(4))  # A repeat, once it is decided, brings nothing.
+        assert (await switch(agent, 4))["failed"] == deaf["failed"]
     kept = [name_of(1)]
     wait_until(lambda: machine.run("ls", f"{ROOT}/runs").split() == kept, "failed ones are removed")
 
