@@ -65,6 +65,8 @@ async def stage_on_device(command: StageOnDevice) -> StagedOnDevice:
         if state.no_unit_reason is not None:  # Before gigabytes are on their way.
             words = f"{node.node_id}: {state.no_unit_reason}"
             raise ApplicationError(words, {"code": "no-unit"}, type=errors.NODE_REFUSED)
+        if command.number <= state.done:  # The switch answers what it came to.
+            return StagedOnDevice()
         spec = await open_spec(command.spec, run_id, node.region_id)
         request = await _request(node, spec, command.number)
         staging = asyncio.create_task(

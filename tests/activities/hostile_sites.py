@@ -186,7 +186,10 @@ class HostileSite:
 
     async def do(self, verb: str) -> Any:
         """Do an activity that asks this of the node; its result."""
-        activity, command = self.activities()[verb]()
+        return await self.perform(*self.activities()[verb]())
+
+    async def perform(self, activity: Callable[[Any], Any], command: Any) -> Any:
+        """Do an activity with this command; its result."""
         environment = ActivityEnvironment()
         environment.on_heartbeat = lambda *details: self.heard.extend(map(str, details))
         return await environment.run(activity, command)

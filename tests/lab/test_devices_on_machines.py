@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
+from tests.activities.agent.podman import IMAGE
 from tests.lab.agent import ROOT, Agent, AgentRefusedError
 from tests.lab.fixtures import BootMachine
 from tests.lab.machine import Machine
 from tests.lab.machines import Lab
 from tests.lab.ssh import connect
+from tests.lab.test_hardware_on_machines import put_image
 from tests.lab.waiting import wait_until
 
 QUICK = {"up_s": 0, "limit_s": 20}
@@ -38,7 +40,9 @@ def sleeper(number: int) -> str:
     return FOREVER % (6000 + number)
 
 
-async def stage(agent: Agent, number: int, command: str, **more: object) -> None:
+async def stage(
+    agent: Agent, number: int, command: str, image: str | None = None, **more: object
+) -> None:
     spec: dict[str, object] = {
         "command": command,
         "environment": {},
@@ -55,6 +59,8 @@ async def stage(agent: Agent, number: int, command: str, **more: object) -> None
         code_sha256=None,
         spec=spec,
         python_packages=[],
+        image=image,
+        owned=True,
     )
 
 
@@ -125,6 +131,8 @@ async def test_a_revision_that_fails_its_health_check_gives_way_to_the_one_befor
         deaf = await deploy(agent, 4, sleeper(4), http_port=9, http_path="/live", limit_s=1)
         assert "port 9, path /live: asked a status below 400" in deaf["failed"]
         wait_for_sleeper(machine, 1)
+        await stage(agent, 4, sleeper(4))  # A repeat, once it is decided, brings nothing.
+        assert (await switch(agent, 4))["failed"] == deaf["failed"]
     kept = [name_of(1)]
     wait_until(lambda: machine.run("ls", f"{ROOT}/runs").split() == kept, "failed ones are removed")
 
@@ -299,3 +307,32 @@ async def test_a_keeper_that_was_killed_in_any_phase_is_followed_by_one_that_fin
         assert answer["run"] == {**was, "number": number}
         assert (answer["failed"] is None) == (number == 2)
         wait_for_sleeper(machine, number)
+
+
+IN_IMAGE = """
+echo begins
+until [ -c /dev/video9 ]; do sleep 0.1; done
+cat /dev/video9 && echo opened
+exec sleep 6001
+"""
+
+
+async def test_a_container_runs_on_after_a_power_cut_and_sees_what_is_plugged_in_later(
+    lab: Lab, boot_machine: BootMachine
+) -> None:
+    machine = boot_machine("systemd")
+    put_image(machine)
+    async with agent_on(lab, machine) as agent:
+        more: dict[str, Any] = {"runtime": "podman", "image": IMAGE}
+        await stage(agent, 1, IN_IMAGE, user="baseload-job", has_media=True, **more)
+        assert (await switch(agent, 1, up_s=1))["failed"] is None
+    log = f"{ROOT}/runs/{name_of(1)}/log"
+    machine.run("rm", log)
+    machine.power_cut()
+    machine.boot()
+    wait_until(lambda: "begins" in machine.run("cat", log, check=False), "it runs again", 30)
+    machine.run("mknod", "-m", "600", "/dev/video9", *NULL)
+    wait_until(lambda: "opened" in machine.run("cat", log), "it has opened the camera", 30)
+    async with agent_on(lab, machine) as agent:
+        await agent.call("clear_device")
+    assert sleepers(machine) == set()

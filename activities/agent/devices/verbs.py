@@ -32,12 +32,15 @@ LOST = "its keeper was ended from outside; restart the device, or deploy to it a
 def stage_device(request: dict[str, Any]) -> dict[str, Any]:
     """Bring a revision onto the device beside what runs there, as `stage` does; a repeat is silent.
 
-    number: that of the wish; run_id: the name of the revision's folder.
+    number: that of the wish; run_id: the name of the revision's folder. Nothing is brought for a
+    request that has come to its end, whose revision may be removed by now.
     Raises: RefusedError `no-unit`; as `stage`.
     """
     unit.check()
     store = Store(Folders(request.get("root", "")))
     store.make()
+    if int(request["number"]) <= int(store.state()["done"]):
+        return {}
     run_id = store.folders.run(request["run_id"]).run_id
     revision = store.revision(run_id)
     with removal.unless_removed(revision):
@@ -150,11 +153,13 @@ def _await(store: Store, number: int) -> None:
 def device_status(request: dict[str, Any]) -> dict[str, Any]:
     """What the device runs, what of its output waits, and the present boot.
 
+    done: the number of the last request that has come to its end.
     `no_unit_reason` says why this machine can start nothing at its boot, so that it is no device.
     """
     store = Store(Folders(request.get("root", "")))
     return {
         "run": _run_of(store),
+        "done": int(store.state()["done"]),
         "output": spool.report(revisions(store.folders)),
         "boot_id": processes.boot_id(),
         "no_unit_reason": unit.why_not(),

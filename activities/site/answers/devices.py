@@ -49,6 +49,8 @@ class DeviceState(Said):
     """The answer of `device_status`."""
 
     run: SaidRun
+    done: Annotated[int, Field(ge=0, le=MOST_WISHES)] = 0
+    """The number of the last wish that has come to its end there."""
     output: SaidOutput = SaidOutput()
     boot_id: BootId
     no_unit_reason: Text | None = None
