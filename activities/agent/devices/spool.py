@@ -33,6 +33,8 @@ AWAY_S = 30.0
 """How long a datastore that has refused is left alone."""
 SETTLED_S = 5.0
 """How long nobody has written to a file that is stored; one that changes is stored again."""
+ALL_S = 60.0
+"""How often files are stored that are written to all the time."""
 LIMIT_SHARE = 0.5
 """The output's share of the disk that the configuration gives the command."""
 DEFAULT_GB = 10
@@ -211,8 +213,13 @@ class Copier:
             signal.set_wakeup_fd(-1)
             for number in (signal.SIGTERM, signal.SIGCHLD):
                 signal.signal(number, signal.SIG_DFL)
+            all_at = processes.monotonic_s() + ALL_S
             while True:
-                is_away = [copy(one) for one in revisions(self._store.folders) if has_output(one)]
+                is_all = processes.monotonic_s() >= all_at
+                found = [one for one in revisions(self._store.folders) if has_output(one)]
+                is_away = [copy(one, 0.0 if is_all else SETTLED_S) for one in found]
+                if is_all:
+                    all_at = processes.monotonic_s() + ALL_S
                 time.sleep(AWAY_S if any(is_away) else INTERVAL_S)
         except BaseException:  # noqa: BLE001 - the forked child must never return
             sys.excepthook(*sys.exc_info())
@@ -221,12 +228,15 @@ class Copier:
             os._exit(1)
 
 
-def copy(revision: Revision) -> bool:
-    """Store and bound the output of a revision once; whether its datastore is away."""
+def copy(revision: Revision, settled_s: float = SETTLED_S) -> bool:
+    """Store and bound the output of a revision once; whether its datastore is away.
+
+    settled_s: for how long nobody has written to what is stored.
+    """
     away = ""
     try:
         if waiting(revision):
-            store(revision)
+            store(revision, settled_s)
     except RefusedError as refused:
         away = refused.message[:MOST_REASON]
     if not revision.has("spec.json"):  # It was removed meanwhile.
