@@ -4,14 +4,21 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field, JsonValue
+from pydantic import ConfigDict, Field, JsonValue
 
 from api.schemas.base import Name, Page, RequestBody, ResourceId, ResponseBody
 from workflows.contracts.device_configurations import DeviceDocument
+from workflows.contracts.devices import HealthCheck
 from workflows.contracts.job_submission import DataSource, ModelReference
 
 
+class HealthCheckCreation(HealthCheck):
+    model_config = ConfigDict(extra="forbid")
+
+
 class DeviceConfigurationCreation(DeviceDocument):
+    health: HealthCheckCreation = HealthCheckCreation()
+    """What must be so before a revision counts as running; else the one before runs again."""
     name: Name
     """The name, which no other configuration of the region has."""
     region_id: ResourceId

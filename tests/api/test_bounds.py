@@ -9,8 +9,10 @@ from tests.api.http_server import JOB, Person, Site
 from tests.api.openapi_document import DOCUMENT
 from workflows.contracts.lifecycles import ARTIFACT_NOUNS
 
-SUBMISSION, OFFERS = "JobSubmission", "/v1/offers"
-"""A job, submitted or not: its bounds are in `workflows/rules/jobs/bounds.py`, and tested there."""
+OFFERS = "/v1/offers"
+DOCUMENTS = ("JobSubmission", "DeviceConfigurationCreation", "DeviceConfigurationChange")
+"""Jobs, submitted or not, and what devices run: the bounds of both are in
+`workflows/rules/jobs/bounds.py`, and tested there and in `tests/rules/devices`."""
 
 
 def _sent() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -33,7 +35,7 @@ def _unbounded(schema: dict[str, Any], name: str) -> Iterator[str]:
     """The names of texts, lists, numbers and objects without a bound."""
     if "$ref" in schema:
         known = schema["$ref"].rpartition("/")[2]
-        if known == SUBMISSION:
+        if known in DOCUMENTS:
             return
         schema = DOCUMENT["components"]["schemas"][known]
     for one in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
@@ -90,6 +92,8 @@ NAMED = (
     ("POST", "/v1/datastores"),
     ("POST", "/v1/reservations"),
     ("POST", "/v1/nodes"),
+    ("POST", "/v1/devices"),
+    ("POST", "/v1/device-configurations"),
     ("POST", "/v1/jobs"),
     ("POST", "/v1/jobs/arrays"),
     ("POST", "/v1/jobs/preview"),

@@ -696,6 +696,10 @@ class Health(BaseModel):
     status: Annotated[str, Field(title="Status")]
 
 
+class UpS(RootModel[int]):
+    root: Annotated[int, Field(ge=0, le=3600, title="Up S")]
+
+
 class HttpPort(RootModel[int]):
     root: Annotated[int, Field(ge=1, le=65535, title="Http Port")]
 
@@ -706,25 +710,6 @@ class HttpPath(RootModel[str]):
 
 class LogLine(RootModel[str]):
     root: Annotated[str, Field(max_length=200, title="Log Line")]
-
-
-class HealthCheck(BaseModel):
-    """
-    What a revision must do before it counts as running.
-    """
-
-    model_config = ConfigDict(
-        extra="allow",
-    )
-    up_s: Annotated[int, Field(ge=0, le=3600, title="Up S")] = 10
-    http_port: Annotated[HttpPort | None, Field(title="Http Port")] = None
-    http_path: Annotated[HttpPath | None, Field(title="Http Path")] = None
-    log_line: Annotated[LogLine | None, Field(title="Log Line")] = None
-    limit_s: Annotated[int, Field(ge=1, le=3600, title="Limit S")] = 300
-
-
-class UpS(RootModel[int]):
-    root: Annotated[int, Field(ge=0, le=3600, title="Up S")]
 
 
 class LimitS(RootModel[int]):
@@ -740,6 +725,17 @@ class HealthCheckChange(BaseModel):
     http_path: Annotated[HttpPath | None, Field(title="Http Path")] = None
     log_line: Annotated[LogLine | None, Field(title="Log Line")] = None
     limit_s: Annotated[LimitS | None, Field(title="Limit S")] = None
+
+
+class HealthCheckCreation(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    up_s: Annotated[int, Field(ge=0, le=3600, title="Up S")] = 10
+    http_port: Annotated[HttpPort | None, Field(title="Http Port")] = None
+    http_path: Annotated[HttpPath | None, Field(title="Http Path")] = None
+    log_line: Annotated[LogLine | None, Field(title="Log Line")] = None
+    limit_s: Annotated[int, Field(ge=1, le=3600, title="Limit S")] = 300
 
 
 class Secret(RootModel[str]):
@@ -2872,7 +2868,7 @@ class DeviceConfigurationCreation(BaseModel):
     ] = None
     environment: DeviceEnvironment | None = None
     health: Annotated[
-        HealthCheck | None,
+        HealthCheckCreation | None,
         Field(
             description="What must be so before a revision counts as running; else the one before runs again."
         ),

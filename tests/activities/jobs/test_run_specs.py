@@ -462,7 +462,7 @@ def test_a_writer_that_stood_still_until_the_job_ran_takes_no_orders_away(
             session.execute(update(Job).where(col(Job.id) == JOB).values(status=status))
         return seal_run_spec(*order)
 
-    monkeypatch.setattr("activities.jobs.run_specs._contents", lambda *_: (volume,) * writes)
+    monkeypatch.setattr("activities.jobs.run_specs.contents_of", lambda *_: (volume,) * writes)
     monkeypatch.setattr("activities.jobs.run_specs.seal_run_spec", slowly)
     seal()
     assert store().names("orders") == ["orders/job-o/1/0", "orders/job-o/1/1"]
