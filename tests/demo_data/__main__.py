@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+from collections.abc import Callable
 
 import httpx
 
@@ -35,18 +36,26 @@ def main(arguments: list[str]) -> int:
     argparse.ArgumentParser(prog="python -m tests.demo_data", description=__doc__).parse_args(
         arguments
     )
+    return tell_all(INTRODUCTION, HOME_NAME, play)
+
+
+def tell_all(introduction: str, name: str, play_it: Callable[[Stage, Story], None]) -> int:
+    """Tell a story on lab machines beside a stack of its own; 0 only when all of it was seen.
+
+    name: of the stack's home, and of the target of make.
+    """
     set_environment()
-    tell(bold(INTRODUCTION))
-    if (reason := obstacle_to("demo-data")) is not None:
+    tell(bold(introduction))
+    if (reason := _obstacle_to(name)) is not None:
         tell(f"\nIts machines are those of the tests' lab. {reason}")
         return 1
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    home = RunnerSettings().home.absolute() / HOME_NAME
+    home = RunnerSettings().home.absolute() / name
     story = Story(tell)
     try:
         with only_one(home):
             with Lab() as lab, running_stack(home, lab, story) as stage:
-                play(stage, story)
+                play_it(stage, story)
             must_be_gone(stage)
     except (StackError, OSError, RuntimeError, httpx.HTTPError) as error:
         tell(f"\nThe story has ended too early: {error}")
@@ -69,7 +78,7 @@ def must_be_gone(stage: Stage) -> None:
         raise StackError(f"it is there still: {', '.join(left)}")
 
 
-def obstacle_to(target: str) -> str | None:
+def _obstacle_to(target: str) -> str | None:
     """Why a story cannot be told here; None: it can. target: of make, which tells it."""
     if reason := obstacle():
         return reason.replace("make test", f"make {target}")

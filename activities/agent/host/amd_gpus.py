@@ -109,13 +109,13 @@ def figures(found: list[Card], lines: list[str]) -> dict[str, dict[str, Any]]:
 
     What the driver of a GPU does not tell is None.
     """
-    told = {}
+    numbers = {}
     for line in lines:
         path, _, content = line.rpartition(":")
-        told[path] = int(content) if content.strip().isdigit() else None
+        numbers[path] = int(content) if content.strip().isdigit() else None
     measured = {}
     for card in found:
-        percent, used, total = (told.get(os.path.join(card.folder, name)) for name in FIGURES)
+        percent, used, total = (numbers.get(os.path.join(card.folder, name)) for name in FIGURES)
         measured[card.uuid] = {
             "percent": percent if percent is not None and percent <= 100 else None,
             "memory_used_mib": None if used is None else used // MIB,

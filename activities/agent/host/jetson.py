@@ -93,16 +93,16 @@ def gpus(of_driver: list[dict[str, Any]], memory_bytes: int) -> list[dict[str, A
 
     of_driver: the GPUs that the driver's tool lists, which many releases do not have.
     """
-    told = of_driver[0] if of_driver else {}
+    driver = of_driver[0] if of_driver else {}
     return [
         {
             "index": 0,
-            "name": told.get("name") or "%s (nvgpu)" % _family(),
+            "name": driver.get("name") or "%s (nvgpu)" % _family(),
             "uuid": gpu_uuid(),
             "memory_mib": memory_bytes >> 20,
             "pcie_generation": None,
             "pcie_lanes": None,
-            "driver_version": told.get("driver_version"),
+            "driver_version": driver.get("driver_version"),
         }
     ]
 
@@ -137,20 +137,20 @@ def load_files() -> list[str]:
 def l4t_release(text: str) -> str | None:
     """`R35.4.1` out of the first line of /etc/nv_tegra_release; None: it is written otherwise."""
     revision = r"R(\d{1,4}) \(release\), REVISION: (\d{1,4}(?:\.\d{1,4}){0,2})(?![\d.])"
-    told = re.search(revision, text[:1000])
-    return "R%s.%s" % told.groups() if told else None
+    matched = re.search(revision, text[:1000])
+    return "R%s.%s" % matched.groups() if matched else None
 
 
 def power_mode(text: str) -> str | None:
     """The name of the power mode that `nvpmodel -q` prints; None: it prints none."""
-    told = re.search(r"NV Power Mode: *(\S[^\n]*)", text)
-    return told.group(1).strip()[:MOST_CHARACTERS] if told else None
+    matched = re.search(r"NV Power Mode: *(\S[^\n]*)", text)
+    return matched.group(1).strip()[:MOST_CHARACTERS] if matched else None
 
 
 def temperatures_c(line: str) -> dict[str, float]:
     """The temperatures in a line of `tegrastats`, in degrees Celsius by the name of the sensor."""
-    told = re.findall(r"(\w[\w-]*)@(-?\d{1,4}(?:\.\d+)?)C\b", line)
-    return _sensible((name, float(degrees)) for name, degrees in told)
+    matched = re.findall(r"(\w[\w-]*)@(-?\d{1,4}(?:\.\d+)?)C\b", line)
+    return _sensible((name, float(degrees)) for name, degrees in matched)
 
 
 def gpu_load(line: str) -> int | None:
@@ -159,8 +159,8 @@ def gpu_load(line: str) -> int | None:
     It is `GR3D_FREQ 10%@1300`, `GR3D_FREQ 0%@[1300,1300]`, `GR3D_FREQ 0%` or, without a load,
     `GR3D_FREQ @[1000,1000,1000]`.
     """
-    told = re.search(r"\bGR3D_FREQ (\d{1,3})%", line)
-    return min(100, int(told.group(1))) if told else None
+    matched = re.search(r"\bGR3D_FREQ (\d{1,3})%", line)
+    return min(100, int(matched.group(1))) if matched else None
 
 
 def _sensible(sensors: Any) -> dict[str, float]:

@@ -248,5 +248,5 @@ def test_a_jetson_tells_the_load_of_its_gpu(machine: Path, monkeypatch: pytest.M
     (tree / "compatible").write_bytes(b"nvidia,tegra234\0")
     (machine / "load").write_text("437\n")
     monkeypatch.setattr(jetson, "LOADS", (str(machine / "load"),))
-    told = {"percent": 43, "memory_used_mib": None, "memory_total_mib": None}
-    assert figures() == {jetson.gpu_uuid(): told}
+    said = {"percent": 43, "memory_used_mib": None, "memory_total_mib": None}
+    assert figures() == {jetson.gpu_uuid(): said}

@@ -6,7 +6,7 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from activities.agent.devices import unit, verbs
-from activities.site import devices
+from activities.site import device_logs, devices
 from activities.site.device_logs import device_log
 from activities.storage.run_specs import RunSpec, seal_spec
 from tests.activities.hostile_sites import BOOT, DEVICE, DEVICE_RUN, HostileSite
@@ -128,6 +128,19 @@ async def test_a_log_is_read_in_pieces_with_their_places(hostile: HostileSite) -
     hostile.machine.says["read_device_log"] = Words(b"".join(heads))
     async with device_log(hostile.node, last_bytes=100) as found:
         assert [(one.offset, one.payload) async for one in found] == pieces[::-1]
+
+
+async def test_a_followed_log_that_falls_silent_is_no_log_that_has_ended(
+    hostile: HostileSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device_logs, "SILENCE_S", 0.3)
+    piece = frame(b"hi", kind="log", run_id="dev-x-0-1-t", offset=0, length=2)
+    hostile.machine.says["read_device_log"] = Words(piece, stays=True)
+    async with device_log(hostile.node, follows=True) as found:
+        assert (await anext(found)).payload == b"hi"
+        with pytest.raises(ApplicationError, match="silent") as failed:
+            await anext(found)
+    assert failed.value.type == errors.NODE_UNREACHABLE
 
 
 def test_each_limit_is_below_that_of_whoever_waits_for_it() -> None:
