@@ -46,7 +46,10 @@ class Link:
         ]
 
     def until(self, address: str, limit_s: float = 5.0) -> None:
-        """Wait until the hostname leads there and nowhere else."""
+        """Wait until the hostname leads there and nowhere else.
+
+        python-zeroconf believes a replaced record for a second more after each announcement.
+        """
         wait_until(lambda: self.resolve(200) == [address], f"{self._name} is {address}", limit_s)
 
     @contextlib.contextmanager

@@ -179,6 +179,7 @@ class LostDeviceStory(DeviceStory):
     """Deployed to, lost and back: what it runs is left alone, and its watch begins anew."""
 
     only = frozenset({"find_node_again", "probe_node", "watch_device", "inspect_again"})
+    nth: ClassVar[dict[str, int]] = {"inspect_again": 1}
     is_to_be_lost = True
     restarts = False
 
