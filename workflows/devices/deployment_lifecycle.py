@@ -5,12 +5,12 @@ from datetime import timedelta
 from temporalio import workflow
 
 from workflows.contracts.deployments import (
+    DeploymentAction,
     DeploymentEvent,
     DeploymentOrder,
     DeploymentReport,
     DeploymentRequest,
     DeploymentStatus,
-    DeploymentWish,
     RolloutCounts,
 )
 from workflows.contracts.events import Event
@@ -130,15 +130,15 @@ class DeploymentLifecycle:
 
     async def _obey(self, order: DeploymentOrder) -> None:
         by = f"by {order.requested_by or 'a person'}"
-        if order.wish is DeploymentWish.STOP:
+        if order.action is DeploymentAction.STOP:
             await self._end(DeploymentStatus.STOPPED, f"stopped {by}")
-        elif order.wish is DeploymentWish.ROLL_BACK:
+        elif order.action is DeploymentAction.ROLL_BACK:
             await self._begin_rollback(f"rolled back {by}")
-        elif order.wish is DeploymentWish.PAUSE and self._status is not DeploymentStatus.PAUSED:
+        elif order.action is DeploymentAction.PAUSE and self._status is not DeploymentStatus.PAUSED:
             self._status = DeploymentStatus.PAUSED
             paused = Event(type=DeploymentEvent.PAUSED, message=f"paused {by}")
             await self._write(paused, reason=f"paused {by}")
-        elif order.wish is DeploymentWish.RESUME and self._status is DeploymentStatus.PAUSED:
+        elif order.action is DeploymentAction.RESUME and self._status is DeploymentStatus.PAUSED:
             self._status = DeploymentStatus.ROLLING_OUT
             await self._write(Event(type=DeploymentEvent.RESUMED, message=f"resumed {by}"))
 
@@ -153,7 +153,7 @@ class DeploymentLifecycle:
         await self._finish(DeploymentStatus.ROLLED_BACK, state, self._journal.reason or "")
 
     async def _end(self, status: DeploymentStatus, why: str) -> None:
-        """End the deployment; devices that were asked keep their wish."""
+        """End the deployment; devices that were asked keep their assignment."""
         command = EndRollout(deployment_id=self._request.deployment_id, at=workflow.now())
         await self._finish(status, await end_rollout(command), why)
 

@@ -7,8 +7,8 @@ from sqlmodel import select
 
 from activities.db import tables
 from activities.db.session import Database
+from activities.devices.assignments import ask, find_assignment
 from activities.devices.rollouts import advance_rollout, end_rollout, roll_back
-from activities.devices.wishes import ask, find_device_wishes
 from activities.lifecycles.record import record
 from tests.activities.devices.rows import (
     add_configuration,
@@ -19,10 +19,15 @@ from tests.activities.devices.rows import (
 )
 from tests.activities.rows import NOW
 from workflows.contracts.deployments import RolloutPolicy
-from workflows.contracts.devices import DeviceRun, DeviceWish, InferenceStatus, WishOutcome
+from workflows.contracts.devices import (
+    AssignmentOutcome,
+    DeviceAssignment,
+    DeviceRun,
+    InferenceStatus,
+)
 from workflows.contracts.lifecycles import DeviceChanges, Record
 from workflows.effects.deployments import AdvanceRollout, EndRollout, RollBack, RolloutState
-from workflows.effects.devices import FindDeviceWishes
+from workflows.effects.devices import FindAssignment
 
 NAMES = ("a", "b", "c", "d")
 
@@ -53,16 +58,16 @@ class Rollout:
             newer = add_deployment(session, self.configuration, devices, revision)
         return Rollout(self.database, self.configuration, self.devices, newer)
 
-    def wish(self, name: str) -> DeviceWish:
-        found = find_device_wishes(FindDeviceWishes(device_id=self.devices[name].id)).wish
+    def assignment(self, name: str) -> DeviceAssignment:
+        found = find_assignment(FindAssignment(device_id=self.devices[name].id)).assignment
         assert found is not None
         return found
 
     def ends(self, name: str, failed: str | None = None) -> None:
-        """The device comes to an end with its wish."""
-        wish, row = self.wish(name), device_of(self.database, self.devices[name].id)
-        run = DeviceRun(number=wish.number, status=InferenceStatus.RUNNING)
-        outcome = WishOutcome(wish=wish, failed=failed)
+        """The device comes to an end with its assignment."""
+        assignment, row = self.assignment(name), device_of(self.database, self.devices[name].id)
+        run = DeviceRun(number=assignment.number, status=InferenceStatus.RUNNING)
+        outcome = AssignmentOutcome(assignment=assignment, failed=failed)
         self.record(row, "active", DeviceChanges(run=run, outcome=outcome))
 
     def record(self, row: tables.Device, status: str, changes: DeviceChanges) -> None:
@@ -103,8 +108,13 @@ def test_as_many_are_asked_as_may_be_unavailable_and_all_that_are_away(rollout: 
     state = rollout.advance(max_unavailable=2)
     assert rollout.states == {"a": "asked", "b": "asked", "c": "waiting", "d": "asked"}
     assert (state.counts.asked, state.counts.away, state.counts.waiting) == (3, 1, 1)
-    wish = rollout.wish("a")
-    asked = (wish.number, wish.configuration_id, wish.revision, wish.deployment_id)
+    assignment = rollout.assignment("a")
+    asked = (
+        assignment.number,
+        assignment.configuration_id,
+        assignment.revision,
+        assignment.deployment_id,
+    )
     assert asked == (1, rollout.configuration.id, 1, rollout.deployment.id)
     assert rollout.woken() == {rollout.devices[name].id for name in "abd"}
 
@@ -113,7 +123,7 @@ def test_a_repeated_step_asks_nobody_twice(rollout: Rollout) -> None:
     for _ in range(2):
         rollout.advance(max_unavailable=2)
     assert rollout.states["c"] == "waiting"
-    assert rollout.wish("a").number == 1
+    assert rollout.assignment("a").number == 1
 
 
 def test_the_next_device_is_asked_when_one_has_come_to_an_end(rollout: Rollout) -> None:
@@ -138,13 +148,13 @@ def test_a_paused_rollout_is_only_counted(rollout: Rollout) -> None:
     assert set(rollout.states.values()) == {"waiting"}
 
 
-def test_at_the_end_the_asked_keep_their_wish_and_the_others_are_withdrawn(
+def test_at_the_end_the_asked_keep_their_assignment_and_the_others_are_withdrawn(
     rollout: Rollout,
 ) -> None:
     rollout.advance(max_unavailable=1)
     end_rollout(EndRollout(deployment_id=rollout.deployment.id, at=NOW))
     assert rollout.states == {"a": "left", "b": "withdrawn", "c": "withdrawn", "d": "left"}
-    assert rollout.wish("d").revision == 1
+    assert rollout.assignment("d").revision == 1
     rollout.ends("d")  # It is back, long after.
     assert rollout.states["d"] == "running"
 
@@ -155,7 +165,7 @@ def test_a_newer_deployment_takes_the_devices_that_it_has_asked(rollout: Rollout
     newer.advance()
     rollout.advance(max_unavailable=1)
     assert rollout.states["a"] == "superseded"
-    assert newer.wish("a").revision == 2
+    assert newer.assignment("a").revision == 2
     newer.ends("a")
     assert (rollout.states["a"], newer.states["a"]) == ("superseded", "running")
 
@@ -170,23 +180,28 @@ def test_a_rollback_asks_for_what_was_wanted_before(rollout: Rollout) -> None:
     for _ in range(2):
         state = roll_back(RollBack(deployment_id=newer.deployment.id, at=NOW))
     assert state.counts.withdrawn == len(NAMES)
-    wished = {name: (newer.wish(name).number, newer.wish(name).revision) for name in NAMES}
-    assert wished == {"a": (3, 1), "b": (1, 1), "c": (1, 1), "d": (3, 1)}
+    assigned = {
+        name: (newer.assignment(name).number, newer.assignment(name).revision) for name in NAMES
+    }
+    assert assigned == {"a": (3, 1), "b": (1, 1), "c": (1, 1), "d": (3, 1)}
 
 
 def test_a_rollback_of_the_first_deployment_stops_its_devices(rollout: Rollout) -> None:
     rollout.advance(max_unavailable=1)
     roll_back(RollBack(deployment_id=rollout.deployment.id, at=NOW))
-    assert (rollout.wish("a").revision, rollout.wish("a").configuration_id) == (None, None)
+    assert (rollout.assignment("a").revision, rollout.assignment("a").configuration_id) == (
+        None,
+        None,
+    )
 
 
 def test_a_rollback_leaves_a_device_that_a_person_has_asked_since(rollout: Rollout) -> None:
     rollout.advance(max_unavailable=1)
     with rollout.database.write() as session:
         row = session.get_one(tables.Device, rollout.devices["a"].id)
-        ask(session, row, DeviceWish(number=0, requested_by="eve"), NOW)
+        ask(session, row, DeviceAssignment(number=0, requested_by="eve"), NOW)
     roll_back(RollBack(deployment_id=rollout.deployment.id, at=NOW))
-    assert (rollout.wish("a").number, rollout.wish("a").requested_by) == (2, "eve")
+    assert (rollout.assignment("a").number, rollout.assignment("a").requested_by) == (2, "eve")
     assert rollout.states["a"] == "superseded"
 
 
@@ -203,7 +218,7 @@ def test_a_removed_device_leaves_its_deployments(rollout: Rollout) -> None:
 def test_what_a_device_runs_is_in_its_row(rollout: Rollout) -> None:
     rollout.advance()
     row = device_of(rollout.database, rollout.devices["a"].id)
-    rollout.record(row, "active", DeviceChanges(deploying=rollout.wish("a")))
+    rollout.record(row, "active", DeviceChanges(deploying=rollout.assignment("a")))
     assert device_of(rollout.database, row.id).inference_status == "deploying"
     rollout.ends("a")
     row = device_of(rollout.database, row.id)
