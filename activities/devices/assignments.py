@@ -13,7 +13,7 @@ from workflows.effects.devices import AssignmentFound, FindAssignment
 
 
 def next_number(before: int, at: datetime) -> int:
-    """The number of the next assignment of a device: the minute since 1970, or one more than before.
+    """The number of a device's next assignment: the minute since 1970, or one more than before.
 
     So a device follows it also where it knows numbers that its row has not: from a time of which
     the database was restored without them, or of an earlier device on the same machine.
