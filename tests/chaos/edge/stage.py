@@ -30,7 +30,7 @@ STORAGE = "storage"
 DEVICES = {"shop-1": "Orin NX", "shop-2": "AGX Orin"}
 SHARE_PATH = "seen"
 LIMIT_S = 400.0
-REST_S = 180.0
+REST_S = 120.0
 """How long a device may take until all of it is as it must be."""
 HEALTH = {"up_s": 1, "limit_s": 60}
 KEEPER = "run_device"
