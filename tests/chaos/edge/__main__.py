@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 
-from tests.chaos.edge import power_cuts
+from tests.chaos.edge import clocks, combinations, disks, our_side, power_cuts, registries
 from tests.chaos.edge.faults import FAULTS
 from tests.chaos.edge.stage import Edge, edge
 from tests.chaos.running import parser, tell
@@ -17,7 +17,7 @@ from tests.lab.host import obstacle
 from tests.lab.machines import Lab
 from workers.process import leave
 
-KINDS = (power_cuts,)
+KINDS = (power_cuts, our_side, disks, clocks, registries, combinations)
 """The modules whose faults are on the list."""
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from tests.chaos.edge.stage import KEEPER, ROOT, Edge, read
 from tests.lab.machine import Machine
+from tests.lab.waiting import wait_until
 
 LIMIT_S = 300.0
 FAR_S, NEAR_S = 0.005, 0.0
@@ -48,9 +49,16 @@ class Files:
             return "staged" if (folder / "spec.json").exists() else "staging"
         return "unknown"
 
-    def is_folder_left(self) -> bool:
-        """Whether more revisions are here than the device keeps."""
-        return len(list((self.root / "runs").iterdir())) > 2
+
+def number_of(stage: Edge, device: str) -> int:
+    """The number of the next assignment of a device."""
+    return int(stage.state(device).get("done", 0)) + 1
+
+
+def until_phase(stage: Edge, device: str, number: int, *phases: str) -> None:
+    """Wait until a device is in one of these phases with an assignment. Raises: TimeoutError."""
+    files = Files(stage.machine(device).disk / ROOT, number)
+    wait_until(lambda: files.phase() in phases, f"{device}: {phases} of {number}", LIMIT_S)
 
 
 def keepers_of(machine: Machine) -> list[int]:

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 from tests.chaos.edge.faults import add, fault
-from tests.chaos.edge.moments import cut_at
-from tests.chaos.edge.stage import LIMIT_S, Edge
+from tests.chaos.edge.moments import cut_at, number_of
+from tests.chaos.edge.stage import DEVICES, LIMIT_S, Edge
 from tests.chaos.edge.verdicts import Wanted
 from tests.lab.waiting import wait_until
 
@@ -21,15 +21,9 @@ STUBBORN = "trap '' TERM"
 BAD = {"up_s": 1, "limit_s": 2, "log_line": "a line that never comes"}
 
 
-def number_of(stage: Edge, name: str) -> int:
-    """The number of the next assignment of a device."""
-    row = stage.state(name)
-    return int(row.get("done", 0)) + 1
-
-
 def cut_in(phase: str, stage: Edge, name: str, dice: random.Random) -> None:
     """Deploy, cut the power in the phase, and boot: the device comes to what was asked."""
-    device = dice.choice(sorted(stage.paths))
+    device = dice.choice(sorted(DEVICES))
     for _ in range(TRIES):
         changes: dict[str, Any] = {}
         if phase == "staging":
@@ -55,11 +49,11 @@ for each in PHASES:
 @fault
 def power_cut_returning(stage: Edge, name: str, dice: random.Random) -> None:
     """A bad revision: the device runs the one before, and says why."""
-    device = dice.choice(sorted(stage.paths))
+    device = dice.choice(sorted(DEVICES))
     before = stage.wanted[device].revision
     for _ in range(TRIES):
         number = number_of(stage, device)
-        deployment = stage.deploy(device, stage.revise(device, health=BAD))
+        deployment = stage.deploy(stage.revise(health=BAD), device)
         stage.wanted[device] = Wanted(before, "no line of its log has")
         is_cut = cut_at(stage, device, number, "returning")
         if is_cut:
@@ -74,11 +68,11 @@ def power_cut_returning(stage: Edge, name: str, dice: random.Random) -> None:
 @fault
 def power_cut_three_times_while_checked(stage: Edge, name: str, dice: random.Random) -> None:
     """A revision under which the device restarts again and again is given up."""
-    device = dice.choice(sorted(stage.paths))
+    device = dice.choice(sorted(DEVICES))
     before = stage.wanted[device].revision
     number = number_of(stage, device)
     health = {"up_s": 30, "limit_s": 60}
-    deployment = stage.deploy(device, stage.revise(device, health=health))
+    deployment = stage.deploy(stage.revise(health=health), device)
     stage.wanted[device] = Wanted(before, "restarted 3 times before it was healthy")
     for starts in (1, 2, 3):
         _until_started(stage, device, number, starts)
@@ -93,7 +87,7 @@ def power_cut_three_times_while_checked(stage: Edge, name: str, dice: random.Ran
 @fault
 def power_cut_stopping_for_good(stage: Edge, name: str, dice: random.Random) -> None:
     """A person stops the inference: it is stopped after the boot too, until the next deployment."""
-    device = dice.choice(sorted(stage.paths))
+    device = dice.choice(sorted(DEVICES))
     for _ in range(TRIES):
         stage.ended(stage.begin(device, how=STUBBORN))
         number = number_of(stage, device)
@@ -119,12 +113,12 @@ def power_cut_stopping_for_good(stage: Edge, name: str, dice: random.Random) -> 
 @fault
 def power_cut_while_running(stage: Edge, name: str, dice: random.Random) -> None:
     """All devices lose their power at once, and run what they ran without being asked."""
-    for device in stage.paths:
+    for device in DEVICES:
         stage.machine(device).power_cut()
         stage.injected(name)
-    for device in stage.paths:
+    for device in DEVICES:
         stage.machine(device).boot()
-    for device in stage.paths:
+    for device in DEVICES:
         stage.reach(device)
 
 

@@ -51,10 +51,8 @@ class Edge:
     tell: Callable[[str], None]
     tally: Tally = field(default_factory=Tally)
     paths: dict[str, str] = field(default_factory=dict)
-    configurations: dict[str, str] = field(default_factory=dict)
+    configuration_id: str = ""
     wanted: dict[str, Wanted] = field(default_factory=dict)
-    number: int = 0
-    """Of the last revision that was made, of all configurations."""
     _files: int = 0
 
     # ── what is there ───────────────────────────────────────────────────────────────────────
@@ -73,21 +71,29 @@ class Edge:
         """What the keeper of a device has written last."""
         return read(self.root(name) / "device/state.json")
 
-    def add_device(self, name: str, model: str) -> None:
-        """A Jetson that has joined and is active, set to a configuration of its own."""
+    def add_device(self, name: str, model: str, disk_mib: int | None = None) -> None:
+        """A Jetson that has joined and is active, set to the configuration.
+
+        disk_mib: the size of its disk, of which a power cut leaves nothing; None: a large one.
+        """
         machine = self.lab.add(name, "systemd", Jetson(model))
         machine.run("mkdir", "--mode=1777", f"/{LEDGERS}")
+        if disk_mib is not None:
+            machine.small_disk(f"/{ROOT}", disk_mib)
         self.site.announce(machine)
         body = {"region_id": self.site.region_id, "name": name, "minion_id": machine.minion_id}
         self.paths[name] = f"/v1/devices/{self.platform.post('/v1/devices', body)['id']}"
         self.platform.until_status(self.paths[name], "active", limit_s=LIMIT_S)
+        self._change(self.paths[name], {"configuration_id": self.configuration_id})
+
+    def add_configuration(self) -> None:
+        """The configuration of all devices, whose first revision nobody runs."""
         document = {
-            "name": name, "region_id": self.site.region_id, "command": "exit 1", "health": HEALTH,
-            "disk_size_gb": 1, "output": self._output(),
+            "name": "detector", "region_id": self.site.region_id, "command": "exit 1",
+            "health": HEALTH, "disk_size_gb": 1, "output": self._output(),
         }  # fmt: skip
         made = self.platform.post("/v1/device-configurations", document)
-        self.configurations[name] = made["id"]
-        self._change(self.paths[name], {"configuration_id": made["id"]})
+        self.configuration_id = made["id"]
 
     def _output(self) -> Resource:
         return {"type": "regional", "datastore_id": self.datastore_id, "path": SHARE_PATH}
@@ -98,28 +104,29 @@ class Edge:
 
     # ── deployments ─────────────────────────────────────────────────────────────────────────
 
-    def revise(self, name: str, *, how: str = "", **changes: Any) -> int:
-        """The next revision of a device's configuration, whose number is its own.
+    def revise(self, *, how: str = "", **changes: Any) -> int:
+        """The next revision, whose number its command says.
 
         how: what its command does before it is one that runs for ever.
         """
-        path = f"/v1/device-configurations/{self.configurations[name]}"
+        path = f"/v1/device-configurations/{self.configuration_id}"
         number = int(self.platform.get(path)["latest_revision"]) + 1
-        body = {"command": command_of(number, how), "health": HEALTH, **changes}
-        self._change(path, body)
+        plain: Resource = {"model": None, "environment": {"image": None}, "health": HEALTH}
+        self._change(path, {**plain, "command": command_of(number, how), **changes})
         return number
 
-    def deploy(self, name: str, revision: int, **policy: Any) -> str:
-        """Ask for a revision on a device, and wait for nothing. The path of the deployment."""
-        device_id = self.paths[name].rpartition("/")[2]
-        body = {"device_ids": [device_id], "revision": revision, **policy}
-        return f"/v1/device-deployments/{self.platform.post('/v1/device-deployments', body)['id']}"
+    def deploy(self, revision: int, *names: str, **policy: Any) -> str:
+        """Ask for a revision on devices, and wait for nothing. The path of the deployment."""
+        ids = [self.paths[name].rpartition("/")[2] for name in names]
+        body = {"configuration_id": self.configuration_id, "device_ids": ids, **policy}
+        made = self.platform.post("/v1/device-deployments", {**body, "revision": revision})
+        return f"/v1/device-deployments/{made['id']}"
 
-    def begin(self, name: str, **changes: Any) -> str:
-        """Ask for a new revision that must run in the end. The path of the deployment."""
-        revision = self.revise(name, **changes)
-        self.wanted[name] = Wanted(revision)
-        return self.deploy(name, revision)
+    def begin(self, *names: str, policy: Resource | None = None, **changes: Any) -> str:
+        """Ask for a new revision that must run on them. The path of the deployment."""
+        revision = self.revise(**changes)
+        self.wanted |= {name: Wanted(revision) for name in names}
+        return self.deploy(revision, *names, **(policy or {}))
 
     def ended(self, deployment: str, status: str = "finished") -> Resource:
         """Wait for the end of a deployment, which must be this one."""
@@ -217,12 +224,14 @@ class Edge:
 
     def ledger(self) -> dict[str, int]:
         """For each start of a command how many files it has written."""
-        found = {}
+        found: dict[str, int] = {}
         for name in self.paths:
-            for path in (self.machine(name).disk / LEDGERS).iterdir():
-                with contextlib.suppress(ValueError):  # Cut while it was written.
-                    found[path.name] = int(path.read_text())
+            found |= _ledger(self.machine(name).disk / LEDGERS)
         return found
+
+    def ledger_of(self, name: str) -> int:
+        """How many files a device has written so far."""
+        return sum(_ledger(self.machine(name).disk / LEDGERS).values())
 
     def _look_at_output(self, fault: str) -> None:
         """What was written until now comes to the share."""
@@ -251,6 +260,14 @@ def read(path: Path) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(path.read_bytes())
         return found
     return {}
+
+
+def _ledger(folder: Path) -> dict[str, int]:
+    found = {}
+    for path in folder.iterdir():
+        with contextlib.suppress(ValueError):  # Cut while it was written.
+            found[path.name] = int(path.read_text())
+    return found
 
 
 def _log_bytes(folder: Path) -> int:
@@ -311,8 +328,8 @@ def edge(lab: Lab, tell: Callable[[str], None]) -> Iterator[Edge]:
         platform.until_status(f"/v1/datastores/{datastore}", "ready")
         found = Edge(stack, platform, lab, site, nfs, web, datastore, tell)
         servers.callback(lose_patience, found)
+        found.add_configuration()
         for name, model in DEVICES.items():
             found.add_device(name, model)
-        for deployment in [found.begin(name) for name in DEVICES]:
-            found.ended(deployment)
+        found.ended(found.begin(*DEVICES))
         yield found

@@ -10,8 +10,6 @@ from typing import Any, Literal
 Wrong = Literal["lost", "doubled", "left", "untrue"]
 LOG_BYTES = 2 * (8 << 20) + (1 << 20)
 """The two files of a log, and what one write may add."""
-MOST_REVISIONS = 2
-"""The one that runs, and the one before."""
 
 
 @dataclass(frozen=True)
@@ -90,23 +88,24 @@ def _of_row(wanted: Wanted, seen: Seen) -> Iterator[tuple[Wrong, str]]:
 
 
 def _of_files(wanted: Wanted, seen: Seen) -> Iterator[tuple[Wrong, str]]:
-    kept = {(seen.state.get(name) or {}).get("run_id") for name in ("current", "before")}
+    current, before = ((seen.state.get(name) or {}).get("run_id") for name in ("current", "before"))
     for name in seen.folders:
-        if name not in kept and name not in seen.waiting:
+        if name not in (current, before) and name not in seen.waiting:
             yield "left", f"run folder {name}"
-    if current := (seen.state.get("current") or {}).get("run_id"):
-        if current not in seen.folders:
-            yield "lost", f"the folder of the current revision, {current}"
-    if seen.state.get("trial"):
-        yield "left", f"a trial: {seen.state['trial']}"
+    if current and current not in seen.folders:
+        yield "lost", f"the folder of the current revision, {current}"
     if len(seen.units) != 1:
         yield "left" if seen.units else "lost", f"units {seen.units}"
-    for what, names in (("broken off", seen.parts), ("sealed spec", seen.specs)):
-        for name in names:
-            yield "left", f"{what}: {name}"
-    for name, size in seen.log_bytes.items():
-        if size > LOG_BYTES:
-            yield "left", f"the log of {name} has {size} bytes"
+    left = {f"a trial: {seen.state['trial']}"} if seen.state.get("trial") else set()
+    left |= {f"broken off: {name}" for name in seen.parts}
+    left |= {f"sealed spec: {name}" for name in seen.specs}
+    left |= {
+        f"the log of {name} has {size} bytes"
+        for name, size in seen.log_bytes.items()
+        if size > LOG_BYTES
+    }
+    for each in sorted(left):
+        yield "left", each
 
 
 def verdicts_of_output(
