@@ -33,6 +33,8 @@ POLL_S = 0.2
 IDLE_POLL_S = 1.0
 MOST_STARTS = 3
 """How often a revision is started that does not prove itself before the machine restarts."""
+TOMBSTONES_S = 30 * 86_400.0
+"""How long it is known that a revision was removed, for requests that come late."""
 
 
 def run(root: str) -> None:
@@ -88,6 +90,7 @@ class Keeper:
         for revision in revisions(self.store.folders):
             starting.end_left(revision)
         self._begin()
+        finish_removals(self.store, self.state)
         while not self.is_ending:
             if self._is_asked():
                 self._follow(self.store.asked())
@@ -290,6 +293,21 @@ def tidy(store: Store, state: dict[str, Any], *more: str) -> None:
     for revision in unneeded:
         if revision not in full[-spool.MOST_KEPT :]:
             remove(revision)
+
+
+def finish_removals(store: Store, state: dict[str, Any]) -> None:
+    """Remove what a power cut has kept from being removed, and files that it has broken off."""
+    try:
+        tidy(store, state)
+        load("files.removal:forget")(store.folders, TOMBSTONES_S)
+        load("contents.store:prune")(store.folders, 0.0)  # No content is as old as that.
+        lock = store.lock()  # Those who ask write such files too.
+        try:
+            unit.forget_parts(store)
+        finally:
+            os.close(lock)
+    except OSError as error:  # What runs matters more.
+        sys.stderr.write("not all is removed: %s\n" % error)
 
 
 def _proved(state: dict[str, Any]) -> set[str]:
