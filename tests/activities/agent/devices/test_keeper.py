@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from activities.agent.devices import keeper, spool
 from activities.agent.devices.keeper import Keeper
 from activities.agent.devices.state import Store, fresh
 from tests.activities.agent.devices.conftest import MakeRevision
@@ -45,3 +46,21 @@ def test_a_keeper_removes_what_a_power_cut_has_broken_off(
     assert not any(path.exists() for path in broken)
     assert sorted(path.name for path in Path(store.path).iterdir()) == sorted([*kept, "lock"])
     assert sorted(path.name for path in (root / "runs").iterdir()) == [run_id]
+
+
+def test_a_revision_that_was_kept_for_its_output_goes_when_that_is_stored(
+    store: Store, make_revision: MakeRevision, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [make_revision(number).run_id for number in (1, 2, 3)]
+    named = [{"number": number, "run_id": run_id} for number, run_id in enumerate(ids, 1)]
+    failed = {"done": 3, "failed": "it was bad", "current": named[1], "before": named[0]}
+    store.keep({**fresh(), **failed, "status": "stopped"})
+    store.ask({**named[2], "kind": "switch"})
+    left = {ids[2]}
+    monkeypatch.setattr(spool, "waiting", lambda each: [each] if each.run_id in left else [])
+    monkeypatch.setattr(Keeper, "_pause", lambda *_: left.clear())  # The copier has stored it.
+    kept: list[list[str]] = []
+    monkeypatch.setattr(keeper, "finish_removals", lambda *_: kept.append(store.folders.run_ids()))
+    Keeper(store).main()
+    assert kept == [ids]
+    assert store.folders.run_ids() == ids[:2]
