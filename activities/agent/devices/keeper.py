@@ -33,6 +33,10 @@ POLL_S = 0.2
 IDLE_POLL_S = 1.0
 MOST_STARTS = 3
 """How often a revision is started that does not prove itself before the machine restarts."""
+TIDY_INTERVAL_S = 30.0
+"""Between two looks for revisions that are kept for nothing but their output."""
+TOMBSTONES_S = 30 * 86_400.0
+"""How long it is known that a revision was removed, for requests that come late."""
 
 
 def run(root: str) -> None:
@@ -82,6 +86,7 @@ class Keeper:
         self.wake_fd = -1
         self.media: Media | None = None
         self.copier = spool.Copier(store)
+        self.tidy_due = 0.0
 
     def main(self) -> None:
         """Run what is to run, until it is ended or nothing is to run."""
@@ -90,17 +95,27 @@ class Keeper:
         for revision in revisions(self.store.folders):
             starting.end_left(revision)
         self._begin()
+        finish_removals(self.store, self.state)
         while not self.is_ending:
             if self._is_asked():
                 self._follow(self.store.asked())
             elif self.start is None and not self.copier.has_work():
+                tidy(self.store, self.state)
                 break
             elif self.start is not None and self.start.reap():
                 self._record_exit()
             else:
+                self._tidy_when_due()
                 self._pause(IDLE_POLL_S)
         self._end_start()
         self.copier.end()
+
+    def _tidy_when_due(self) -> None:
+        """Remove the revisions that were kept for output which is stored by now."""
+        now = processes.monotonic_s()
+        if now >= self.tidy_due:
+            self.tidy_due = now + TIDY_INTERVAL_S
+            tidy(self.store, self.state)
 
     def _listen(self) -> None:
         self.wake_fd, wake = os.pipe()
@@ -304,6 +319,21 @@ def tidy(store: Store, state: dict[str, Any], *more: str) -> None:
     for revision in unneeded:
         if revision not in full[-spool.MOST_KEPT :]:
             remove(revision)
+
+
+def finish_removals(store: Store, state: dict[str, Any]) -> None:
+    """Remove what a power cut has kept from being removed, and files that it has broken off."""
+    try:
+        tidy(store, state)
+        load("files.removal:forget")(store.folders, TOMBSTONES_S)
+        load("contents.store:prune")(store.folders, 0.0)  # No content is as old as that.
+        lock = store.lock()  # Those who ask write such files too.
+        try:
+            unit.forget_parts(store)
+        finally:
+            os.close(lock)
+    except OSError as error:  # What runs matters more.
+        sys.stderr.write("not all is removed: %s\n" % error)
 
 
 def _proved(state: dict[str, Any]) -> set[str]:

@@ -45,8 +45,10 @@ def stage_device(request: dict[str, Any]) -> dict[str, Any]:
     revision = store.revision(run_id)
     with removal.unless_removed(revision):
         revision.make(request["spec"].get("owner"))
-        with open(revision.at(REVISION), "w") as file:
+        part = revision.at(REVISION + ".part")
+        with open(part, "w") as file:
             file.write("%d\n" % int(request["number"]))
+        os.rename(part, revision.at(REVISION))  # One without its number would be removed as old.
     lock = store.lock()
     try:
         # Older ones that were never switched to make room first; nothing that runs is touched.

@@ -1,4 +1,4 @@
-"""A registry of container images on a loopback port, which may ask for a password."""
+"""A registry of container images, usually on a loopback port, which may ask for a password."""
 
 import base64
 import contextlib
@@ -29,17 +29,18 @@ class Registry(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, layout: Path, *, is_private: bool) -> None:
-        super().__init__(("127.0.0.1", 0), _Answer)
+    def __init__(self, layout: Path, *, is_private: bool, host: str = "127.0.0.1") -> None:
+        super().__init__((host, 0), _Answer)
         self.layout = layout
         self.is_private = is_private
-        self.is_away = self.spoils = False
-        """Whether it answers nobody, and whether the blobs that it gives are others."""
+        self.is_away = self.spoils = self.breaks_off = False
+        """Whether it answers nobody, whether the blobs that it gives are others, and whether it
+        gives their first half alone."""
         self.asked: list[str] = []
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.server_port}"
+        return f"{self.server_address[0]!s}:{self.server_port}"
 
     @property
     def credentials(self) -> str:
@@ -95,8 +96,13 @@ class _Answer(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
-        if self.command == "GET":
-            self.wfile.write(content)
+        if self.command != "GET":
+            return
+        if self.server.breaks_off and kind == "application/octet-stream":
+            self.wfile.write(content[: len(content) // 2])
+            self.close_connection = True
+            return
+        self.wfile.write(content)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as its base
         """Nothing."""
@@ -110,9 +116,9 @@ def save_image(image: str, folder: Path, environment: Mapping[str, str]) -> Path
 
 
 @contextlib.contextmanager
-def serving_image(layout: Path, *, is_private: bool) -> Iterator[Registry]:
+def serving_image(layout: Path, *, is_private: bool, host: str = "127.0.0.1") -> Iterator[Registry]:
     """The registry of an image, for as long as it is held."""
-    registry = Registry(layout, is_private=is_private)
+    registry = Registry(layout, is_private=is_private, host=host)
     thread = threading.Thread(target=registry.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
