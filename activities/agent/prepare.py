@@ -21,6 +21,7 @@ PEER_LIMIT_S = 3.0
 def prepare(request: dict[str, Any]) -> dict[str, Any]:
     """Prepare this machine; a repeat changes nothing.
 
+    node_id: of the node that this machine is; what an idle workload of another one has left ends.
     exclusive: the machine serves the platform alone, so every other login is closed (root only).
     cache: the machine serves its region's cache, see `cache/service.py: serve_here`.
     network_wall: what is closed to jobs, see `host/network_wall.py: build`; None leaves all open,
@@ -28,10 +29,11 @@ def prepare(request: dict[str, Any]) -> dict[str, Any]:
     `open_gpus_reason` says why a job can open GPUs that it was not allocated.
     `no_run_root_reason` says why root can give no run a root of its own, with Debian packages.
     `nfs_way` and `smb_way` say how datastores are reached from here.
-    Raises: RefusedError `job-user`, `sshd-config`, `no-key`.
+    Raises: RefusedError `job-user`, `sshd-config`, `no-key`, `tree-alive`.
     """
     folders = Folders(request.get("root", ""))
     made = folders.make()
+    load("idle.workload:end_of_others")(folders, request.get("node_id"))
     is_root = os.geteuid() == 0
     job_user = job_accounts.make(JOB_USER) if is_root else None
     closed = bool(request.get("exclusive")) and is_root

@@ -120,6 +120,7 @@ async def prepare_node(command: PrepareNode) -> NodePrepared:
     """
     request = {
         **_joined(command.node),
+        "node_id": command.node.node_id,
         "exclusive": command.exclusive,
         "authorized_key": await asyncio.to_thread(region_key_line, command.node.region_id),
         "peers": [[peer.host, peer.port] for peer in command.peers],
@@ -326,7 +327,8 @@ async def switch_idle_workload(command: SwitchIdleWorkload) -> IdleWorkloadSwitc
                 type=errors.REFUSED,
             ) from error
         most_tasks = settings().job_most_tasks
-        workload = {"revision": wanted.revision, "most_tasks": most_tasks, **opened.model_dump()}
+        named = {"revision": wanted.revision, "node_id": node.node_id, "most_tasks": most_tasks}
+        workload = {**named, **opened.model_dump()}
     answer = await NodeClient(node).call(
         "switch_idle_workload", {"workload": workload}, IdleWorkloadReport, limit_s=27
     )

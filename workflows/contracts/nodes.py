@@ -171,6 +171,14 @@ class IdleWorkloadFacts(Contract):
     """When the node has said it."""
 
 
+class IdleWorkloadReported(Contract):
+    """What a node has said of its idle workload while it was watched."""
+
+    revision: str
+    """Of the workload that is switched on there."""
+    facts: IdleWorkloadFacts
+
+
 class NodeRequest(HostRequest):
     """Input of `node/{id}`."""
 

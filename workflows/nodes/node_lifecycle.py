@@ -13,6 +13,7 @@ from workflows.contracts.leases import LeaseEnding, MachineLost, MachineReady
 from workflows.contracts.lifecycles import NodeChanges, Refresh, Wake
 from workflows.contracts.nodes import (
     Hardware,
+    IdleWorkloadReported,
     NodeNotice,
     NodeProgress,
     NodeReport,
@@ -50,9 +51,10 @@ from workflows.rules.nodes.requirements import STORAGE, requirements_of
 
 FAILED_INTERVAL = timedelta(hours=6)
 _ONBOARDED = (NodeStatus.MAINTENANCE, NodeStatus.ACTIVE, NodeStatus.OFFLINE, NodeStatus.REMOVING)
-_REPEATED = (Wake, Refresh, LeaseEnding, MachineReady, ProtocolViolation)
+_REPEATED = (Wake, Refresh, LeaseEnding, MachineReady, ProtocolViolation, IdleWorkloadReported)
 """The messages that the next workflow run can miss: it reads the row and ends orphaned runs when it
-resumes, its lease repeats a planned end and is polled until it is ready, and a job tries again."""
+resumes, its lease repeats a planned end and is polled until it is ready, a job tries again, and a
+new watch reports the idle workload anew."""
 
 
 @workflow.defn(name="NodeLifecycle")
@@ -331,6 +333,11 @@ class NodeLifecycle:
         if not self._inbox.holds(ProtocolViolation):
             self._inbox.put(violation)
 
+    @workflow.signal(description="The node has said what its idle workload has done.")
+    def idle_workload_reported(self, report: IdleWorkloadReported) -> None:
+        self._inbox.pick(IdleWorkloadReported)  # The last report counts.
+        self._inbox.put(report)
+
     @workflow.query(description="Status and reason.")
     def status(self) -> NodeReport:
         return self._report()
@@ -339,6 +346,8 @@ class NodeLifecycle:
         if isinstance(message, Wake):
             wanted = await self._wanted.follow()
             await self._idle_workload.follow(wanted.idle_workload)
+        elif isinstance(message, IdleWorkloadReported):
+            await self._idle_workload.take(message)
         elif isinstance(message, Refresh):
             await self._tidy()
         elif isinstance(message, Reboot):
