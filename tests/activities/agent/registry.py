@@ -1,4 +1,4 @@
-"""A registry of container images on a loopback port, which may ask for a password."""
+"""A registry of container images on a port of this machine, which may ask for a password."""
 
 import base64
 import contextlib
@@ -25,12 +25,16 @@ class Reached(Protocol):
 
 
 class Registry(ThreadingHTTPServer):
-    """One image, under every name; `is_private`: for those alone who know the password."""
+    """One image, under every name; `is_private`: for those alone who know the password.
+
+    host: the address at which it listens.
+    """
 
     daemon_threads = True
 
-    def __init__(self, layout: Path, *, is_private: bool) -> None:
-        super().__init__(("127.0.0.1", 0), _Answer)
+    def __init__(self, layout: Path, *, is_private: bool, host: str) -> None:
+        super().__init__((host, 0), _Answer)
+        self.host = host
         self.layout = layout
         self.is_private = is_private
         self.is_away = self.spoils = False
@@ -39,7 +43,7 @@ class Registry(ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.server_port}"
+        return f"{self.host}:{self.server_port}"
 
     @property
     def credentials(self) -> str:
@@ -110,9 +114,9 @@ def save_image(image: str, folder: Path, environment: Mapping[str, str]) -> Path
 
 
 @contextlib.contextmanager
-def serving_image(layout: Path, *, is_private: bool) -> Iterator[Registry]:
+def serving_image(layout: Path, *, is_private: bool, host: str = "127.0.0.1") -> Iterator[Registry]:
     """The registry of an image, for as long as it is held."""
-    registry = Registry(layout, is_private=is_private)
+    registry = Registry(layout, is_private=is_private, host=host)
     thread = threading.Thread(target=registry.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
