@@ -73,8 +73,7 @@ def keep(root: str) -> None:
         except (RefusedError, OSError) as error:
             keeper.fail(str(error))
         time.sleep(min(POLL_S, keeper.idle_after_s(wanted)))
-    if workload.switched_on(folders) is not None:
-        keeper.give_up()
+    keeper.give_up()
 
 
 def count_ended(folders: Folders) -> None:
@@ -158,11 +157,12 @@ class Keeper:
             write_figures(self.folders, figures)
 
     def give_up(self) -> None:
-        """End the workload, whose lease has ended, and keep why."""
-        with contextlib.suppress(RefusedError):  # Its supervisor ends it as well.
+        """End what is switched off or has no lease any more, and keep why if that is the lease."""
+        with contextlib.suppress(RefusedError):  # Who has switched it off tries again as well.
             workload.end_runs(self.own)
+        if workload.switched_on(self.folders) is not None:
             count_ended(self.folders)
-        self.fail(lease.ended_reason(self.own))
+            self.fail(lease.ended_reason(self.own))
 
     def _start(self, wanted: dict[str, Any]) -> None:
         """Stage the workload, and start it unless a run has come meanwhile."""
