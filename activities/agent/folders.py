@@ -6,6 +6,7 @@
 <root>/packages/owned/     those of the runs of the machine's owner, for their group alone
 <root>/system/<key>/       one system layer per set of Debian packages
 <root>/packages/pip-<key>/ the pip of all runs
+<root>/status.json         what the console shows of the node, see `console.py`
 <root>/idle/               the agent root of the idle workload, see `idle/README.md`
 <root>/datastores/<id>/    the lock and the mount of a datastore, for root alone
 <root>/images/<image id>   a container image that a run had pulled; podman has the image itself

@@ -9,6 +9,7 @@ import sys
 import threading
 from typing import Any
 
+from . import console
 from .cache import service
 from .errors import RefusedError
 from .folders import JOB_USER, Folders
@@ -28,6 +29,7 @@ def prepare(request: dict[str, Any]) -> dict[str, Any]:
     and `no_wall_reason` of the answer says why a wall that was asked for cannot be had.
     `open_gpus_reason` says why a job can open GPUs that it was not allocated.
     `no_run_root_reason` says why root can give no run a root of its own, with Debian packages.
+    `has_console` says whether the machine has a console that shows the node's status.
     `nfs_way` and `smb_way` say how datastores are reached from here.
     Raises: RefusedError `job-user`, `sshd-config`, `no-key`, `tree-alive`.
     """
@@ -53,6 +55,7 @@ def prepare(request: dict[str, Any]) -> dict[str, Any]:
         "job_user": job_user,
         "unreachable_peers": unreachable(request.get("peers") or []),
         "closed_logins": closed,
+        "has_console": console.is_there(),
     }
 
 
@@ -67,6 +70,7 @@ def release(request: dict[str, Any]) -> dict[str, Any]:
     """
     folders = Folders(request.get("root", ""))
     load("idle.workload:end")(folders)
+    console.forget_status(folders)
     service.end_serving(folders)
     load("host.image_mirror:forget")()
     network_wall.remove(folders)

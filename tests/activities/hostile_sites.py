@@ -37,6 +37,7 @@ from activities.site.nodes import (
     reach_node,
     reboot_node,
     restore_logins,
+    show_node_status,
     switch_idle_workload,
 )
 from activities.site.region_cache import fill_cache
@@ -69,6 +70,7 @@ from workflows.contracts.devices import DeviceRun, HealthCheck, device_run_id
 from workflows.contracts.jobs import WorkerAssignment
 from workflows.contracts.nodes import NodeAddress
 from workflows.contracts.regions import CacheAddress
+from workflows.contracts.statuses import NodeStatus
 from workflows.effects.datastores import CheckDatastore, TransferFromDatastore
 from workflows.effects.devices import (
     ClearDevice,
@@ -95,6 +97,7 @@ from workflows.effects.nodes import (
     ReachNode,
     RebootNode,
     RestoreLogins,
+    ShowNodeStatus,
     SwitchIdleWorkload,
     WatchNode,
 )
@@ -220,6 +223,10 @@ class HostileSite:
             ),
             "release": lambda: (restore_logins, RestoreLogins(node=node)),
             "switch_idle_workload": lambda: (switch_idle_workload, SwitchIdleWorkload(node=node)),
+            "show_status": lambda: (
+                show_node_status,
+                ShowNodeStatus(node=node, status=NodeStatus.ACTIVE),
+            ),
             "reboot": lambda: (reboot_node, RebootNode(node=node, boot_id=BOOT)),
             "has_code": lambda: (stage_worker, self._stage(code_sha256=SHA256)),
             "unpack_code": lambda: (stage_worker, self._stage(code_sha256=SHA256)),

@@ -30,6 +30,7 @@ from workflows.hosts.location import HostLocation, refusal
 from workflows.hosts.outage import Outage
 from workflows.hosts.preparation import prepared
 from workflows.hosts.relocation import Relocation
+from workflows.nodes.console import NodeConsole
 from workflows.nodes.drain import Drain
 from workflows.nodes.idle_workload import IdleWorkload
 from workflows.nodes.leased_machine import LeasedMachine, LeaseEndingError, MachineGoneError
@@ -93,6 +94,7 @@ class NodeLifecycle:
         self._urgent = UrgentMessages(self._inbox, self._removal, self._machine, self._location)
         self._wanted = WantedStatus(self._journal, self._inbox, steps, self._running_jobs)
         self._idle_workload = IdleWorkload(request, self._location, steps)
+        self._console = NodeConsole(request, self._location, steps)
         self._watch = NodeWatch(self._location)
         self._drain = Drain(request, self._machine, self._running_jobs, self._watch, self._inbox)
         self._machine_change = MachineChange(
@@ -346,6 +348,8 @@ class NodeLifecycle:
         if isinstance(message, Wake):
             wanted = await self._wanted.follow()
             await self._idle_workload.follow(wanted.idle_workload)
+            if wanted.has_console:
+                await self._console.follow()
         elif isinstance(message, IdleWorkloadReported):
             await self._idle_workload.take(message)
         elif isinstance(message, Refresh):
@@ -481,6 +485,7 @@ class NodeLifecycle:
             unheld_runs=self._running_jobs.unheld_runs,
             reason=self._journal.reason,
             idle_workload=self._idle_workload.revision,
+            shown_status=self._console.shown,
             **self._removal.progress(),
         )
         return self._request.model_copy(update={"resumed_from": progress})
