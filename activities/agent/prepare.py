@@ -9,14 +9,18 @@ import sys
 import threading
 from typing import Any
 
-from . import console
 from .cache import service
 from .errors import RefusedError
-from .folders import JOB_USER, Folders
+from .folders import JOB_USER, Folders, forget, write_json
 from .host import job_accounts, join_file, logins, mount_namespace, network_wall, run_root
 from .loading import load
 
 PEER_LIMIT_S = 3.0
+CONSOLE = "/usr/local/lib/baseload/console.py"
+"""The program by which the console of this machine shows the status of its node; join.sh puts it
+there, and boot drives have it."""
+STATUS = "status.json"
+"""The file that it reads, see `deploy/node/console.py`."""
 
 
 def prepare(request: dict[str, Any]) -> dict[str, Any]:
@@ -55,7 +59,7 @@ def prepare(request: dict[str, Any]) -> dict[str, Any]:
         "job_user": job_user,
         "unreachable_peers": unreachable(request.get("peers") or []),
         "closed_logins": closed,
-        "has_console": console.is_there(),
+        "has_console": os.path.exists(CONSOLE),
     }
 
 
@@ -70,7 +74,7 @@ def release(request: dict[str, Any]) -> dict[str, Any]:
     """
     folders = Folders(request.get("root", ""))
     load("idle.workload:end")(folders)
-    console.forget_status(folders)
+    forget(os.path.join(folders.root, STATUS))
     service.end_serving(folders)
     load("host.image_mirror:forget")()
     network_wall.remove(folders)
@@ -82,6 +86,17 @@ def release(request: dict[str, Any]) -> dict[str, Any]:
     # here, the keeper sees in the join file that the port is to be closed.
     load("upnp.keeper:end_unjoined")(join_file.paths(folders))
     return {"opened": opened, "left": changed}
+
+
+def show_status(request: dict[str, Any]) -> dict[str, Any]:
+    """Keep the status of the node for this machine's console; a repeat changes nothing.
+
+    status: `active` or `maintenance`.
+    """
+    folders = Folders(request.get("root", ""))
+    status = {"node_id": request["node_id"], "status": request["status"]}
+    write_json(os.path.join(folders.root, STATUS), status)
+    return {}
 
 
 def unreachable(peers: list[list[Any]]) -> list[str]:

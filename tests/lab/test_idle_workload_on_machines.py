@@ -89,9 +89,9 @@ async def test_it_has_the_walls_of_a_job_and_is_gone_when_a_job_is_staged(
 async def check_walls(lab: Lab, machine: Machine, image: str | None) -> None:
     async with agent_on(lab, machine) as agent:
         user = await prepare(agent)
-        await agent.begin("job-beside-0-1", PROBE, "systemd", user=user)
-        await agent.exited("job-beside-0-1")
-        _, group, reach = said_by(machine, "runs/job-beside-0-1")[0]
+        await agent.begin("job-restbeside-0-1", PROBE, "systemd", user=user)
+        await agent.exited("job-restbeside-0-1")
+        _, group, reach = said_by(machine, "runs/job-restbeside-0-1")[0]
         assert "reached" in machine.run("bash", "-c", REACHES), "root reaches it"
 
         command = f"{PROBE}; {STUBBORN}"
@@ -104,10 +104,10 @@ async def check_walls(lab: Lab, machine: Machine, image: str | None) -> None:
         assert reach == "walled"
         assert (status["NoNewPrivs"], int(status["CapEff"], 16)) == ("1", 0)
 
-        await agent.begin("job-first-0-1", JOB, "systemd", user=user)
+        await agent.begin("job-restfirst-0-1", JOB, "systemd", user=user)
         assert workloads(machine) == set()
         assert JOB in machine.command_lines()
-        await agent.call("end", run_id="job-first-0-1", grace_s=0)
+        await agent.call("end", run_id="job-restfirst-0-1", grace_s=0)
         wait_until(lambda: workloads(machine), "the workload is back")
         await agent.call("release")
         assert workloads(machine) == set()
@@ -117,31 +117,31 @@ async def test_a_start_alone_ends_it_and_after_a_power_cut_it_waits_for_every_ru
     lab: Lab, boot_machine: BootMachine
 ) -> None:
     machine = boot_machine("systemd")
-    late, aside = f"{ROOT}/runs/job-late-0-1", f"{ROOT}/aside"
+    late, aside = f"{ROOT}/runs/job-restlate-0-1", f"{ROOT}/aside"
     async with agent_on(lab, machine) as agent:
         user = await prepare(agent)
-        await agent.begin("job-late-0-0", "true", "systemd", user=user)
-        await agent.exited("job-late-0-0")
+        await agent.begin("job-restlate-0-0", "true", "systemd", user=user)
+        await agent.exited("job-restlate-0-0")
         spec = {"command": JOB, "runtime": "systemd", "user": user, "grace_s": 1}
-        await agent.call("stage", run_id="job-late-0-1", spec=spec)
+        await agent.call("stage", run_id="job-restlate-0-1", spec=spec)
         machine.run("mv", late, aside)  # As if the workload had come after the staging.
         await switch_on(agent, STUBBORN)
         wait_until(lambda: workloads(machine), "the workload")
         machine.run("pkill", "-KILL", "-f", "keep_idle_workload")
         machine.run("mv", aside, late)
         assert workloads(machine), "it goes on without its keeper"
-        await agent.call("start", run_id="job-late-0-1")
+        await agent.call("start", run_id="job-restlate-0-1")
         assert workloads(machine) == set()
         machine.power_cut()
     machine.boot()
     async with agent_on(lab, machine) as agent:
-        assert (await agent.look("job-late-0-1"))["state"] == "lost"
+        assert (await agent.look("job-restlate-0-1"))["state"] == "lost"
         watch = await agent.begin_call("watch", eof=False, idle_workload_s=0.1)
         await keeper_looks(machine, watch)
-        await agent.begin("job-next-0-1", JOB, "systemd", user=user)
-        await agent.call("end", run_id="job-late-0-1", grace_s=0)
+        await agent.begin("job-restnext-0-1", JOB, "systemd", user=user)
+        await agent.call("end", run_id="job-restlate-0-1", grace_s=0)
         await keeper_looks(machine, watch)
-        await agent.call("end", run_id="job-next-0-1", grace_s=0)
+        await agent.call("end", run_id="job-restnext-0-1", grace_s=0)
         wait_until(lambda: workloads(machine), "it is back when no run is left")
         watch.stdin.write_eof()
 

@@ -8,7 +8,7 @@ import zlib
 from typing import Any
 
 from ..errors import RefusedError
-from ..folders import Folders, Run, read_json, take_lock, write_json
+from ..folders import Folders, Run, forget, read_json, take_lock, write_json
 from ..host import job_accounts
 from ..loading import load
 from . import lease
@@ -78,14 +78,14 @@ def end(folders: Folders) -> None:
     own = root_of(folders)
     if not os.path.isdir(own.root):
         return
-    _forget(os.path.join(own.root, WORKLOAD))  # Before all else: the keeper starts no other.
+    forget(os.path.join(own.root, WORKLOAD))  # Before all else: the keeper starts no other.
     end_runs(own)
     deadline = time.monotonic() + END_OF_KEEPER_S
     while is_kept(folders) and time.monotonic() < deadline:
         time.sleep(POLL_S)
     end_runs(own)
     load("idle.keeper:count_ended")(folders)
-    _forget(_note(folders))
+    forget(_note(folders))
 
 
 def end_of_others(folders: Folders, node_id: str | None) -> None:
@@ -186,10 +186,3 @@ def _note(folders: Folders) -> str:
     """The file that names this root to the agents of other roots on this machine."""
     name = "%s%08x.json" % (NOTE, zlib.crc32(os.fsencode(folders.root)))
     return os.path.join(job_accounts.ACCOUNTS, name)
-
-
-def _forget(path: str) -> None:
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        return

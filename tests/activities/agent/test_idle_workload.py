@@ -73,10 +73,20 @@ def switched(agent: LocalAgent, command: str = STUBBORN, **more: Any) -> None:
     agent.call("switch_idle_workload", workload=workload)
 
 
+def workload_processes(agent: LocalAgent) -> list[int]:
+    """The processes of this agent's workload; the machines of other tests may have theirs."""
+    found, root = [], f"{agent.root}/idle/".encode()
+    for pid in processes_of(PREFIX.rstrip("-")):
+        with contextlib.suppress(OSError):  # It has ended.
+            if root in Path(f"/proc/{pid}/environ").read_bytes():
+                found.append(pid)
+    return found
+
+
 def workload_runs(agent: LocalAgent) -> list[int]:
     """The processes of the workload, waited for."""
-    wait_for(lambda: len(processes_of(PREFIX.rstrip("-"))) >= 1, "the workload")
-    return processes_of(PREFIX.rstrip("-"))
+    wait_for(lambda: len(workload_processes(agent)) >= 1, "the workload")
+    return workload_processes(agent)
 
 
 def keepers(agent: LocalAgent) -> list[int]:
@@ -115,15 +125,15 @@ def test_it_runs_while_idle_gives_way_before_a_run_and_comes_back_after_it(
     assert b"BASELOAD_WALLET_XMR=4abc" in variables
     assert os.getpriority(os.PRIO_PROCESS, pids[0]) == 19
     alone.stage("job-awake-first-0-1", "sleep 100", user="baseload-job")
-    assert processes_of(PREFIX.rstrip("-")) == [], "gone when the staging ends"
+    assert workload_processes(alone) == [], "gone when the staging ends"
     alone.call("start", run_id="job-awake-first-0-1")
-    assert processes_of(PREFIX.rstrip("-")) == []
+    assert workload_processes(alone) == []
     assert list(alone.call("status", run_ids=None)["runs"]) == ["job-awake-first-0-1"]
     alone.call("end", run_id="job-awake-first-0-1", grace_s=0)
     workload_runs(alone)
     assert report(alone)["run_s"] > 0
     alone.call("switch_idle_workload", workload=None)
-    assert processes_of(PREFIX.rstrip("-")) == []
+    assert workload_processes(alone) == []
     assert not (alone.root / "idle/workload.json").exists()
 
 
@@ -139,9 +149,9 @@ def test_it_is_gone_before_a_run_also_when_all_of_ours_was_killed(alone: AloneAg
         os.kill(pid, signal.SIGKILL)
     process = json.loads(next(alone.root.glob("idle/runs/*/process.json")).read_text())
     os.kill(process["supervisor_pid"], signal.SIGKILL)
-    assert processes_of(PREFIX.rstrip("-")), "it goes on without us"
+    assert workload_processes(alone), "it goes on without us"
     alone.stage("job-awake-next-0-1", "true", user="baseload-job")
-    assert processes_of(PREFIX.rstrip("-")) == []
+    assert workload_processes(alone) == []
 
 
 def test_the_watch_starts_its_keeper_again_and_reports_hours_and_energy(
@@ -171,9 +181,9 @@ def test_it_ends_by_itself_when_the_platform_stays_away_and_comes_back_with_it(
     pids = workload_runs(alone)
     end_lease(alone)
     assert report(alone)["state"] == "running", "the platform has renewed the lease"
-    assert pids[0] in processes_of(PREFIX.rstrip("-")), "which does not start it anew"
+    assert pids[0] in workload_processes(alone), "which does not start it anew"
     end_lease(alone)
-    wait_for(lambda: not processes_of(PREFIX.rstrip("-")), "its end")
+    wait_for(lambda: not workload_processes(alone), "its end")
     wait_for(lambda: not keepers(alone), "its keeper's end")
     with frames_of(alone, "idle_workload", idle_workload_s=0.1) as said:
         wait_for(lambda: len(said()) > 1, "what the watch says")
@@ -192,7 +202,7 @@ def test_without_a_keeper_its_supervisor_ends_it_when_the_platform_stays_away(
     for pid in keepers(alone):
         os.kill(pid, signal.SIGKILL)
     end_lease(alone)
-    wait_for(lambda: not processes_of(PREFIX.rstrip("-")), "its end")
+    wait_for(lambda: not workload_processes(alone), "its end")
     exits = [json.loads(path.read_text()) for path in alone.root.glob("idle/runs/*/exit.json")]
     assert [("not been in contact" in each["message"]) for each in exits] == [True]
 
@@ -224,9 +234,9 @@ def test_a_machine_that_becomes_another_node_does_not_run_what_the_earlier_one_h
     switched(alone, node_id="nod-1")
     workload_runs(alone)
     alone.call("prepare", node_id="nod-1")
-    assert processes_of(PREFIX.rstrip("-")), "its own node is only prepared again"
+    assert workload_processes(alone), "its own node is only prepared again"
     alone.call("prepare", node_id="nod-2")
-    assert processes_of(PREFIX.rstrip("-")) == []
+    assert workload_processes(alone) == []
     assert not (alone.root / "idle/workload.json").exists()
 
 
@@ -240,14 +250,14 @@ def test_the_end_of_orphaned_runs_and_the_removal_of_what_is_unused_leave_it_alo
     found = alone.call("orphans", live=[], among=[run_id], leaving=[run_id])
     assert (found["ended"].get(run_id, {}).get("elapsed_s", 0), found["alive"]) == (0, {})
     alone.call("prune", max_age_s=0)
-    assert pids[0] in processes_of(PREFIX.rstrip("-"))
+    assert pids[0] in workload_processes(alone)
 
 
 def test_a_released_machine_has_no_workload(alone: AloneAgent) -> None:
     switched(alone)
     workload_runs(alone)
     alone.call("release")
-    assert processes_of(PREFIX.rstrip("-")) == []
+    assert workload_processes(alone) == []
     assert not (alone.root / "idle/workload.json").exists()
 
 
