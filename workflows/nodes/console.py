@@ -2,13 +2,14 @@
 
 from temporalio import workflow
 
+from workflows.contracts.events import Event, NodeEvent
 from workflows.contracts.nodes import NodeRequest
 from workflows.contracts.statuses import NodeStatus
 from workflows.effects.nodes import ShowNodeStatus, show_node_status
 from workflows.hosts.connection import raise_if_violated
 from workflows.hosts.location import HostLocation
 from workflows.nodes.steps import NodeSteps
-from workflows.primitives.failures import EFFECT_FAILED
+from workflows.primitives.failures import EFFECT_FAILED, cause_of
 
 SHOWS = "shows-its-status-on-its-console"
 """The patch since which a node shows its status on the console of its machine."""
@@ -25,11 +26,12 @@ class NodeConsole:
         self._location = location
         self._steps = steps
         self.shown = request.resumed_from.shown_status if request.resumed_from else None
+        self._failure = ""
 
     async def follow(self) -> None:
         """Show the node's status, if it is another one than before.
 
-        A failure changes nothing but the console: the next wake tries again.
+        A failure is recorded once, and changes nothing else: the next wake tries again.
         """
         status = self._steps.status
         if status is self.shown or status not in SHOWN or not workflow.patched(SHOWS):
@@ -38,6 +40,11 @@ class NodeConsole:
             await show_node_status(ShowNodeStatus(node=self._location.address(), status=status))
         except EFFECT_FAILED as failure:
             raise_if_violated(failure)
-            workflow.logger.warning("the console is shown %s later: %s", status, failure)
+            await self._record(cause_of(failure)[1])
         else:
-            self.shown = status
+            self.shown, self._failure = status, ""
+
+    async def _record(self, failure: str) -> None:
+        if failure != self._failure:
+            self._failure = failure
+            await self._steps.record_event(Event(type=NodeEvent.STATUS_NOT_SHOWN, message=failure))

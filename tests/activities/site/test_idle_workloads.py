@@ -1,6 +1,8 @@
 """What a node says of its idle workload: bounded, and signalled when it changes."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
 
 import pytest
 from temporalio.exceptions import ApplicationError
@@ -24,7 +26,8 @@ class Heard:
         self.now_s = 1000.0
         self.fails = False
         monkeypatch.setattr(idle_workloads, "tell", self._take)
-        monkeypatch.setattr(idle_workloads.time, "monotonic", lambda: self.now_s)
+        clock = SimpleNamespace(monotonic=lambda: self.now_s)
+        monkeypatch.setattr(idle_workloads, "time", clock)
 
     async def _take(self, workflow_id: str, signal: str, argument: Contract) -> bool:
         if self.fails:
@@ -82,7 +85,7 @@ def test_a_signal_that_fails_is_sent_with_a_later_frame(heard: Heard) -> None:
 
 def cut(line: bytes) -> list[Frame]:
     async def read() -> list[Frame]:
-        async def chunks():  # type: ignore[no-untyped-def]
+        async def chunks() -> AsyncIterator[bytes]:
             yield line + b"\n"
 
         return [frame async for frame in frames(chunks(), Speaker("nod-1", "watch"))]
