@@ -315,17 +315,18 @@ async def test_the_runbook_of_a_deployment_that_hangs(scene: Scene, programs: Pa
     workflow_id = f"deployment/{deployment_id}"
     row = tables.DeviceDeployment
 
-    async def counts() -> dict[str, int]:
-        answer = answer_of(await reader.types("tctl workflow query"))["counts"]
-        return {name: number for name, number in answer.items() if number}
-
     async def counted(**expected: int) -> None:
-        async def are() -> bool:
-            return await counts() == expected
+        def are() -> bool:
+            counts = scene.row(row, reader.names["dpl-…"]).counts
+            return {name: number for name, number in counts.items() if number} == expected
 
         await eventually(are, f"the deployment counts {expected}")
 
     await counted(asked=2, away=1, waiting=1)
+    asked = answer_of(await reader.types("tctl workflow query"))
+    assert (asked["status"], asked["counts"]["asked"], asked["counts"]["away"]) == (
+        "rolling_out", 2, 1
+    )  # fmt: skip
     listed = await reader.types("baseload deployment ls")
     assert deployment_id in listed
     assert "rolling out" in listed
