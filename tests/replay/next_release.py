@@ -10,12 +10,16 @@ from temporalio import workflow
 
 from workers.registry import WORKFLOWS
 from workflows.contracts.base import Done
+from workflows.contracts.deployments import DeploymentReport, DeploymentRequest
+from workflows.contracts.devices import DeviceAssignment, DeviceReport, DeviceRequest
 from workflows.contracts.events import Event
 from workflows.contracts.jobs import JobReport, JobRequest
 from workflows.contracts.leases import LeaseReport, LeaseRequest
 from workflows.contracts.machines import MachineOffer
 from workflows.contracts.nodes import NodeReport, NodeRequest
 from workflows.contracts.schedules import ReconciliationRequest
+from workflows.devices.deployment_lifecycle import DeploymentLifecycle
+from workflows.devices.device_lifecycle import DeviceLifecycle
 from workflows.effects.reconciliation import RelayOutbox, relay_outbox
 from workflows.jobs.job_lifecycle import JobLifecycle
 from workflows.leases.lease_lifecycle import LeaseLifecycle
@@ -25,6 +29,8 @@ from workflows.reconciliation.reconcilers import RELAY_INTERVAL, OutboxRelay
 NEW_STEP = "job.reviewed"
 NEW_NODE_STEP = "node.reviewed"
 NEW_LEASE_STEP = "lease.reviewed"
+NEW_DEVICE_STEP = "device.reviewed"
+NEW_DEPLOYMENT_STEP = "deployment.reviewed"
 NEW_PATCHES = (
     "review-before-fetch",
     "review-before-release",
@@ -32,6 +38,8 @@ NEW_PATCHES = (
     "review-before-removal",
     "pause-before-an-offer",
     "relay-twice",
+    "review-before-a-deployment",
+    "review-before-the-next-devices",
 )
 REVIEW = timedelta(seconds=1)
 
@@ -131,6 +139,66 @@ class PatchedLease(LeaseLifecycle):
         await super()._release()
 
 
+class _ReviewedDevice(DeviceLifecycle):
+    async def _review(self) -> None:
+        await self._steps.record_event(
+            Event(type=NEW_DEVICE_STEP, message="a step of the next release")
+        )
+
+
+@workflow.defn(name="DeviceLifecycle")
+class PatchedDevice(_ReviewedDevice):
+    """A step before each assignment is followed."""
+
+    @workflow.init
+    def __init__(self, request: DeviceRequest) -> None:
+        super().__init__(request)
+
+    @workflow.run
+    async def run(self, request: DeviceRequest) -> DeviceReport:
+        return await super().run(request)
+
+    async def _follow(self, assignment: DeviceAssignment) -> bool:
+        if workflow.patched("review-before-a-deployment"):
+            await self._review()
+        return await super()._follow(assignment)
+
+
+@workflow.defn(name="DeviceLifecycle")
+class UnpatchedDevice(_ReviewedDevice):
+    """The same change as it must not be made."""
+
+    @workflow.init
+    def __init__(self, request: DeviceRequest) -> None:
+        super().__init__(request)
+
+    @workflow.run
+    async def run(self, request: DeviceRequest) -> DeviceReport:
+        return await super().run(request)
+
+    async def _follow(self, assignment: DeviceAssignment) -> bool:
+        await self._review()
+        return await super()._follow(assignment)
+
+
+@workflow.defn(name="DeploymentLifecycle")
+class PatchedDeployment(DeploymentLifecycle):
+    """A step before each look at its devices."""
+
+    @workflow.init
+    def __init__(self, request: DeploymentRequest) -> None:
+        super().__init__(request)
+
+    @workflow.run
+    async def run(self, request: DeploymentRequest) -> DeploymentReport:
+        return await super().run(request)
+
+    async def _roll_out(self) -> None:
+        if workflow.patched("review-before-the-next-devices"):
+            await self._write(Event(type=NEW_DEPLOYMENT_STEP, message="a step of the next release"))
+        await super()._roll_out()
+
+
 @workflow.defn(name="OutboxRelay")
 class PatchedRelay(OutboxRelay):
     """An endless loop, which has passed this step often before it is upgraded."""
@@ -151,5 +219,8 @@ def _with(*changed: type) -> tuple[type, ...]:
     return tuple(next((new for new in changed if one in new.__mro__), one) for one in WORKFLOWS)
 
 
-PATCHED = _with(PatchedJob, PatchedNode, PatchedLease, PatchedRelay)
+PATCHED = _with(
+    PatchedJob, PatchedNode, PatchedLease, PatchedDevice, PatchedDeployment, PatchedRelay
+)
 UNPATCHED = _with(UnpatchedJob)
+UNPATCHED_DEVICES = _with(UnpatchedDevice)

@@ -7,7 +7,8 @@ a mend of a defect that the product once had.
 
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
@@ -27,6 +28,8 @@ class Defect:
     """Module, text (which it has once), and the other text."""
     is_taken_back: bool = False
     """Whether it is a mend that is taken back."""
+    is_at_the_edge: bool = False
+    """Whether it is one of devices or deployments, whose lives are those of `edge/`."""
 
 
 def _one(name: str, module: str, text: str, other: str) -> Defect:
@@ -296,7 +299,43 @@ PLANTED: tuple[Defect, ...] = (
         "    if machine.active:\n        return _INACTIVE\n",
     ),
 )
-DEFECTS: tuple[Defect, ...] = TAKEN_BACK + PLANTED
+
+
+def _at_the_edge(name: str, *changes: tuple[str, str, str]) -> Defect:
+    return Defect(name, changes, is_at_the_edge=True)
+
+
+DEVICE = "workflows.devices.device_lifecycle"
+INFERENCE = "workflows.devices.inference"
+EDGE: tuple[Defect, ...] = (
+    # Either change alone harms nothing: the other one reads the row an hour later at most.
+    _at_the_edge(
+        "what-was-asked-while-nobody-read-it-is-forgotten",
+        (
+            DEVICE,
+            "        self.wake()  # What is wanted may have changed while nobody read it.\n",
+            "",
+        ),
+        (DEVICE, "        self.wake()\n        try:\n", "        try:\n"),
+    ),
+    _at_the_edge(
+        "a-revision-that-fails-its-health-check-counts-as-running",
+        (INFERENCE, "assignment=assignment, failed=switched.failed)", "assignment=assignment)"),
+    ),
+    _at_the_edge(
+        "what-a-device-does-later-is-not-recorded",
+        (
+            INFERENCE,
+            "        await self._steps.record_changes(DeviceChanges(run=run), (event,))\n",
+            "",
+        ),
+    ),
+    _at_the_edge(
+        "specs-of-a-removed-device-stay",
+        (DEVICE, "        await self._inference.discard_specs()\n", ""),
+    ),
+)
+DEFECTS: tuple[Defect, ...] = TAKEN_BACK + PLANTED + EDGE
 
 
 def plant(name: str) -> None:
@@ -311,6 +350,17 @@ def plant(name: str) -> None:
         if module in sys.modules:
             raise ValueError(f"{module} is imported already")
     sys.meta_path.insert(0, _Planter(defect))
+
+
+@contextmanager
+def planting(defect: Defect) -> Iterator[None]:
+    """Modules that are imported meanwhile have the texts of a defect."""
+    planter = _Planter(defect)
+    sys.meta_path.insert(0, planter)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(planter)
 
 
 def planted_source(source: str, defect: Defect, module: str) -> str:

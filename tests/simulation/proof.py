@@ -7,12 +7,13 @@ import argparse
 import multiprocessing
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tests.simulation.batch import JOBS, Figures, play_seeds
 from tests.simulation.defects import DEFECTS, VARIABLE, Defect
+from tests.simulation.edge.life import EdgeLife
 
 FIRST_SEED = 100_001
 """Of the proof; the seeds of `test_lives.py` are others."""
@@ -41,7 +42,7 @@ def find(defect: Defect, first: int, most_lives: int, processes: int) -> Find | 
         lives += figures.lives
         if not figures.failures:
             continue
-        if without := play_seeds((seed,)).failures:
+        if without := _player_of(defect)(seed).failures:
             _tell(f"{defect.name}: seed {seed} breaks without it as well: {without[0][1]}")
             continue
         return Find(seed, lives, figures.failures[0][1])
@@ -55,7 +56,7 @@ def _played(defect: Defect, seeds: Sequence[int], processes: int) -> Iterator[Fi
         _planted(defect),
         context.Pool(processes, maxtasksperchild=SEEDS_OF_A_PROCESS) as pool,
     ):
-        yield from pool.imap(_play, seeds)
+        yield from pool.imap(_player_of(defect), seeds)
 
 
 @contextmanager
@@ -68,8 +69,19 @@ def _planted(defect: Defect) -> Iterator[None]:
         del os.environ[VARIABLE]
 
 
+def _player_of(defect: Defect) -> Callable[[int], Figures]:
+    return _play_at_the_edge if defect.is_at_the_edge else _play
+
+
 def _play(seed: int) -> Figures:
     return play_seeds((seed,))
+
+
+def _play_at_the_edge(seed: int) -> Figures:
+    """The lives of the devices of one seed."""
+    life = EdgeLife(seed)
+    failures = [(seed, what) for what in life.play()[:1]]
+    return Figures(lives=len(life.rows.devices), seeds=1, failures=failures)
 
 
 def main(given: Sequence[str] | None = None) -> int:

@@ -1,5 +1,6 @@
 """What an earlier node has left on a machine keeps the GPUs of that machine."""
 
+from tests.simulation.batch import plan_of
 from tests.simulation.behaviour import Behaviour
 from tests.simulation.plan import Act, At, JobPlan, Plan
 from tests.simulation.rows_model import ModelRows
@@ -46,3 +47,8 @@ def test_a_machine_that_is_added_again_gives_no_gpu_away_that_a_run_still_uses()
     assert following.began_at is not None
     assert stuck.ended_at < following.began_at
     assert [job.status for job in life.rows.jobs()] == ["canceled", "finished"]
+
+
+def test_a_node_whose_runs_could_not_be_listed_takes_no_jobs_before_they_are() -> None:
+    """A machine is added again while its earlier runs live, and the first list of them fails."""
+    assert play(plan_of(706)).violations == []

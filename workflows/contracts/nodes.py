@@ -229,6 +229,8 @@ class NodeProgress(HostProgress):
     """The orphaned runs that could not be ended yet, each with the number of tries."""
     unheld_runs: tuple[str, ...] = ()
     """Those of them whose GPUs no allocation holds, so that the node takes no jobs."""
+    unlisted: str | None = None
+    """Why nothing is known yet of the runs on the machine of a new node; None: it is."""
     lease_id: str = ""
     tidy_at: datetime | None = None
     """When the node is tidied next; None: one interval after the start of its watch."""

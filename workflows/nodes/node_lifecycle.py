@@ -254,7 +254,7 @@ class NodeLifecycle:
             if not await self._probe(left):
                 return False
             # Orphaned runs that could not be ended do not make the node offline.
-            await self._steps.record_event(Event(type=NodeEvent.ORPHANED_RUNS_LEFT, message=left))
+            await self._upkeep.leave_orphans(left)
         if self._location.has_restarted and not await self._is_inspected_again():
             return False
         if self._steps.status is NodeStatus.OFFLINE:
@@ -483,6 +483,7 @@ class NodeLifecycle:
             tidy_at=self._upkeep.tidy_at,
             end_tries=self._running_jobs.end_tries,
             unheld_runs=self._running_jobs.unheld_runs,
+            unlisted=self._running_jobs.unlisted,
             reason=self._journal.reason,
             idle_workload=self._idle_workload.revision,
             shown_status=self._console.shown,

@@ -37,6 +37,8 @@ NOTIFY_AGAIN_LIMIT = timedelta(minutes=10)
 """The first and the longest time between two notices to the jobs that a node waits for."""
 HOLDS_BACK = "holds-back-while-a-run-has-no-allocation"
 """The patch since which a node takes no jobs while a run is alive that no allocation holds."""
+KNOWS_RUNS = "knows-what-runs-before-it-takes-jobs"
+"""The patch since which a new node takes no jobs before the runs of its machine were listed."""
 
 
 class RunningJobs:
@@ -60,6 +62,9 @@ class RunningJobs:
         """The orphaned runs that could not be ended, each with the number of tries."""
         self.unheld_runs = request.resumed_from.unheld_runs if request.resumed_from else ()
         """Those of them whose GPUs no allocation holds."""
+        self.unlisted = request.resumed_from.unlisted if request.resumed_from else None
+        """Why nothing is known yet of the runs on the machine of a new node; None: it is."""
+        self._has_listed = request.resumed_from is not None and self.unlisted is None
         self._cache_full: str | None = None
         """Why the region's cache on the node is full, as the last event says."""
 
@@ -116,6 +121,7 @@ class RunningJobs:
         allocation holds, otherwise once a run could not be ended so many times.
         """
         there = (await list_runs(ListRuns(node=self._location.address()))).run_ids
+        self.unlisted, self._has_listed = None, True
         held = await self.held()
         command = EndOrphanedRuns(
             node=self._location.address(),
@@ -144,6 +150,11 @@ class RunningJobs:
             return f"{', '.join(given_up)} cannot be ended: reboot it"
         return self.obstacle
 
+    def note_unlisted(self, why: str) -> None:
+        """Note that the orphaned runs could not be ended; a new node knows of none of them."""
+        if not self._has_listed and workflow.patched(KNOWS_RUNS):
+            self.unlisted = why
+
     def _note_unheld(self, alive: Collection[str], leaving: Sequence[LeavingRun]) -> None:
         """Note which living runs nobody holds GPUs for: an earlier node of the machine has left
         them, or their jobs had lost the machine."""
@@ -154,6 +165,11 @@ class RunningJobs:
     @property
     def obstacle(self) -> str | None:
         """Why the node must not take jobs, whoever wants that: their GPUs may be in use."""
+        if self.unlisted is not None:
+            return (
+                f"what runs on it is not known ({self.unlisted}), so that the node takes no jobs "
+                "until that could be listed"
+            )
         if not self.unheld_runs:
             return None
         return (
@@ -180,6 +196,7 @@ class RunningJobs:
     def end_interval(self) -> timedelta | None:
         """How long until the next try to end a run that is still alive; None: no hurry."""
         hurries = any(tries < END_TRIES for tries in self.end_tries.values())
+        hurries = hurries or self.unlisted is not None
         return END_INTERVAL if hurries else None
 
     async def drain(self, notice: Callable[[], NotifyJobs], is_gone: Callable[[], bool]) -> None:

@@ -45,8 +45,7 @@ class Upkeep:
         try:
             await self.end_orphans()
         except EFFECT_FAILED as failure:
-            left = Event(type=NodeEvent.ORPHANED_RUNS_LEFT, message=cause_of(failure)[1])
-            await self._steps.record_event(left)
+            await self.leave_orphans(cause_of(failure)[1])
             return
         try:
             if not (await self._running_jobs.held()).run_ids:
@@ -58,6 +57,11 @@ class Upkeep:
         """End orphaned runs. False: a message interrupted that. Raises: the failure."""
         self.tidy_at = None  # From here the interval to the next look begins anew.
         return await self._urgent.interrupt(self._end_orphans())
+
+    async def leave_orphans(self, why: str) -> None:
+        """Record that orphaned runs could not be ended."""
+        self._running_jobs.note_unlisted(why)
+        await self._steps.record_event(Event(type=NodeEvent.ORPHANED_RUNS_LEFT, message=why))
 
     async def inspect(self) -> bool:
         """Inspect the node again. False: a message interrupted that. Raises: the failure."""

@@ -15,6 +15,7 @@ from workflows.contracts.deployments import (
     DeploymentOrder,
     DeploymentStatus,
     RolloutPolicy,
+    TargetState,
 )
 from workflows.contracts.devices import DeviceRun, DeviceStatus, InferenceStatus
 from workflows.devices.deployment_lifecycle import DeploymentLifecycle
@@ -27,16 +28,16 @@ REST_S = 12 * 3600.0
 MODES: tuple[
     Literal["refused", "lost", "failed_after", "slow", "late", "killed_before", "killed_after"], ...
 ] = ("refused", "lost", "failed_after", "slow", "late", "killed_before", "killed_after")
+LIFECYCLES: tuple[type, ...] = (DeviceLifecycle, DeploymentLifecycle)
 
 
 class EdgeLife:
     """What people ask of devices, and what goes wrong, both drawn from one seed."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, workflows: tuple[type, ...] = LIFECYCLES) -> None:
         self.random = Random(seed)
         limits = Limits(suggested_events=self.random.choice((60, 250, 4096)))
-        lifecycles = (DeviceLifecycle, DeploymentLifecycle)
-        self.engine = engine = Engine(seed, workflows=lifecycles, faults=self, limits=limits)
+        self.engine = engine = Engine(seed, workflows=workflows, faults=self, limits=limits)
         self.rows, self.machines = Rows(engine), Machines(engine)
         engine.serve({**self.rows.effects(), **self.machines.effects()})
         self.chance = self.random.choice((0.0, 0.02, 0.1))
@@ -75,7 +76,7 @@ class EdgeLife:
         acts = {
             self._deploy: 6, self._order: 4, self._stop: 2, self._want: 2, self._reboot: 1,
             self._remove: 1, self._lose: 4, self._cut: 4, self._exit: 1, self._kill: 3,
-            self._forget: 1, self._away: 1,
+            self._forget: 1, self._restore: 1, self._away: 1,
         }  # fmt: skip
         [act] = self.random.choices(list(acts), list(acts.values()))
         return act
@@ -139,6 +140,16 @@ class EdgeLife:
 
     def _forget(self) -> None:
         self.engine.forget()
+
+    def _restore(self) -> None:
+        """Temporal has its files back from a backup that is made now."""
+        kept = self.engine.snapshot()
+
+        def restore() -> None:
+            if not self.is_calm:
+                self.engine.restore(kept)
+
+        self.engine.later(self.random.choice((60, 900, 3600)), restore)
 
     def _away(self) -> None:
         self.engine.go_away(self.random.choice((5, 300)))
@@ -211,9 +222,7 @@ class EdgeLife:
         for name, target in row.targets.items():
             device = self.rows.devices[name]
             ends = dict(device.ends)
-            newest = device.assignment.number if device.assignment else 0
-            is_left = target.state == "left" and newest == target.number
-            if target.state.is_open or (is_left and device.status != DeviceStatus.ARCHIVED):
+            if target.state.is_open or target.state is TargetState.LEFT:
                 yield f"nobody knows what became of {name}"
             if target.state == "running" and ends.get(target.number, "") is not None:
                 yield f"{name} is said to run it, and does not"
