@@ -111,5 +111,14 @@ class Device(Lifecycle):
     removed_at: datetime | None
 
 
+class DeviceLogPiece(ResponseBody):
+    """A piece of the log of what a device runs: the data of a message of its stream."""
+
+    offset: int
+    """The position of the piece's first byte, counted from the start of what runs."""
+    text: str
+    """The bytes as text; what is no UTF-8 is replaced."""
+
+
 class DevicePage(Page[Device]):
     pass

@@ -556,6 +556,18 @@ class DeviceJetson(BaseModel):
     gpu_load: Annotated[int | None, Field(title="Gpu Load")]
 
 
+class DeviceLogPiece(BaseModel):
+    """
+    A piece of the log of what a device runs: the data of a message of its stream.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    offset: Annotated[int, Field(title="Offset")]
+    text: Annotated[str, Field(title="Text")]
+
+
 class DeviceOutput(BaseModel):
     model_config = ConfigDict(
         extra="allow",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 
 from baseload.commands.app import new_app
+from baseload.commands.logs import LogPrinter, stored_pieces
 from baseload.commands.lookup import find_id
 from baseload.commands.reason_lines import print_list
 from baseload.commands.session import Document, Session, command
@@ -21,6 +23,8 @@ Reference = Annotated[str, typer.Argument(help="id or name")]
 Limit = Annotated[float, typer.Option(help="seconds that --wait waits at most")]
 CONFIGURATIONS = "device-configurations"
 NONE = "none"
+LOG_LINES = 1000
+MOST_LOG_LINES = 10_000
 
 
 @command(app)
@@ -123,6 +127,40 @@ def show(session: Session, device: Reference) -> None:
     if rows:
         session.screen.result("")
         session.screen.table(("requirement", "verdict", "required", "found"), rows)
+
+
+@command(app)
+def logs(
+    session: Session,
+    device: Reference,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="until what it runs has ended")
+    ] = False,
+    lines: Annotated[
+        int,
+        typer.Option(min=0, max=MOST_LOG_LINES, help="the last so many of what was said before"),
+    ] = LOG_LINES,
+) -> None:
+    """Print what the command of a device prints now; with --json a line for each piece of it.
+
+    It is read from the device, which must be reached. Control characters are shown as escapes.
+    """
+    path = f"{_path(session, device)}/logs"
+    printer = LogPrinter(1, sys.stdout, is_own=False)
+
+    def show(piece: Document) -> None:
+        if session.screen.as_json:
+            session.screen.json_line({name: piece[name] for name in ("offset", "text")})
+        else:
+            printer.piece(0, piece["text"])
+
+    if not follow:
+        for piece in stored_pieces(session.chunks(path, lines=lines), 0):
+            show(piece)
+        return
+    for event in session.transport.follow(path, {"lines": lines, "follow": True}):
+        show(event.json())
+    session.screen.say(f"what it ran has ended: baseload device show {device}")
 
 
 @command(app, "set")
