@@ -23,6 +23,8 @@ AGAIN_S = 3.0
 LIMIT_S = 7000.0
 BEAT_S = 2.0
 WATCH_POLL_S = 0.25
+OUTPUT_S = 5.0
+"""How often the watch reads what of the output waits."""
 MOST_REASON = 1990
 CHUNK_BYTES = 1 << 18
 CONTAINERS = "/var/lib/containers"
@@ -96,7 +98,7 @@ def _ask(request: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
         newest = max(int(state["done"]), int(store.asked().get("number", 0)))
         if number < newest:
             words = "request %d was made since, so %d is not followed" % (newest, number)
-            return {"run": _run_of(store), "failed": words}
+            return {**_does(store), "failed": words}
         is_new = number > newest
         if is_new:
             _check_staged(store, asked)
@@ -113,8 +115,8 @@ def _ask(request: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
     state = store.state()
     if int(state["done"]) > number:
         words = "request %d was made since" % state["done"]
-        return {"run": _run_of(store), "failed": words}
-    return {"run": _run_of(store), "failed": state["failed"] and state["failed"][:MOST_REASON]}
+        return {**_does(store), "failed": words}
+    return {**_does(store), "failed": state["failed"] and state["failed"][:MOST_REASON]}
 
 
 def _check_staged(store: Store, asked: dict[str, Any]) -> None:
@@ -158,12 +160,16 @@ def device_status(request: dict[str, Any]) -> dict[str, Any]:
     """
     store = Store(Folders(request.get("root", "")))
     return {
-        "run": _run_of(store),
+        **_does(store),
         "done": int(store.state()["done"]),
-        "output": spool.report(revisions(store.folders)),
         "boot_id": processes.boot_id(),
         "no_unit_reason": unit.why_not(),
     }
+
+
+def _does(store: Store) -> dict[str, Any]:
+    """What the device does, and what of its output waits."""
+    return {"run": _run_of(store), "output": spool.report(revisions(store.folders))}
 
 
 def _run_of(store: Store) -> dict[str, Any]:
@@ -207,16 +213,18 @@ def clear_device(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def watch_device(request: dict[str, Any]) -> None:
-    """Write a frame when what the device runs changes, and a beat each 2 s, until stdin ends."""
+    """Write a frame when what the device does changes, and a beat each 2 s, until stdin ends."""
     store = Store(Folders(request.get("root", "")))
-    said: dict[str, Any] | None = None
-    beat_at = 0.0
+    said: dict[str, Any] = {}
+    beat_at = output_at = 0.0
     while True:
-        run = _run_of(store)
-        if run != said:
-            said = run
-            _send({"kind": "device", "run": run, "boot_id": processes.boot_id()})
         now = time.monotonic()
+        does = {**said, "run": _run_of(store)}
+        if now >= output_at:
+            output_at, does = now + OUTPUT_S, _does(store)
+        if does != said:
+            said = does
+            _send({"kind": "device", **does, "boot_id": processes.boot_id()})
         if now >= beat_at:
             beat_at = now + BEAT_S
             _send({"kind": "beat"})

@@ -28,8 +28,9 @@ from workflows.effects.devices import (
 RUNNING = DeviceRun(number=2, status=InferenceStatus.RUNNING)
 
 
-def says(**run: Any) -> bytes:
-    return frame(kind="device", run={**DEVICE_RUN, **run}, boot_id=BOOT)
+def says(output: dict[str, Any] | None = None, **run: Any) -> bytes:
+    more = {} if output is None else {"output": output}
+    return frame(kind="device", run={**DEVICE_RUN, **run}, boot_id=BOOT, **more)
 
 
 async def watched(hostile: HostileSite, words: Words, boot_id: str = "") -> DeviceRun:
@@ -69,6 +70,33 @@ async def test_a_watch_fails_as_that_of_a_node_does(
     with pytest.raises(ApplicationError) as failed:
         await watched(hostile, words, boot_id)
     assert failed.value.type == kind
+
+
+async def test_a_watch_reports_what_waits_of_the_output_once_in_its_interval(
+    hostile: HostileSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(devices, "SILENCE_S", 0.3)
+    waits = {"waiting_files": 2, "waiting_bytes": 10, "away": "no route\x1b[2J" + "x" * 999}
+    words = Words(says() + says(output=waits) + frame(kind="beat"), stays=True)
+    with pytest.raises(ApplicationError, match="silent"):  # A minute has not passed.
+        await watched(hostile, words)
+    monkeypatch.setattr(devices, "BACKLOG_INTERVAL_S", 0.0)
+    found = await watched(hostile, words)
+    assert found.does_as(RUNNING)
+    assert (found.backlog.waiting_files, found.backlog.waiting_bytes) == (2, 10)
+    assert len(found.backlog.away) == 300
+    assert "\x1b" not in found.backlog.away
+    monkeypatch.setattr(devices, "BACKLOG_INTERVAL_S", 60.0)
+    failed = Words(says(output=waits) + says(status="failed", output=waits), stays=True)
+    found = await watched(hostile, failed)
+    assert (found.status, found.backlog.waiting_files) == (InferenceStatus.FAILED, 2)
+
+
+@pytest.mark.parametrize("name", ["waiting_files", "dropped_bytes"])
+async def test_an_odd_backlog_breaks_the_protocol(hostile: HostileSite, name: str) -> None:
+    with pytest.raises(ApplicationError) as failed:
+        await watched(hostile, Words(says(output={name: -1}), stays=True))
+    assert failed.value.type == errors.PROTOCOL_VIOLATION
 
 
 async def test_a_switch_says_what_the_device_runs_and_why_it_is_not_what_was_asked(

@@ -139,7 +139,7 @@ async def test_a_followed_log_goes_on_as_it_grows_and_ends_with_what_runs(
 ) -> None:
     sites.words = (OPENED, at(7), b"one \xc3")
     async with following(server, ada, f"{path}?lines=1") as reader:
-        await eventually(lambda: reader.messages, "the first piece")
+        await eventually(lambda: bool(reader.messages), "the first piece")
         assert reader.last_id == "4-11"
         sites.sockets[0].say(b"\xa9\n", at(100), b"\xffgap\n", EOF)
         await eventually(lambda: reader.ended, "the end")
@@ -180,7 +180,7 @@ async def test_a_reader_who_goes_closes_the_line_of_the_site(
 ) -> None:
     sites.words = (OPENED, at(0), b"hi\n")
     async with following(server, ada, path) as reader:
-        await eventually(lambda: reader.messages, "the first piece")
+        await eventually(lambda: bool(reader.messages), "the first piece")
         assert sites.open_lines() == 1
     await eventually(lambda: not sites.open_lines(), "its line is closed")
 
@@ -202,7 +202,7 @@ async def test_a_stream_ends_with_the_key_that_opened_it(
     sites.words = (OPENED, at(0), b"hi\n")
     key = ada.with_key(["devices:read"])
     async with following(server, key, path) as reader:
-        await eventually(lambda: reader.messages, "the first piece")
+        await eventually(lambda: bool(reader.messages), "the first piece")
         past = datetime.now(UTC) - timedelta(seconds=1)
         for row in ada.site.rows(tables.ApiKey, account_id=ada.account_id):
             if row.scopes == ["devices:read"]:
@@ -222,7 +222,7 @@ async def test_so_many_follow_at_once(
     ada.site.app.state.device_log_counts = SessionCounts(*most)
     sites.words = (OPENED, at(0), b"hi\n")
     async with following(server, ada, path) as reader:
-        await eventually(lambda: reader.messages, "the first piece")
+        await eventually(lambda: bool(reader.messages), "the first piece")
         for query in ("", "?follow=true"):
             answer = await ada.get(path + query)
             assert (answer.status_code, answer.json()["code"]) == (429, "too-many-requests")

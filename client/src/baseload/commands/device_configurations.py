@@ -12,7 +12,7 @@ import typer
 from baseload.commands.app import new_app
 from baseload.commands.lookup import find_id
 from baseload.commands.session import Document, MistakeError, Session, command
-from baseload.commands.terminal import moment_text, pick
+from baseload.commands.terminal import bytes_text, moment_text, pick
 
 app = new_app()
 
@@ -22,6 +22,16 @@ Model = Annotated[str | None, typer.Option(help="id or name; the command runs in
 Checkpoints = Annotated[list[str] | None, typer.Option(help="id or name; repeatable")]
 Datastore = Annotated[str | None, typer.Option(help="of the region, for what the command writes")]
 Folder = Annotated[str | None, typer.Option(help="the folder of the datastore")]
+OutputPolicy = Annotated[
+    str | None,
+    typer.Option(
+        help="what goes while the datastore takes nothing: drop_oldest and drop_newest keep up to "
+        "the limit, drop_all keeps nothing (drop_oldest)"
+    ),
+]
+OutputLimit = Annotated[
+    int | None, typer.Option(help="what the output may take on the device (half of its disk)")
+]
 Variables = Annotated[
     list[str] | None,
     typer.Option(metavar="NAME=VALUE", help="a variable; NAME alone: as in this shell; repeatable"),
@@ -52,6 +62,7 @@ class _Given:
     checkpoints: Sequence[str] = ()
     datastore: str | None = None
     path: str | None = None
+    output_buffer: tuple[tuple[str, int | str | None], ...] = ()
     env: Sequence[str] = ()
     secrets: Sequence[str] = ()
     credentials: Sequence[str] = ()
@@ -78,6 +89,7 @@ class _Given:
             "model": self.model and {"id": find_id(session, "models", self.model)},
             "checkpoints": [find_id(session, "checkpoints", each) for each in self.checkpoints],
             "output": self._output(session),
+            "output_buffer": _known(dict(self.output_buffer)),
             "environment": _known(environment),
             "health": _known(dict(self.health)),
             "disk_size_gb": self.disk_size_gb,
@@ -107,6 +119,8 @@ def create(
     checkpoint: Checkpoints = None,
     datastore: Datastore = None,
     path: Folder = None,
+    output_policy: OutputPolicy = None,
+    output_limit_bytes: OutputLimit = None,
     env: Variables = None,
     secret: Secrets = None,
     credential: Credentials = None,
@@ -126,6 +140,7 @@ def create(
         checkpoints=checkpoint or (),
         datastore=datastore,
         path=path,
+        output_buffer=(("policy", output_policy), ("limit_bytes", output_limit_bytes)),
         env=env or (),
         secrets=secret or (),
         credentials=credential or (),
@@ -153,6 +168,8 @@ def update(
     checkpoint: Checkpoints = None,
     datastore: Datastore = None,
     path: Folder = None,
+    output_policy: OutputPolicy = None,
+    output_limit_bytes: OutputLimit = None,
     env: Variables = None,
     secret: Secrets = None,
     credential: Credentials = None,
@@ -178,6 +195,7 @@ def update(
         checkpoints=checkpoint or (),
         datastore=datastore,
         path=path,
+        output_buffer=(("policy", output_policy), ("limit_bytes", output_limit_bytes)),
         env=env or (),
         secrets=secret or (),
         credentials=credential or (),
@@ -245,6 +263,7 @@ def show(
             ("model", shown.get("model_id")),
             ("checkpoints", shown.get("checkpoints") or None),
             ("output", _output_text(shown.get("output"))),
+            ("kept on devices", _buffer_text(shown)),
             ("variables", environment.get("variables") or None),
             ("secrets", [f"{k}={v}" for k, v in environment["secrets"].items()] or None),
             ("credentials", environment.get("credentials") or None),
@@ -365,6 +384,16 @@ def _clear(body: Document, field: str) -> None:
 
 def _output_text(output: Document | None) -> str | None:
     return None if output is None else f"{output['datastore_id']}:{output['path']}"
+
+
+def _buffer_text(revision: Document) -> str | None:
+    """What devices keep of their output while the datastore takes nothing, in one line."""
+    buffer = revision.get("output_buffer")
+    if revision.get("output") is None or buffer is None:
+        return None
+    limit = buffer["limit_bytes"]
+    most = "half of the disk" if limit is None else bytes_text(limit)
+    return f"{buffer['policy']}, at most {most}"
 
 
 def _health_text(health: Document) -> str:

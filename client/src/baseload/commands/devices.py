@@ -86,12 +86,13 @@ def ls(
             revision_text(each.get("wanted")),
             _running(each),
             each.get("inference_status"),
+            _waiting(each),
             each.get("inference_reason") or each.get("status_reason"),
         ]
         for each in devices
     ]
-    columns = ("id", "name", "status", "model", "wanted", "running", "inference", "reason")
-    print_list(session.screen, columns, rows, ("model", "wanted", "reason"))
+    columns = ("id", "name", "status", "model", "wanted", "running", "inference", "waiting")
+    print_list(session.screen, (*columns, "reason"), rows, ("model", "wanted", "waiting", "reason"))
 
 
 @command(app)
@@ -116,6 +117,9 @@ def show(session: Session, device: Reference) -> None:
             ("inference", found.get("inference_status")),
             ("exit code", found.get("exit_code")),
             ("why", found.get("inference_reason")),
+            ("output waiting", _waiting(found)),
+            ("output dropped", _dropped(found)),
+            ("datastore", (found.get("output_backlog") or {}).get("away")),
             *_hardware(found),
             ("added", moment_text(found.get("created_at"))),
         ]
@@ -269,6 +273,23 @@ def _asked(requested: Document) -> str:
     state = "followed" if requested.get("followed") else "not followed yet"
     by = requested.get("deployment_id") or requested.get("requested_by") or "-"
     return f"to run {what}, {moment_text(requested['at'])} by {by}: {state}"
+
+
+def _waiting(device: Document) -> str | None:
+    """What of its output is kept on the device, because its datastore has not taken it yet."""
+    backlog = device.get("output_backlog") or {}
+    return _files(backlog.get("waiting_files"), backlog.get("waiting_bytes"))
+
+
+def _dropped(device: Document) -> str | None:
+    backlog = device.get("output_backlog") or {}
+    return _files(backlog.get("dropped_files"), backlog.get("dropped_bytes"))
+
+
+def _files(count: int | None, size: int | None) -> str | None:
+    if not count:
+        return None
+    return f"{count} file{'s' * (count > 1)}, {bytes_text(size or 0)}"
 
 
 def _place(device: Document) -> str | None:
