@@ -29,8 +29,8 @@ RUNNING = DeviceRun(number=2, status=InferenceStatus.RUNNING)
 
 
 def says(output: dict[str, Any] | None = None, **run: Any) -> bytes:
-    more = {} if output is None else {"output": output}
-    return frame(kind="device", run={**DEVICE_RUN, **run}, boot_id=BOOT, **more)
+    head: dict[str, Any] = {"kind": "device", "run": {**DEVICE_RUN, **run}, "boot_id": BOOT}
+    return frame(**head if output is None else {**head, "output": output})
 
 
 async def watched(hostile: HostileSite, words: Words, boot_id: str = "") -> DeviceRun:
