@@ -121,8 +121,10 @@ def first_deployment(telling: Telling) -> None:
 
 def log_of_a_device(telling: Telling) -> None:
     """What a device says is read from the device itself."""
-    said = telling.baseload("device", "logs", "shop-1", "--lines", "5")
-    telling.expect("the log says that the model is loaded", "the model is loaded" in said)
+    telling.baseload("device", "logs", "shop-1", "--lines", "5")
+    path = f"/v1/devices/{telling.device('shop-1')['id']}/logs?lines=5"
+    said = telling.api.text(path)
+    telling.expect("the log says that the model is loaded", said == "the model is loaded\n")
 
 
 def output_on_the_share(telling: Telling) -> None:
