@@ -88,7 +88,7 @@ async def _request(node: NodeAddress, spec: RunSpec, number: int) -> dict[str, A
         "has_media": True,
     }
     if spec.output_buffer is not None:
-        more["output_buffer"] = spec.output_buffer.model_dump(mode="json")
+        more |= {"output_buffer": spec.output_buffer.model_dump(mode="json")}
     if spec.datastores:
         networks = await asyncio.to_thread(networks_for_agent)
         more |= {name: one.for_agent(networks) for name, one in spec.datastores.items()}
