@@ -36,6 +36,7 @@ from api.routes import (
     datastores,
     deployments,
     device_configurations,
+    device_logs,
     devices,
     events,
     health,
@@ -59,8 +60,10 @@ from api.routes import (
     utilisation,
 )
 from api.schemas.base import ProblemDetails
+from api.schemas.devices import DeviceLogPiece
 from api.schemas.events import LogPiece
 from api.services.uploads import Receiving
+from api.sessions import device_logs as logs
 from api.sessions.entrance import SessionCounts
 from api.sessions.proxy import JobPages
 from api.sessions.switchboard import Switchboard
@@ -70,7 +73,8 @@ ROUTERS = (
     health, platform, accounts, users, projects, providers, quotas, regions, nodes,
     join_tokens, announcements, leases, provider_machines, uploads, offers, jobs, job_logs,
     artifacts, third_party_keys, sessions, utilisation, data_progress, billing, datastores,
-    reservations, devices, device_configurations, deployments, boot_drive_requests, events, audit,
+    reservations, devices, device_logs, device_configurations, deployments, boot_drive_requests,
+    events, audit,
 )  # fmt: skip
 RELAY_LIMIT_S = 1.0
 DESCRIPTION = """Own the base, rent the burst.
@@ -113,6 +117,9 @@ def create_app(
     app.state.receiving = Receiving()
     app.state.switchboard = Switchboard()
     app.state.session_counts = SessionCounts()
+    app.state.device_log_counts = SessionCounts(
+        logs.MOST_OF_KEY, logs.MOST_OF_DEVICE, logs.MOST_OF_ACCOUNT
+    )
     app.state.pages = JobPages(app.state.switchboard)
     app.state.request_rate = Rate(settings().requests_per_minute)
     app.state.account_request_rate = Rate(settings().account_requests_per_minute)
@@ -158,7 +165,12 @@ def _completed(document: dict[str, Any]) -> dict[str, Any]:
     if "JobSubmission" not in schemas:
         reference = "#/components/schemas/{model}"
         _, found = models_json_schema(
-            [(JobSubmission, "validation"), (LogPiece, "serialization")], ref_template=reference
+            [
+                (JobSubmission, "validation"),
+                (LogPiece, "serialization"),
+                (DeviceLogPiece, "serialization"),
+            ],
+            ref_template=reference,
         )
         for name, schema in found["$defs"].items():
             schemas.setdefault(name, schema)

@@ -38,6 +38,8 @@ HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 MEDIA_TYPE = "text/event-stream"
 END = "end"
 """The name of the last message of a stream whose source has ended."""
+FAILED = "problem"
+"""The name of the last message of a stream whose source was lost; its data says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +59,14 @@ class Sent:
         return ("\n".join(lines) + "\n\n").encode()
 
 
-def described(model: str, *, ends: bool) -> dict[str, Any]:
+def described(model: str, *, ends: bool, fails: bool = False) -> dict[str, Any]:
     """A stream in the OpenAPI document, whose messages have this model as their data.
 
-    ends: whether the stream ends with a message of the name `end`. `itemSchema` is of OpenAPI 3.2,
-    as FastAPI writes it for its own streams; older readers ignore it.
+    ends: whether the stream ends with a message of the name `end`. fails: whether it may end with
+    one of the name `problem`. `itemSchema` is of OpenAPI 3.2, as FastAPI writes it for its own
+    streams; older readers ignore it.
     """
-    reference = {"$ref": f"#/components/schemas/{model}"}
-    data = {"contentMediaType": "application/json", "contentSchema": reference}
+    data = _as_json(model)
     message: dict[str, Any] = {
         "type": "object",
         "required": ["id", "data"],
@@ -75,8 +77,22 @@ def described(model: str, *, ends: bool) -> dict[str, Any]:
         "required": ["event", "data"],
         "properties": {"event": {"const": END}, "data": {"const": "{}"}},
     }
-    items = {"oneOf": [message, last]} if ends else message
+    failed = {
+        "type": "object",
+        "required": ["event", "data"],
+        "properties": {
+            "event": {"const": FAILED},
+            "data": {"type": "string", **_as_json("ProblemDetails")},
+        },
+    }
+    found = [message, *([last] if ends else []), *([failed] if fails else [])]
+    items = {"oneOf": found} if len(found) > 1 else message
     return {MEDIA_TYPE: {"schema": {"type": "string"}, "itemSchema": items}}
+
+
+def _as_json(model: str) -> dict[str, Any]:
+    reference = {"$ref": f"#/components/schemas/{model}"}
+    return {"contentMediaType": "application/json", "contentSchema": reference}
 
 
 class Poll(ABC):

@@ -81,6 +81,7 @@ def _of_run(run: DeviceRun) -> dict[str, Any]:
         "inference_status": run.status.value,
         "inference_reason": run.reason or None,
         "exit_code": run.exit_code,
+        "output_backlog": run.backlog.model_dump(),
     }
 
 

@@ -113,6 +113,7 @@ def _spec(
         registry_login=keys.registry_login,
         contents=contents_of(session, configuration, submission),
         datastores=regional_data(session, submission),
+        output_buffer=document.output_buffer if document.output is not None else None,
         disk_size_gb=document.disk_size_gb,
         grace_s=settings().job_end_grace_s,
         isolation=_isolation(device, configuration),

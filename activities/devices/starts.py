@@ -12,6 +12,7 @@ from workflows.contracts.devices import (
     DeviceRun,
     DeviceStatus,
     InferenceStatus,
+    OutputBacklog,
 )
 
 
@@ -67,7 +68,11 @@ def _run_of(row: Device) -> DeviceRun:
         status = InferenceStatus.STOPPED
     reason = row.inference_reason or ""
     return DeviceRun(
-        number=row.run_number, status=status, exit_code=row.exit_code, reason=reason[:2000]
+        number=row.run_number,
+        status=status,
+        exit_code=row.exit_code,
+        reason=reason[:2000],
+        backlog=OutputBacklog.model_validate(row.output_backlog or {}),
     )
 
 

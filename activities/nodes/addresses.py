@@ -4,7 +4,7 @@ from sqlmodel import col, select
 from temporalio import activity
 
 from activities.db.session import database
-from activities.db.tables import Node, Region
+from activities.db.tables import Device, Node, Region
 from activities.nodes.join_tokens import announced
 from workflows.contracts.hosts import Announcement
 from workflows.contracts.nodes import NodeAddress
@@ -21,13 +21,13 @@ SSH_PORT = 22
 _ONBOARD = (NodeStatus.MAINTENANCE, NodeStatus.ACTIVE)
 
 
-def address_of(node: Node, region: Region) -> NodeAddress:
-    """The address and user by which the platform reaches a node.
+def address_of(node: Node | Device, region: Region) -> NodeAddress:
+    """The address and user by which the platform reaches a node or a device.
 
     Raises: ValueError, when the row has no address.
     """
     if node.host is None:
-        raise ValueError(f"node {node.id}: has no address")
+        raise ValueError(f"{node.id}: has no address")
     return NodeAddress(
         node_id=node.id,
         region_id=node.region_id,
@@ -37,7 +37,7 @@ def address_of(node: Node, region: Region) -> NodeAddress:
         minion_id=node.minion_id,
         root=region.node_root,
         own_worker=region.own_worker,
-        leased=node.machine is not None,
+        leased=isinstance(node, Node) and node.machine is not None,
     )
 
 

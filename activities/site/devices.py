@@ -47,6 +47,7 @@ SWITCH_S = 7100.0
 """The device's own limit is below it, so that its words win."""
 STOP_S = 110.0
 CLEAR_S = 110.0
+BACKLOG_INTERVAL_S = 60.0
 SILENCE_S = 12.0
 """How long we wait for a frame; the device sends a beat every 2 s."""
 
@@ -86,6 +87,8 @@ async def _request(node: NodeAddress, spec: RunSpec, number: int) -> dict[str, A
         "starts_in_model": ArtifactRole.MODEL in roles,
         "has_media": True,
     }
+    if spec.output_buffer is not None:
+        more |= {"output_buffer": spec.output_buffer.model_dump(mode="json")}
     if spec.datastores:
         networks = await asyncio.to_thread(networks_for_agent)
         more |= {name: one.for_agent(networks) for name, one in spec.datastores.items()}
@@ -138,7 +141,7 @@ async def _ask(
 ) -> DeviceSwitched:
     async with heartbeating():
         answer = await NodeClient(node).call(verb, request, Switched, limit_s=limit_s)
-    return DeviceSwitched(run=answer.run.run(), failed=answer.failed)
+    return DeviceSwitched(run=answer.device_run(), failed=answer.failed)
 
 
 @activity.defn
@@ -176,21 +179,27 @@ async def _until_the_worker_stops() -> None:
 
 
 async def _differing(command: WatchDevice) -> DeviceRun | None:
-    """The run that the device reports, once it is another one than is known."""
-    node = command.node
+    """The run that the device reports, once it is another one than is known.
+
+    What differs in its output alone is reported once a minute at most, since that may change with
+    every file that the device writes.
+    """
+    node, loop, found = command.node, asyncio.get_running_loop(), command.known
+    backlog_at = loop.time() + BACKLOG_INTERVAL_S
     client, rate = NodeClient(node), TokenBucket(FRAMES_PER_S, FRAMES_AT_ONCE)
     async with client.stream("watch_device", {}, eof=False, loss=errors.NODE_UNREACHABLE) as stream:
         frames = device_frames(stream, client.speaker("watch_device"))
         async for frame in _within_limit(node, frames):
             if (delay_s := rate.delay_s()) > 0:  # Else many frames would leave no time to others.
                 await asyncio.sleep(delay_s)
-            if not isinstance(frame, RunFrame):
-                continue
-            if command.boot_id not in ("", frame.boot_id):
-                raise ApplicationError(
-                    f"{node.node_id}: the machine has restarted", type=errors.OUTCOME_UNKNOWN
-                )
-            if (found := frame.run.run()) != command.known:
+            if isinstance(frame, RunFrame):
+                if command.boot_id not in ("", frame.boot_id):
+                    raise ApplicationError(
+                        f"{node.node_id}: the machine has restarted", type=errors.OUTCOME_UNKNOWN
+                    )
+                found = frame.device_run()
+            is_due = loop.time() >= backlog_at
+            if not found.does_as(command.known) or (is_due and found != command.known):
                 return found
     raise _unreachable(node, "ended")
 

@@ -22,6 +22,7 @@ from activities.storage.datastore_access import RegionalData
 from activities.storage.names import run_spec_name
 from workflows.contracts.artifacts import ArtifactRole, Content
 from workflows.contracts.base import Contract
+from workflows.contracts.devices import OutputBuffer
 from workflows.contracts.jobs import WorkerAssignment
 from workflows.contracts.nodes import NodeAddress
 
@@ -143,6 +144,8 @@ class RunSpec(Contract):
     """What the run has of datasets, a model, checkpoints and volumes."""
     datastores: dict[str, RegionalData] = Field(default_factory=dict, repr=False)
     """By folder of the run, `input` or `output`, the folder of a datastore that it stands for."""
+    output_buffer: OutputBuffer | None = None
+    """Of a device: what it keeps of its output; None: of a job, or the output is no datastore's."""
     disk_size_gb: int = 10
     grace_s: int = 10
     idle_timeout_s: int | None = None

@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field, JsonValue
 
 from api.schemas.base import Name, Page, RequestBody, ResourceId, ResponseBody
 from workflows.contracts.device_configurations import DeviceDocument
-from workflows.contracts.devices import HealthCheck
+from workflows.contracts.devices import HealthCheck, OutputBuffer, OutputPolicy
 from workflows.contracts.job_submission import DataSource, ModelReference
 
 
@@ -16,7 +16,14 @@ class HealthCheckCreation(HealthCheck):
     model_config = ConfigDict(extra="forbid")
 
 
+class OutputBufferCreation(OutputBuffer):
+    model_config = ConfigDict(extra="forbid")
+
+
 class DeviceConfigurationCreation(DeviceDocument):
+    output_buffer: OutputBufferCreation = OutputBufferCreation()
+    """What the device keeps of its output while the datastore does not take it: that follows later,
+    and what is dropped is counted."""
     health: HealthCheckCreation = HealthCheckCreation()
     """What must be so before a revision counts as running; else the one before runs again."""
     name: Name
@@ -46,6 +53,11 @@ class HealthCheckChange(RequestBody):
     limit_s: Annotated[int | None, Field(ge=1, le=3600)] = None
 
 
+class OutputBufferChange(RequestBody):
+    policy: OutputPolicy | None = None
+    limit_bytes: Annotated[int | None, Field(ge=10**6, le=2000 * 10**9)] = None
+
+
 class DeviceConfigurationChange(RequestBody):
     """The fields of the next revision that differ from the latest one; null: as by default."""
 
@@ -53,6 +65,7 @@ class DeviceConfigurationChange(RequestBody):
     model: ModelReference | None = None
     checkpoints: tuple[str, ...] | None = None
     output: DataSource | None = None
+    output_buffer: OutputBufferChange | None = None
     environment: DeviceEnvironmentChange | None = None
     health: HealthCheckChange | None = None
     disk_size_gb: Annotated[int | None, Field(ge=1, le=2000)] = None
@@ -70,6 +83,12 @@ class DeviceEnvironmentShown(ResponseBody):
 class DeviceOutput(ResponseBody):
     datastore_id: str
     path: str
+
+
+class DeviceOutputBuffer(ResponseBody):
+    policy: OutputPolicy
+    limit_bytes: int | None
+    """Null: half of `disk_size_gb`."""
 
 
 class DeviceHealthCheck(ResponseBody):
@@ -91,6 +110,7 @@ class DeviceRevision(ResponseBody):
     model_id: str | None
     checkpoints: list[str]
     output: DeviceOutput | None
+    output_buffer: DeviceOutputBuffer
     environment: DeviceEnvironmentShown
     health: DeviceHealthCheck
     disk_size_gb: int

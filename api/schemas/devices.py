@@ -79,6 +79,20 @@ class DeviceRequested(ResponseBody):
     """Whether the device has come to an end with it, well or not."""
 
 
+class DeviceOutputBacklog(ResponseBody):
+    """What a device has of its output that its datastore has not, as it said last; to a minute."""
+
+    waiting_files: int
+    waiting_bytes: int
+    """What is kept on the device, and follows when the datastore takes it."""
+    dropped_files: int
+    dropped_bytes: int
+    """What was dropped by `output_buffer` of the configuration, since the revisions that the device
+    still has were brought to it."""
+    away: str | None
+    """Why the datastore takes nothing; null: it takes what is written."""
+
+
 class Device(Lifecycle):
     region_id: str
     minion_id: str
@@ -108,7 +122,18 @@ class Device(Lifecycle):
     """Why the command does not run, with the last lines of its log; or why the last deployment
     failed."""
     exit_code: int | None
+    output_backlog: DeviceOutputBacklog | None
+    """Null: the device has not said it yet."""
     removed_at: datetime | None
+
+
+class DeviceLogPiece(ResponseBody):
+    """A piece of the log of what a device runs: the data of a message of its stream."""
+
+    offset: int
+    """The position of the piece's first byte, counted from the start of what runs."""
+    text: str
+    """The bytes as text; what is no UTF-8 is replaced."""
 
 
 class DevicePage(Page[Device]):

@@ -124,6 +124,7 @@ def revision_response(row: tables.DeviceRevision) -> schemas.DeviceRevision:
         output=None
         if output is None
         else schemas.DeviceOutput(datastore_id=output.datastore_id or "", path=output.path or "/"),
+        output_buffer=schemas.DeviceOutputBuffer(**document.output_buffer.model_dump()),
         environment=schemas.DeviceEnvironmentShown(**shown),
         health=schemas.DeviceHealthCheck(**document.health.model_dump()),
         disk_size_gb=document.disk_size_gb,

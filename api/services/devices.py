@@ -23,6 +23,7 @@ from workflows.contracts.devices import (
     DeviceAssignment,
     DeviceStatus,
     InferenceStatus,
+    OutputBacklog,
 )
 from workflows.contracts.nodes import Hardware, Preparation, Requirement
 from workflows.contracts.statuses import NodeStatus, RegionStatus
@@ -93,7 +94,15 @@ def _response(row: tables.Device, known: Known) -> schemas.Device:
         running=running,
         is_deployed=wanted == running,
         inference_status=InferenceStatus(row.inference_status),
+        output_backlog=_backlog(row),
     )
+
+
+def _backlog(row: tables.Device) -> schemas.DeviceOutputBacklog | None:
+    if row.output_backlog is None:
+        return None
+    found = OutputBacklog.model_validate(row.output_backlog)
+    return schemas.DeviceOutputBacklog(**found.model_dump() | {"away": found.away or None})
 
 
 def _reference(

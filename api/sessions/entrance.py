@@ -24,15 +24,21 @@ _NEEDS = Needs("jobs:write")
 
 
 class SessionCounts:
-    """The open sessions of this process."""
+    """The open sessions of this process, of one kind of what is reached: jobs, logs of devices."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        most_of_key: int = MOST_OF_KEY,
+        most_of_one: int = MOST_OF_JOB,
+        most_of_account: int = MOST_OF_ACCOUNT,
+    ) -> None:
+        self._most = (most_of_key, most_of_one, most_of_account)
         self._open: Counter[str] = Counter()
 
     @contextlib.contextmanager
-    def counted(self, key_id: str, job_id: str, account_id: str) -> Generator[None]:
+    def counted(self, key_id: str, reached_id: str, account_id: str) -> Generator[None]:
         """Count a session while the block runs. Raises: Problem `too-many-requests`."""
-        limits = ((key_id, MOST_OF_KEY), (job_id, MOST_OF_JOB), (account_id, MOST_OF_ACCOUNT))
+        limits = tuple(zip((key_id, reached_id, account_id), self._most, strict=True))
         for name, most in limits:
             if self._open[name] >= most:
                 detail = f"{name}: has {most} sessions open, which is the limit"

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import TypeAlias
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 from temporalio.client import WorkflowFailureError, WorkflowHandle
@@ -25,7 +26,7 @@ from api.problems import Problem
 from api.sessions.lines import SiteLine
 from workflows.contracts import queues
 from workflows.contracts.nodes import NodeAddress
-from workflows.contracts.sessions import Dial, SessionRequest, TrunkOrder
+from workflows.contracts.sessions import DeviceLogRequest, Dial, SessionRequest, TrunkOrder
 from workflows.effects.sessions import OpenTrunk, TrunkOpened
 
 OPEN_LIMIT_S = 15.0
@@ -47,6 +48,38 @@ class RunPlace:
     node: NodeAddress
     port: int | None = None
 
+    @property
+    def name(self) -> str:
+        """What a person has asked for."""
+        return f"job {self.job_id}"
+
+    @property
+    def host(self) -> str:
+        """The machine that its site reaches."""
+        return f"node {self.node.node_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class DevicePlace:
+    """A device whose log can be read: where it is, and whose it is."""
+
+    name: str
+    account_id: str
+    node: NodeAddress
+
+    @property
+    def run_id(self) -> str:
+        """What a trunk is for: the device, whatever it runs."""
+        return self.node.node_id
+
+    @property
+    def host(self) -> str:
+        """The machine that its site reaches."""
+        return f"device {self.node.node_id}"
+
+
+Place: TypeAlias = RunPlace | DevicePlace
+
 
 class TrunkLostError(Exception):
     """The trunk has closed meanwhile; another one may be opened."""
@@ -63,7 +96,7 @@ class Trunk:
     """One trunk, from its first request to the loss of its site."""
 
     id: str
-    place: RunPlace
+    place: Place
     token_sha256: bytes
     connected: asyncio.Future[WebSocket]
     dialed: dict[str, _Dialed] = field(default_factory=dict)
@@ -73,6 +106,7 @@ class Trunk:
     closed: asyncio.Event = field(default_factory=asyncio.Event)
 
 
+Request: TypeAlias = SessionRequest | DeviceLogRequest
 Ask = Callable[[OpenTrunk], Awaitable[TrunkOpened]]
 
 
@@ -84,7 +118,7 @@ class Switchboard:
         self._trunks: dict[str, Trunk] = {}
         self._of_runs: dict[tuple[str, NodeAddress], Trunk] = {}
 
-    async def open(self, place: RunPlace, request: SessionRequest) -> SiteLine:
+    async def open(self, place: Place, request: Request) -> SiteLine:
         """The line of a new session; whoever gets it closes it.
 
         Raises: Problem `unavailable`, when no site connects.
@@ -95,7 +129,7 @@ class Switchboard:
                 return await self._dial(trunk, request)
             except TrunkLostError:
                 self._forget(trunk)
-        raise Problem("unavailable", f"job {place.job_id}: the site of its node was lost")
+        raise Problem("unavailable", f"{place.name}: the site of {place.host} was lost")
 
     async def serve_trunk(self, socket: WebSocket, trunk_id: str, token: str) -> bool:
         """Serve the connection of a site as this trunk until it closes; whether it was awaited."""
@@ -141,7 +175,7 @@ class Switchboard:
         for trunk in list(self._trunks.values()):
             self._forget(trunk)
 
-    async def _trunk(self, place: RunPlace) -> Trunk:
+    async def _trunk(self, place: Place) -> Trunk:
         key = (place.run_id, place.node)
         trunk = self._of_runs.get(key)
         if trunk is None:
@@ -179,7 +213,7 @@ class Switchboard:
         await asyncio.shield(trunk.connected)
         return None
 
-    async def _dial(self, trunk: Trunk, request: SessionRequest) -> SiteLine:
+    async def _dial(self, trunk: Trunk, request: Request) -> SiteLine:
         session_id, token = new_id("ses"), new_token()
         dialed = _Dialed(hash_of_token(token), asyncio.get_running_loop().create_future())
         trunk.dialed[session_id] = dialed
@@ -264,7 +298,7 @@ def _unreached(trunk: Trunk, reason: str) -> Problem:
     place = trunk.place
     return Problem(
         "unavailable",
-        f"job {place.job_id}: the site of node {place.node.node_id} does not connect: {reason}",
+        f"{place.name}: the site of {place.host} does not connect: {reason}",
     )
 
 

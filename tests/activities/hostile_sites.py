@@ -17,11 +17,10 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.agent.sessions.frames import EXIT, OUT, OUT_EOF, STARTED, encode
 from activities.settings import settings
-from activities.site.answers.frames import LogFrame
 from activities.site.collection import collect_log, store_output
 from activities.site.datastore_sources import transfer_from_datastore
 from activities.site.datastores import check_datastore
-from activities.site.device_logs import device_log
+from activities.site.device_logs import LogBytes, device_log
 from activities.site.devices import (
     clear_device,
     stage_on_device,
@@ -71,6 +70,7 @@ from workflows.contracts.devices import DeviceRun, HealthCheck, device_run_id
 from workflows.contracts.jobs import WorkerAssignment
 from workflows.contracts.nodes import NodeAddress
 from workflows.contracts.regions import CacheAddress
+from workflows.contracts.sessions import DeviceLogRequest
 from workflows.contracts.statuses import NodeStatus
 from workflows.effects.datastores import CheckDatastore, TransferFromDatastore
 from workflows.effects.devices import (
@@ -110,6 +110,7 @@ OWN = f"{OWN_JOB}-0-2"
 VICTIM_JOB = "job-01jd0000000000000000000000"
 VICTIM = f"{VICTIM_JOB}-0-1"
 BOOT = "0123-4567"
+LOG = DeviceLogRequest(lines=100)
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 DATASET = "dat-01jd0000000000000000000000"
 DEVICE = "dev-01jd0000000000000000000000"
@@ -276,7 +277,7 @@ class HostileSite:
             "stop_device": lambda: (stop_device, StopDevice(**assignment)),
             "clear_device": lambda: (clear_device, ClearDevice(node=node)),
             "watch_device": lambda: (watch_device, WatchDevice(node=node, known=DeviceRun())),
-            "read_device_log": lambda: (self._hear_log, device_log(node)),
+            "read_device_log": lambda: (self._hear_log, device_log(node, LOG)),
         }
 
     def _stage_on_device(self) -> StageOnDevice:
@@ -286,7 +287,7 @@ class HostileSite:
         return StageOnDevice(node=self.node, number=2, spec=reference)
 
     @staticmethod
-    async def _hear_log(opening: AbstractAsyncContextManager[AsyncIterator[LogFrame]]) -> None:
+    async def _hear_log(opening: AbstractAsyncContextManager[AsyncIterator[LogBytes]]) -> None:
         """Hear all of a log."""
         async with opening as pieces:
             async for _ in pieces:
@@ -448,7 +449,8 @@ class HostileSite:
         self.machine.says["connect_port"] = Words(encode(STARTED) + encode(OUT_EOF))
         state = frame(kind="device", run=DEVICE_RUN, boot_id=BOOT)
         self.machine.says["watch_device"] = Words(frame(kind="beat") + state)
-        head = {"kind": "log", "run_id": self.name, "offset": 0, "length": 2}
+        name = RunNames(self.node).of(device_run_id(self.node.node_id, 2))
+        head = {"kind": "log", "run_id": name, "offset": 0, "length": 2}
         self.machine.says["read_device_log"] = Words(frame(b"hi", **head))
         self.machine.says["watch"] = Words(frame(kind="beat"))
 

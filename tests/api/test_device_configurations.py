@@ -143,6 +143,29 @@ async def test_a_change_makes_a_revision_and_leaves_the_others_as_they_are(
     assert (await ada.get(f"{PATH}/{configuration_id}/revisions/3")).status_code == 404
 
 
+async def test_what_a_device_keeps_of_its_output_is_part_of_a_revision(
+    site: Site, ada: Person
+) -> None:
+    region_id = await edge_region(site, ada)
+    output = {"type": "regional", "datastore_id": datastore(site, ada, region_id), "path": "a"}
+    configuration_id = await configuration(ada, region_id, output=output)
+    path = f"{PATH}/{configuration_id}"
+    shown = (await ada.get(path)).json()["latest"]["output_buffer"]
+    assert shown == {"policy": "drop_oldest", "limit_bytes": None}
+    change = {"output_buffer": {"policy": "drop_all", "limit_bytes": 10**9}}
+    changed = (await ada.patch(path, change)).json()
+    assert changed["latest"]["output_buffer"] == change["output_buffer"]
+    found = (await ada.get(f"{path}/diff?from=1&to=2")).json()["differences"]
+    assert [(each["field"], each["earlier"], each["later"]) for each in found] == [
+        ("output_buffer.limit_bytes", None, 10**9),
+        ("output_buffer.policy", "drop_oldest", "drop_all"),
+    ]
+    for wrong in ({"policy": "drop"}, {"limit_bytes": 5}, {"limit_bytes": 11 * 10**9}, {"x": 1}):
+        refused = await ada.patch(path, {"output_buffer": wrong})
+        assert refused.status_code == 422, wrong
+        assert refused.json()["errors"][0]["field"].startswith("output_buffer")
+
+
 async def test_a_change_of_nothing_makes_no_revision(site: Site, ada: Person) -> None:
     configuration_id = await configuration(ada, await edge_region(site, ada))
     for change in ({}, {"command": "python serve.py"}, {"model": None}):

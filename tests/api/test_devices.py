@@ -230,3 +230,15 @@ async def test_what_a_jetson_says_is_shown(site: Site, ada: Person) -> None:
     shown = (await ada.get(f"/v1/devices/{device_id}")).json()["hardware"]
     assert shown["jetson"]["jetpack"] == "5.1.2"
     assert (shown["jetson"]["power_mode"], shown["memory_bytes"]) == ("MAXN", 32 * 2**30)
+
+
+async def test_what_waits_of_the_output_of_a_device_is_shown(site: Site, ada: Person) -> None:
+    device_id = await device(site, ada, await edge_region(site, ada))
+    assert (await ada.get(f"/v1/devices/{device_id}")).json()["output_backlog"] is None
+    said = {"waiting_files": 3, "waiting_bytes": 900, "dropped_files": 1, "dropped_bytes": 20}
+    site.set(tables.Device, device_id, output_backlog={**said, "away": "no route"})
+    shown = (await ada.get(f"/v1/devices/{device_id}")).json()["output_backlog"]
+    assert shown == {**said, "away": "no route"}
+    site.set(tables.Device, device_id, output_backlog={**said, "away": ""})
+    (listed,) = (await ada.get("/v1/devices")).json()["items"]
+    assert listed["output_backlog"] == {**said, "away": None}

@@ -63,6 +63,7 @@ def test_every_stream_is_described_by_the_model_of_its_messages() -> None:
             content = messages[0]["properties"]["data"]["contentSchema"]["$ref"]
             models[path] = (content.rpartition("/")[2], len(messages))
     assert models.pop("/v1/jobs/{job_id}/logs") == ("LogPiece", 2)
+    assert models.pop("/v1/devices/{device_id}/logs") == ("DeviceLogPiece", 3)
     assert set(models.values()) == {("Event", 1)}
     assert {"/v1/events", "/v1/jobs/{resource_id}/events"} <= models.keys()
     schemas = DOCUMENT["components"]["schemas"]

@@ -1,6 +1,7 @@
 """Devices, their configurations and deployments from the command."""
 
 import asyncio
+import json
 
 import pytest
 from baseload.commands import waiting
@@ -8,6 +9,8 @@ from baseload.commands import waiting
 from activities.db import tables
 from tests.api.device_rows import configuration, device, edge_region, set_to
 from tests.api.http_server import host_key
+from tests.api.sessions.device_sites import EOF, OPENED, DeviceSites, at
+from tests.api.sessions.device_sites import refused as refused_by_site
 from tests.api.test_deployments import credit
 from tests.client.conftest import Desk
 
@@ -169,3 +172,45 @@ def test_a_deployment_takes_orders(desk: Desk, device_id: str) -> None:
     assert [each["action"] for each in asked] == ["pause", "stop", "roll_back"]
     refused = desk.baseload("deployment", "resume", made["id"])
     assert (refused.code, "must be paused to resume" in refused.err) == (3, True)
+
+
+def test_what_waits_and_what_was_dropped_of_the_output_is_shown(desk: Desk, device_id: str) -> None:
+    said = {"waiting_files": 3, "waiting_bytes": 2048, "dropped_files": 1, "dropped_bytes": 512}
+    desk.site.set(tables.Device, device_id, output_backlog={**said, "away": "no route to host"})
+    assert "3 files, 2.0 KiB" in desk.baseload("device", "ls").out
+    shown = desk.baseload("device", "show", "shop-1").out
+    for words in ("3 files, 2.0 KiB", "1 file, 512 B", "no route to host"):
+        assert words in shown
+
+
+def test_the_log_of_a_device_is_printed_without_control_characters(
+    desk: Desk, device_id: str
+) -> None:
+    sites = DeviceSites(OPENED, at(7), b"one\x1b[2J\n", b"caf\xc3\xa9\n", EOF)
+    desk.site.app.state.switchboard = sites
+    refused = desk.baseload("device", "logs", "shop-1")
+    assert "nothing was ever deployed to it" in refused.err
+    assert sites.asked == []
+    desk.site.set(tables.Device, device_id, assignment_number=4)
+    printed = desk.baseload("device", "logs", "shop-1", "--lines", "5")
+    assert (printed.code, sites.asked[0][1].lines) == (0, 5)
+    assert printed.out.endswith("café\n")
+    assert "one" in printed.out
+    assert "\x1b" not in printed.out
+    followed = desk.baseload("device", "logs", "shop-1", "-f", "--lines", "5")
+    assert (followed.out, followed.code) == (printed.out, 0)
+    assert "what it ran has ended" in followed.err
+    lines = desk.baseload("device", "logs", "shop-1", "-f", "--json").out.splitlines()
+    assert json.loads(lines[0]) == {"offset": 7, "text": "one\x1b[2J\n"}
+    with desk.client() as client:
+        assert client.device_log_of(device_id, lines=5) == b"one\x1b[2J\ncaf\xc3\xa9\n"
+        assert "".join(client.follow_device_log(device_id)).endswith("café\n")
+
+
+def test_a_log_that_breaks_off_is_an_error_of_the_command(desk: Desk, device_id: str) -> None:
+    silent = refused_by_site("node-lost", "its log was silent for 12 s")
+    desk.site.app.state.switchboard = DeviceSites(OPENED, at(0), b"hi\n", silent)
+    desk.site.set(tables.Device, device_id, assignment_number=4)
+    broken = desk.baseload("device", "logs", "shop-1", "-f")
+    assert (broken.out, broken.code != 0) == ("hi\n", True)
+    assert "device shop-1: its log: its log was silent for 12 s" in broken.err

@@ -119,6 +119,14 @@ def first_deployment(telling: Telling) -> None:
         telling.must_run(name, 1)
 
 
+def log_of_a_device(telling: Telling) -> None:
+    """What a device says is read from the device itself."""
+    telling.baseload("device", "logs", "shop-1", "--lines", "5")
+    path = f"/v1/devices/{telling.device('shop-1')['id']}/logs?lines=5"
+    said = telling.api.text(path)
+    telling.expect("the log says that the model is loaded", said == "the model is loaded\n")
+
+
 def output_on_the_share(telling: Telling) -> None:
     """What a device writes comes to the share of its region."""
     folder = telling.stage.nfs.shared / "shops"
@@ -188,6 +196,7 @@ STEPS: tuple[tuple[str, Callable[[Telling], None]], ...] = (
     ("A region with central storage, a model and a share", central_region),
     ("Two devices, and a third that is still to come", two_devices),
     ("The first deployment", first_deployment),
+    ("The log of a device", log_of_a_device),
     ("Output to a share", output_on_the_share),
     ("A bad revision rolls back", bad_revision),
     ("The power of a device is cut", power_cut),

@@ -278,6 +278,13 @@ async def test_the_log_of_what_runs_is_followed_and_the_watch_says_that_it_has_f
         while (found := json.loads(await watch.stdout.readline()))["kind"] == "beat":
             continue
         assert (found["run"]["status"], found["run"]["exit_code"]) == ("failed", 2)
+        rest = (await log.stdout.read()).splitlines()
+        assert {json.loads(line)["kind"] for line in rest} <= {"beat"}  # It has ended with its run.
+        last = await agent.begin_call("read_device_log", last_lines=1, most_bytes=100)
+        head, *lines = (await last.stdout.read()).splitlines()
+        assert (json.loads(head)["offset"], lines) == (4, ["two"])
+        other = await agent.begin_call("read_device_log", run_id=name_of(7), follow=True)
+        assert await other.stdout.read() == ""
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from workflows.contracts.devices import HealthCheck
+from workflows.contracts.devices import HealthCheck, OutputBuffer
 from workflows.contracts.job_submission import (
     DataSource,
     JobSubmission,
@@ -51,6 +51,9 @@ class DeviceDocument(Submitted):
     )
     """The folder of a datastore of the region that BASELOAD_OUTPUT stands for; without this field
     what the command writes there stays on the device."""
+    output_buffer: OutputBuffer = OutputBuffer()
+    """What the device keeps of its output while the datastore does not take it: that follows later,
+    and what is dropped is counted."""
     environment: DeviceEnvironment = DeviceEnvironment()
     health: HealthCheck = HealthCheck()
     """What must be so before a revision counts as running; else the one before runs again."""

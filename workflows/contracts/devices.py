@@ -95,6 +95,21 @@ def device_run_id(device_id: str, number: int) -> str:
     return f"{device_id}-0-{number}"
 
 
+MOST_FILES, MOST_BYTES = 1 << 30, 1 << 50
+
+
+class OutputBacklog(Contract):
+    """What a device has of its output that its datastore has not, and what it had to drop."""
+
+    waiting_files: int = Field(default=0, ge=0, le=MOST_FILES)
+    waiting_bytes: int = Field(default=0, ge=0, le=MOST_BYTES)
+    dropped_files: int = Field(default=0, ge=0, le=MOST_FILES)
+    dropped_bytes: int = Field(default=0, ge=0, le=MOST_BYTES)
+    """Since the revisions that the device still has were brought to it."""
+    away: str = Field(default="", max_length=300)
+    """Why the datastore takes nothing; empty: it takes what is written."""
+
+
 class DeviceRun(Contract):
     """What a device said last of its inference."""
 
@@ -105,6 +120,11 @@ class DeviceRun(Contract):
     """Of a command that has exited by itself; None: it runs, never ran, or ended otherwise."""
     reason: str = Field(default="", max_length=2000)
     """Why it does not run, with the last lines of its log."""
+    backlog: OutputBacklog = OutputBacklog()
+
+    def does_as(self, other: "DeviceRun") -> bool:
+        """Whether the inference does the same, whatever became of its output meanwhile."""
+        return self == other.model_copy(update={"backlog": self.backlog})
 
 
 class DeviceRequest(HostRequest):
@@ -167,6 +187,26 @@ class HealthCheck(Contract):
     """A text that a line of its log must contain."""
     limit_s: int = Field(default=300, ge=1, le=3600)
     """Until when all of it must be so, in seconds after the start."""
+
+
+class OutputPolicy(StrEnum):
+    """What a device drops of its output while the datastore does not take it."""
+
+    DROP_OLDEST = "drop_oldest"
+    """All is kept up to the limit; beyond it the files that were written to first go."""
+    DROP_NEWEST = "drop_newest"
+    """All is kept up to the limit; beyond it the files that were written to last go."""
+    DROP_ALL = "drop_all"
+    """Nothing is kept: a file goes as soon as nobody writes to it any more."""
+
+
+class OutputBuffer(Contract):
+    """How much of its output a device keeps that its datastore does not take, and what goes."""
+
+    policy: OutputPolicy = OutputPolicy.DROP_OLDEST
+    limit_bytes: int | None = Field(default=None, ge=10**6, le=2000 * 10**9)
+    """For all files of the output, also those that are stored, which go first; without it half of
+    `disk_size_gb`."""
 
 
 class DeviceAction(StrEnum):

@@ -1,5 +1,7 @@
 """Sessions: what the API asks of a site, and what both ends of a session say to each other.
 
+The log of a device is a session too, in which the site alone says something.
+
 A message is one text of JSON; bytes travel beside them as binary messages, whose first byte says
 which stream they are of. No bytes of a session, and no command of one, pass through Temporal.
 """
@@ -18,6 +20,9 @@ MOST_PIECE_BYTES = 64 << 10
 MOST_MESSAGE_BYTES = 1 << 20
 MOST_ARGUMENTS = 1000
 MOST_COMMAND_CHARACTERS = 64 << 10
+MOST_LOG_LINES = 10_000
+MOST_LOG_BYTES = 4 << 20
+"""The most of a device's log that is read before what it says from now on."""
 
 
 class SessionKind(StrEnum):
@@ -54,6 +59,29 @@ class SessionRequest(Contract):
     )
     terminal: Terminal | None = None
     port: Port | None = None
+
+
+class LogPlace(Contract):
+    """A place in the log of a device. As a message: the next bytes begin there."""
+
+    type: Literal["log-place"] = "log-place"
+    number: Annotated[int, Field(ge=0, le=1 << 62)]
+    """The number of the assignment whose command says it."""
+    offset: Annotated[int, Field(ge=0, le=1 << 62)]
+    """Counted in bytes from the start of the command."""
+
+
+class DeviceLogRequest(Contract):
+    """What is asked of a device: the log of what it runs now.
+
+    lines: how many of its last lines at most. follow: whether to go on as it grows, until the
+    command ends. after: where a reader was broken off; `lines` then says nothing.
+    """
+
+    kind: Literal["device-log"] = "device-log"
+    lines: Annotated[int, Field(ge=0, le=MOST_LOG_LINES)]
+    follow: bool = False
+    after: LogPlace | None = None
 
 
 class Opened(Contract):
@@ -106,10 +134,10 @@ class Dial(Contract):
     type: Literal["dial"] = "dial"
     session_id: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,64}$")]
     token: Annotated[str, Field(min_length=20, max_length=200, repr=False)]
-    request: SessionRequest
+    request: SessionRequest | DeviceLogRequest
 
 
-Message: TypeAlias = Opened | Refused | Exited | Eof | Resize | Signal
+Message: TypeAlias = Opened | Refused | Exited | Eof | Resize | Signal | LogPlace
 _MESSAGE: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Discriminator("type")])
 
 

@@ -137,10 +137,13 @@ class Inference:
         await self._record_end(assignment, switched)
 
     async def observe(self, run: DeviceRun) -> None:
-        """Record what the device does now, if that is new."""
+        """Record what the device does now, if that is new; of its output alone without an event."""
         if run == self.run:
             return
-        self.run = run
+        is_same, self.run = run.does_as(self.run), run
+        if is_same:
+            await self._steps.record_changes(DeviceChanges(run=run), ())
+            return
         words = run.reason or f"its inference is {run.status}"
         if run.exit_code is not None:
             words = f"exit code {run.exit_code}: {words}"

@@ -16,6 +16,7 @@ from ..runs.log import Log
 MOST_BYTES = 8 << 20
 EARLIER = "log.1"
 AT = "log-at.json"
+SCAN_BYTES = 1 << 16
 
 
 class BoundedLog(Log):
@@ -74,6 +75,28 @@ def read(run: Run, offset: int, limit: int) -> bytes:
             return file.read(limit)
     except FileNotFoundError:
         return b""
+
+
+def begin_of_last(run: Run, lines: int, most_bytes: int) -> int:
+    """The byte at which the last lines of the log begin, so many or fewer, in `most_bytes`."""
+    first, end = bounds(run)
+    first = max(first, end - most_bytes)
+    at = end
+    while at > first and lines > 0:
+        begin = max(first, at - SCAN_BYTES)
+        chunk = read(run, begin, at - begin)
+        if begin + len(chunk) < at:  # The rest of it is in the other file.
+            chunk += read(run, begin + len(chunk), at - begin - len(chunk))
+        if begin + len(chunk) != at:  # It has gone meanwhile.
+            return at
+        # What ends the log ends its last line, and begins none.
+        stop = len(chunk) - 1 if at == end else len(chunk)
+        while (stop := chunk.rfind(b"\n", 0, stop)) >= 0:
+            lines -= 1
+            if lines == 0:
+                return begin + stop + 1
+        at = begin
+    return at
 
 
 def _size(run: Run) -> int:

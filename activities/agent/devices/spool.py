@@ -3,7 +3,7 @@
 The command writes into the folder `output` of its revision, which is there whether the datastore
 is or not. A copier stores the files that nobody has written to for a while, and goes on with what
 is missing when the datastore is back. The folder is bounded: when it is full, the files that are
-stored go first, then the oldest of the others, which are dropped and counted.
+stored go first, then others by the policy of the configuration, which are dropped and counted.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import signal
 import stat
 import sys
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..datastores.child import in_child
@@ -36,7 +37,10 @@ SETTLED_S = 5.0
 ALL_S = 60.0
 """How often files are stored that are written to all the time."""
 LIMIT_SHARE = 0.5
-"""The output's share of the disk that the configuration gives the command."""
+"""The output's share of the disk that the configuration gives the command, where it says no
+limit of the output."""
+DROP_NEWEST, DROP_ALL = "drop_newest", "drop_all"
+"""The policies other than that the oldest files go when the output is full."""
 DEFAULT_GB = 10
 MOST_NOTE_BYTES = 1 << 20
 MOST_REASON = 300
@@ -83,9 +87,10 @@ def stored_of(revision: Revision) -> set[str]:
 
 
 def counts(revision: Revision) -> dict[str, Any]:
-    """What was dropped so far, and why the rest is not stored, if anything keeps it."""
+    """What waits and what was dropped, as it was noted last, and why the rest is not stored."""
     noted = read_json(revision.at(COUNTS)) or {}
-    return {"dropped_files": 0, "dropped_bytes": 0, "away": "", **noted}
+    none = dict.fromkeys(("waiting_files", "waiting_bytes", "dropped_files", "dropped_bytes"), 0)
+    return {**none, "away": "", **noted}
 
 
 def waiting(revision: Revision) -> list[Waiting]:
@@ -97,26 +102,47 @@ def waiting(revision: Revision) -> list[Waiting]:
 
 
 def bound(revision: Revision, most_bytes: int | None = None) -> None:
-    """Remove files until the output has room again: the stored ones first, then the oldest."""
-    spec = revision.read("spec.json") or {}
+    """Remove files until the output has room again, the stored ones first; note what waits.
+
+    Which of the others go is said by the policy: the oldest, the newest, or, while the datastore
+    takes nothing, all that nobody writes to.
+    """
     if most_bytes is None:
-        most_bytes = int(float(spec.get("disk_size_gb") or DEFAULT_GB) * 1e9 * LIMIT_SHARE)
-    found = files_of(revision)
+        most_bytes = _limit_bytes(revision)
+    found, stored, noted = files_of(revision), stored_of(revision), counts(revision)
     excess = sum(one.size for one in found) - most_bytes
-    if excess <= 0:
-        return
-    stored = stored_of(revision)
-    noted = counts(revision)
-    for one in sorted(found, key=lambda each: (each.mark not in stored, each.changed_s)):
-        if excess <= 0:
-            break
-        if not _unlink(revision, one.path):
+    policy, before = _buffer(revision).get("policy"), dict(noted)
+    keeps_none = policy == DROP_ALL and bool(noted["away"])
+    sign, now, left = -1 if policy == DROP_NEWEST else 1, time.time(), []
+    for one in sorted(found, key=lambda each: (each.mark not in stored, sign * each.changed_s)):
+        waits = one.mark not in stored
+        goes = excess > 0 or (keeps_none and waits and abs(now - one.changed_s) >= SETTLED_S)
+        if not (goes and _unlink(revision, one.path)):
+            left += [one] if waits else []
             continue
         excess -= one.size
-        if one.mark not in stored:
+        if waits:
             noted["dropped_files"] += 1
             noted["dropped_bytes"] += one.size
-    write_json(revision.at(COUNTS), noted)
+    noted["waiting_files"], noted["waiting_bytes"] = len(left), sum(one.size for one in left)
+    if noted["dropped_files"] != before["dropped_files"]:
+        write_json(revision.at(COUNTS), noted)
+    elif noted != before:
+        with contextlib.suppress(OSError):  # On a full disk the note is written when there is room.
+            write_json(revision.at(COUNTS), noted, durable=False)
+
+
+def _buffer(revision: Revision) -> dict[str, Any]:
+    return dict((revision.read("spec.json") or {}).get("output_buffer") or {})
+
+
+def _limit_bytes(revision: Revision) -> int:
+    """How many bytes the output may take on this disk."""
+    given = _buffer(revision).get("limit_bytes")
+    if given is not None:
+        return int(given)
+    disk_gb = float((revision.read("spec.json") or {}).get("disk_size_gb") or DEFAULT_GB)
+    return int(disk_gb * 1e9 * LIMIT_SHARE)
 
 
 def _unlink(revision: Revision, path: str) -> bool:
@@ -231,19 +257,26 @@ class Copier:
             signal.set_wakeup_fd(-1)
             for number in (signal.SIGTERM, signal.SIGCHLD):
                 signal.signal(number, signal.SIG_DFL)
-            all_at = processes.monotonic_s() + ALL_S
-            while True:
-                is_all = processes.monotonic_s() >= all_at
-                found = [one for one in revisions(self._store.folders) if has_output(one)]
-                is_away = [copy(one, 0.0 if is_all else SETTLED_S) for one in found]
-                if is_all:
-                    all_at = processes.monotonic_s() + ALL_S
-                time.sleep(AWAY_S if any(is_away) else INTERVAL_S)
+            copy_all(self._store, processes.monotonic_s, time.sleep)
         except BaseException:  # noqa: BLE001 - the forked child must never return
             sys.excepthook(*sys.exc_info())
             sys.stderr.flush()
         finally:
             os._exit(1)
+
+
+def copy_all(
+    store_of_device: Store, now_s: Callable[[], float], sleep: Callable[[float], None]
+) -> None:
+    """Copy for ever what has settled, and what is written to all the time once in `ALL_S`."""
+    all_at = now_s() + ALL_S
+    while True:
+        is_all = now_s() >= all_at
+        found = [one for one in revisions(store_of_device.folders) if has_output(one)]
+        is_away = [copy(one, 0.0 if is_all else SETTLED_S) for one in found]
+        if is_all:
+            all_at = now_s() + ALL_S
+        sleep(AWAY_S if any(is_away) else INTERVAL_S)
 
 
 def copy(revision: Revision, settled_s: float = SETTLED_S) -> bool:
@@ -262,7 +295,7 @@ def copy(revision: Revision, settled_s: float = SETTLED_S) -> bool:
     noted = counts(revision)
     if noted["away"] != away:
         write_json(revision.at(COUNTS), {**noted, "away": away}, durable=False)
-    bound(revision)
+    bound(revision)  # It reads why the datastore is away, and notes what is left.
     _forget_marks(revision)
     return bool(away)
 
@@ -279,13 +312,11 @@ def store_last(revision: Revision) -> None:
 
 
 def report(found: list[Revision]) -> dict[str, Any]:
-    """What waits in all revisions, and what was dropped, for the status of the device."""
-    left = [one for revision in found for one in waiting(revision)]
+    """What waits in all revisions, and what was dropped, as the copier has noted it last.
+
+    It reads no folder of output, which may have very many files, so it is answered at once.
+    """
     noted = [counts(revision) for revision in found if has_output(revision)]
-    return {
-        "waiting_files": len(left),
-        "waiting_bytes": sum(one.size for one in left),
-        "dropped_files": sum(one["dropped_files"] for one in noted),
-        "dropped_bytes": sum(one["dropped_bytes"] for one in noted),
-        "away": next((one["away"] for one in noted if one["away"]), ""),
-    }
+    names = ("waiting_files", "waiting_bytes", "dropped_files", "dropped_bytes")
+    sums = {name: sum(one[name] for one in noted) for name in names}
+    return {**sums, "away": next((one["away"] for one in noted if one["away"]), "")}

@@ -15,7 +15,7 @@ from ..folders import REVISION, Folders
 from ..host import file_tree, processes, steps
 from ..loading import load
 from . import keeper, log, spool, starting, unit
-from .state import DEPLOYING, FAILED, RUNNING, STOP, SWITCH, Store, revisions
+from .state import DEPLOYING, FAILED, RUNNING, STOP, SWITCH, Revision, Store, revisions
 
 POLL_S = 0.1
 PROGRESS_S = 5.0
@@ -23,6 +23,8 @@ AGAIN_S = 3.0
 LIMIT_S = 7000.0
 BEAT_S = 2.0
 WATCH_POLL_S = 0.25
+OUTPUT_S = 5.0
+"""How often the watch reads what of the output waits."""
 MOST_REASON = 1990
 CHUNK_BYTES = 1 << 18
 CONTAINERS = "/var/lib/containers"
@@ -98,7 +100,7 @@ def _ask(request: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
         newest = max(int(state["done"]), int(store.asked().get("number", 0)))
         if number < newest:
             words = "request %d was made since, so %d is not followed" % (newest, number)
-            return {"run": _run_of(store), "failed": words}
+            return {**_does(store), "failed": words}
         is_new = number > newest
         if is_new:
             _check_staged(store, asked)
@@ -115,8 +117,8 @@ def _ask(request: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
     state = store.state()
     if int(state["done"]) > number:
         words = "request %d was made since" % state["done"]
-        return {"run": _run_of(store), "failed": words}
-    return {"run": _run_of(store), "failed": state["failed"] and state["failed"][:MOST_REASON]}
+        return {**_does(store), "failed": words}
+    return {**_does(store), "failed": state["failed"] and state["failed"][:MOST_REASON]}
 
 
 def _check_staged(store: Store, asked: dict[str, Any]) -> None:
@@ -160,12 +162,16 @@ def device_status(request: dict[str, Any]) -> dict[str, Any]:
     """
     store = Store(Folders(request.get("root", "")))
     return {
-        "run": _run_of(store),
+        **_does(store),
         "done": int(store.state()["done"]),
-        "output": spool.report(revisions(store.folders)),
         "boot_id": processes.boot_id(),
         "no_unit_reason": unit.why_not(),
     }
+
+
+def _does(store: Store) -> dict[str, Any]:
+    """What the device does, and what of its output waits."""
+    return {"run": _run_of(store), "output": spool.report(revisions(store.folders))}
 
 
 def _run_of(store: Store) -> dict[str, Any]:
@@ -209,16 +215,18 @@ def clear_device(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def watch_device(request: dict[str, Any]) -> None:
-    """Write a frame when what the device runs changes, and a beat each 2 s, until stdin ends."""
+    """Write a frame when what the device does changes, and a beat each 2 s, until stdin ends."""
     store = Store(Folders(request.get("root", "")))
-    said: dict[str, Any] | None = None
-    beat_at = 0.0
+    said: dict[str, Any] = {}
+    beat_at = output_at = 0.0
     while True:
-        run = _run_of(store)
-        if run != said:
-            said = run
-            _send({"kind": "device", "run": run, "boot_id": processes.boot_id()})
         now = time.monotonic()
+        does = {**said, "run": _run_of(store)}
+        if now >= output_at:
+            output_at, does = now + OUTPUT_S, _does(store)
+        if does != said:
+            said = does
+            _send({"kind": "device", **does, "boot_id": processes.boot_id()})
         if now >= beat_at:
             beat_at = now + BEAT_S
             _send({"kind": "beat"})
@@ -229,25 +237,24 @@ def watch_device(request: dict[str, Any]) -> None:
 def read_device_log(request: dict[str, Any]) -> None:
     """Write the log of what runs now as frames: a line, and as many bytes as it says.
 
-    offset: from which byte; `last_bytes` instead: so many of its end. follow: whether to go on
-    until stdin ends or the log begins anew, with a beat each 2 s. A frame's offset shows what was
-    left out because the log is bounded.
+    offset: from which byte; last_lines instead: so many of its end, in most_bytes at most. run_id:
+    of the log that is meant; of another one nothing is written. follow: whether to go on until
+    stdin ends, or what runs does, with a beat each 2 s. A frame's offset shows what was left out
+    because the log is bounded.
     Raises: RefusedError `no-log`.
     """
     store = Store(Folders(request.get("root", "")))
-    state = store.state()
-    named = state["trial"] or state["current"]
-    if named is None:
-        raise RefusedError("no-log", "the device has no inference, so there is no log")
-    revision = store.revision(named["run_id"])
-    if not revision.has("log"):
-        raise RefusedError("no-log", "%s: it has no log" % revision.run_id)
+    revision = _logged(store)
+    if request.get("run_id") not in (None, revision.run_id):
+        return
     first, end = log.bounds(revision)
     offset = int(request.get("offset") or 0)
-    if request.get("last_bytes") is not None:
-        offset = end - int(request["last_bytes"])
+    if request.get("last_lines") is not None:
+        most_bytes = int(request.get("most_bytes") or CHUNK_BYTES)
+        offset = log.begin_of_last(revision, int(request["last_lines"]), most_bytes)
     offset, beat_at = max(first, offset), 0.0
     while True:
+        goes_on = bool(request.get("follow")) and _is_logging(store, revision)
         chunk = log.read(revision, offset, CHUNK_BYTES)
         if chunk:
             head = {"kind": "log", "run_id": revision.run_id, "offset": offset}
@@ -258,13 +265,32 @@ def read_device_log(request: dict[str, Any]) -> None:
         if first > offset:
             offset = first
             continue
-        if not request.get("follow") or end < offset or not revision.has("log"):
+        if not goes_on or end < offset or not revision.has("log"):
             return
         if time.monotonic() >= beat_at:
             beat_at = time.monotonic() + BEAT_S
             _send({"kind": "beat"})
         if _is_closed(WATCH_POLL_S):
             return
+
+
+def _logged(store: Store) -> Revision:
+    """The revision whose log is that of what runs. Raises: RefusedError `no-log`."""
+    state = store.state()
+    named = state["trial"] or state["current"]
+    if named is None:
+        raise RefusedError("no-log", "the device has no inference, so there is no log")
+    revision = store.revision(named["run_id"])
+    if not revision.has("log"):
+        raise RefusedError("no-log", "%s: it has no log" % revision.run_id)
+    return revision
+
+
+def _is_logging(store: Store, revision: Revision) -> bool:
+    """Whether the log of a revision may still grow."""
+    state = store.state()
+    named = [one["run_id"] for one in (state["trial"], state["current"]) if one]
+    return revision.run_id in named and _run_of(store)["status"] in (RUNNING, DEPLOYING)
 
 
 def _is_closed(wait_s: float) -> bool:

@@ -100,6 +100,8 @@ class Device(RemovableRow, table=True):
     inference_status: str = "stopped"
     inference_reason: str | None = Field(default=None, sa_type=Text)
     exit_code: int | None = None
+    output_backlog: dict[str, Any] | None = json_column(nullable=True)
+    """An `OutputBacklog`; None: the device has not said it yet."""
     deployed_at: datetime | None = Field(default=None, sa_type=Instant)
     deployed_by: str | None = None
     removed_at: datetime | None = Field(default=None, sa_type=Instant)

@@ -8,9 +8,10 @@ from pydantic import Discriminator, Field, Tag, TypeAdapter
 from activities.site.answers.bounds import BootId, ByteCount, Code, Count, ExitCode, Said, Text
 from activities.site.answers.frames import MOST_HEADER_BYTES
 from activities.site.answers.reading import Speaker, parsed, violation
-from workflows.contracts.devices import DeviceRun, InferenceStatus
+from workflows.contracts.devices import DeviceRun, InferenceStatus, OutputBacklog
 
 MOST_ASSIGNMENTS = 1 << 30
+MOST_AWAY = 300
 
 
 class SaidRun(Said):
@@ -20,18 +21,6 @@ class SaidRun(Said):
     status: InferenceStatus
     exit_code: ExitCode | None = None
     reason: Text = ""
-
-    def run(self) -> DeviceRun:
-        """The same for the lifecycle of the device."""
-        return DeviceRun(**self.model_dump())
-
-
-class Switched(Said):
-    """The answer of `switch_device` and `stop_device`."""
-
-    run: SaidRun
-    failed: Text | None = None
-    """Why it does not do what was asked."""
 
 
 class SaidOutput(Said):
@@ -45,23 +34,39 @@ class SaidOutput(Said):
     """Why it is not stored."""
 
 
-class DeviceState(Said):
-    """The answer of `device_status`."""
+class SaidState(Said):
+    """What the device does now, and what of its output waits."""
 
     run: SaidRun
+    output: SaidOutput = SaidOutput()
+
+    def device_run(self) -> DeviceRun:
+        """The same for the lifecycle of the device."""
+        said = self.output.model_dump() | {"away": self.output.away[:MOST_AWAY]}
+        return DeviceRun(**self.run.model_dump(), backlog=OutputBacklog(**said))
+
+
+class Switched(SaidState):
+    """The answer of `switch_device` and `stop_device`."""
+
+    failed: Text | None = None
+    """Why it does not do what was asked."""
+
+
+class DeviceState(SaidState):
+    """The answer of `device_status`."""
+
     done: Annotated[int, Field(ge=0, le=MOST_ASSIGNMENTS)] = 0
     """The number of the last assignment that has come to its end there."""
-    output: SaidOutput = SaidOutput()
     boot_id: BootId
     no_unit_reason: Text | None = None
     """Why the machine can start nothing at its boot, so that it is no device."""
 
 
-class RunFrame(Said):
+class RunFrame(SaidState):
     """What the device does now, sent first and whenever it has changed."""
 
     kind: Literal["device"] = "device"
-    run: SaidRun
     boot_id: BootId
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import AsyncIterator
 
 from temporalio.exceptions import ApplicationError
 
@@ -13,6 +14,7 @@ from activities.site.answers.session_frames import (
     SessionExit,
     SessionFrame,
 )
+from activities.site.device_logs import LogBytes, device_log
 from activities.site.sessions.lines import Line, LineClosedError
 from activities.site.sessions.node_session import NodeSession, RunDoor
 from activities.site.sessions.ssh import serve_ssh
@@ -22,8 +24,10 @@ from workflows.contracts.nodes import NodeAddress
 from workflows.contracts.sessions import (
     STDERR,
     STDOUT,
+    DeviceLogRequest,
     Eof,
     Exited,
+    LogPlace,
     Opened,
     Refused,
     Resize,
@@ -38,10 +42,18 @@ REST_S = 10.0
 
 
 async def serve_session(
-    line: Line, node: NodeAddress, run_id: str, request: SessionRequest
+    line: Line, node: NodeAddress, run_id: str, request: SessionRequest | DeviceLogRequest
 ) -> None:
-    """Serve a session until either end of it closes; why it did not begin is said on the line."""
+    """Serve a session until either end of it closes; why it did not begin is said on the line.
+
+    run_id: of the run; of a device whose log is read, its id.
+    """
     try:
+        if isinstance(request, DeviceLogRequest):
+            async with device_log(node, request) as pieces:
+                await line.say(Opened())
+                await first_of(_carry_log(line, pieces), line.wait_closed())
+            return
         door = RunDoor(node, run_id)
         if request.kind is SessionKind.SSH:
             key = session_host_key(node.region_id, parse_run_id(run_id)[0])
@@ -68,6 +80,17 @@ def _refused(failure: ApplicationError) -> Refused:
 async def _carry(line: Line, session: NodeSession) -> None:
     await line.say(Opened())
     await first_of(_to_node(line, session), _from_node(line, session), _until_left(line))
+
+
+async def _carry_log(line: Line, pieces: AsyncIterator[LogBytes]) -> None:
+    """Carry a log to its end, with the place of all that does not follow on what was before."""
+    end: LogPlace | None = None
+    async for piece in pieces:
+        if piece.place != end:
+            await line.say(piece.place)
+        await line.send(STDOUT, piece.payload)
+        end = piece.end
+    await line.say(Eof())
 
 
 async def _until_left(line: Line) -> None:

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from baseload.errors import ApiError
+
 RETRIED_STATUSES = frozenset({429, 502, 503, 504})
 CHUNK_BYTES = 256 * 1024
 
@@ -88,6 +90,13 @@ def problem_of(text: str) -> dict[str, Any]:
     except ValueError:
         parsed = None
     return parsed if isinstance(parsed, dict) else {"detail": text.strip()[:500]}
+
+
+def refusal_of(text: str) -> ApiError:
+    """The error of problem details that come in a stream, whose status was a good one."""
+    problem = problem_of(text)
+    status = problem.get("status")
+    return ApiError(status if isinstance(status, int) else 503, problem)
 
 
 def _as_text(value: Any) -> str | list[str]:

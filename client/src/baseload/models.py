@@ -556,6 +556,18 @@ class DeviceJetson(BaseModel):
     gpu_load: Annotated[int | None, Field(title="Gpu Load")]
 
 
+class DeviceLogPiece(BaseModel):
+    """
+    A piece of the log of what a device runs: the data of a message of its stream.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    offset: Annotated[int, Field(title="Offset")]
+    text: Annotated[str, Field(title="Text")]
+
+
 class DeviceOutput(BaseModel):
     model_config = ConfigDict(
         extra="allow",
@@ -564,25 +576,19 @@ class DeviceOutput(BaseModel):
     path: Annotated[str, Field(title="Path")]
 
 
-class DeviceRevision(BaseModel):
+class DeviceOutputBacklog(BaseModel):
     """
-    A revision of a configuration, which never changes.
+    What a device has of its output that its datastore has not, as it said last; to a minute.
     """
 
     model_config = ConfigDict(
         extra="allow",
     )
-    configuration_id: Annotated[str, Field(title="Configuration Id")]
-    revision: Annotated[int, Field(title="Revision")]
-    created_at: Annotated[AwareDatetime, Field(title="Created At")]
-    created_by: Annotated[str, Field(title="Created By")]
-    command: Annotated[str, Field(title="Command")]
-    model_id: Annotated[str | None, Field(title="Model Id")]
-    checkpoints: Annotated[list[str], Field(title="Checkpoints")]
-    output: DeviceOutput | None
-    environment: DeviceEnvironmentShown
-    health: DeviceHealthCheck
-    disk_size_gb: Annotated[int, Field(title="Disk Size Gb")]
+    waiting_files: Annotated[int, Field(title="Waiting Files")]
+    waiting_bytes: Annotated[int, Field(title="Waiting Bytes")]
+    dropped_files: Annotated[int, Field(title="Dropped Files")]
+    dropped_bytes: Annotated[int, Field(title="Dropped Bytes")]
+    away: Annotated[str | None, Field(title="Away")]
 
 
 class DeviceRevisionReference(BaseModel):
@@ -1447,6 +1453,10 @@ class Offer(BaseModel):
     microcredits_per_hour: Annotated[int, Field(title="Microcredits Per Hour")]
     price_is_estimate: Annotated[bool, Field(title="Price Is Estimate")]
     price_read_on: Annotated[date | None, Field(title="Price Read On")]
+
+
+class LimitBytes(RootModel[int]):
+    root: Annotated[int, Field(ge=1000000, le=2000000000000, title="Limit Bytes")]
 
 
 class OutputDestination(BaseModel):
@@ -2797,118 +2807,6 @@ class DeploymentPage(BaseModel):
     next: Annotated[str | None, Field(title="Next")]
 
 
-class DescribedDeviceConfiguration(BaseModel):
-    model_config = ConfigDict(
-        extra="allow",
-    )
-    id: Annotated[str, Field(title="Id")]
-    account_id: Annotated[str, Field(title="Account Id")]
-    region_id: Annotated[str, Field(title="Region Id")]
-    project_id: Annotated[str, Field(title="Project Id")]
-    name: Annotated[str, Field(title="Name")]
-    latest_revision: Annotated[int, Field(title="Latest Revision")]
-    device_count: Annotated[int, Field(title="Device Count")]
-    deployed_count: Annotated[int, Field(title="Deployed Count")]
-    created_at: Annotated[AwareDatetime, Field(title="Created At")]
-    updated_at: Annotated[AwareDatetime, Field(title="Updated At")]
-    latest: DeviceRevision
-    revisions: Annotated[list[DeviceRevisionSummary], Field(title="Revisions")]
-
-
-class DeviceConfigurationChange(BaseModel):
-    """
-    The fields of the next revision that differ from the latest one; null: as by default.
-    """
-
-    model_config = ConfigDict(
-        extra="allow",
-    )
-    command: Annotated[str | None, Field(title="Command")] = None
-    model: ModelReference | None = None
-    checkpoints: Annotated[list[str] | None, Field(title="Checkpoints")] = None
-    output: DataSource | None = None
-    environment: DeviceEnvironmentChange | None = None
-    health: HealthCheckChange | None = None
-    disk_size_gb: Annotated[DiskSizeGb | None, Field(title="Disk Size Gb")] = None
-
-
-class DeviceConfigurationCreation(BaseModel):
-    model_config = ConfigDict(
-        extra="allow",
-    )
-    command: Annotated[
-        str,
-        Field(
-            description="What runs for ever, in the folder of the model. It starts again when the device restarts, and not when it exits by itself; at most 65536 characters.",
-            examples=["python serve.py"],
-            title="Command",
-        ),
-    ]
-    model: Annotated[
-        ModelReference | None,
-        Field(
-            description="The model, of the configuration's project; BASELOAD_MODEL is its folder.",
-            examples=[{"id": "mod-01j"}],
-        ),
-    ] = None
-    checkpoints: Annotated[
-        list[str],
-        Field(
-            description="Checkpoints of the project by their ids, at most 64; each is a folder of its name in BASELOAD_CHECKPOINTS.",
-            examples=[["chk-01j"]],
-            title="Checkpoints",
-        ),
-    ] = []
-    output: Annotated[
-        DataSource | None,
-        Field(
-            description="The folder of a datastore of the region that BASELOAD_OUTPUT stands for; without this field what the command writes there stays on the device.",
-            examples=[{"datastore_id": "dst-01j", "path": "shop-7", "type": "regional"}],
-        ),
-    ] = None
-    environment: DeviceEnvironment | None = None
-    health: Annotated[
-        HealthCheckCreation | None,
-        Field(
-            description="What must be so before a revision counts as running; else the one before runs again."
-        ),
-    ] = None
-    disk_size_gb: Annotated[
-        int,
-        Field(
-            description="How much disk of the device the files of the command may take, in GB (10^9 bytes).",
-            examples=[20],
-            ge=1,
-            le=2000,
-            title="Disk Size Gb",
-        ),
-    ] = 10
-    name: Annotated[
-        str,
-        Field(
-            description="The name, which no other configuration of the region has.",
-            max_length=100,
-            min_length=1,
-            title="Name",
-        ),
-    ]
-    region_id: Annotated[
-        str,
-        Field(
-            description="The region whose devices may have it.",
-            max_length=100,
-            title="Region Id",
-        ),
-    ]
-    project_id: Annotated[
-        ProjectId1 | None,
-        Field(
-            description="The project whose model, checkpoints, secrets and keys it names; by default the account's own.",
-            title="Project Id",
-        ),
-    ] = None
-
-
 class DeviceHardware(BaseModel):
     """
     The hardware of a device, as the inspection found it.
@@ -2937,6 +2835,20 @@ class DeviceHardware(BaseModel):
     jetson: DeviceJetson | None
 
 
+class DeviceOutputBuffer(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    policy: Annotated[
+        Literal["drop_oldest", "drop_newest", "drop_all"],
+        Field(
+            description="What a device drops of its output while the datastore does not take it.",
+            title="OutputPolicy",
+        ),
+    ]
+    limit_bytes: Annotated[int | None, Field(title="Limit Bytes")]
+
+
 class DeviceRequested(BaseModel):
     """
     What was asked of a device last.
@@ -2950,6 +2862,28 @@ class DeviceRequested(BaseModel):
     requested_by: Annotated[str, Field(title="Requested By")]
     at: Annotated[AwareDatetime, Field(title="At")]
     followed: Annotated[bool, Field(title="Followed")]
+
+
+class DeviceRevision(BaseModel):
+    """
+    A revision of a configuration, which never changes.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    configuration_id: Annotated[str, Field(title="Configuration Id")]
+    revision: Annotated[int, Field(title="Revision")]
+    created_at: Annotated[AwareDatetime, Field(title="Created At")]
+    created_by: Annotated[str, Field(title="Created By")]
+    command: Annotated[str, Field(title="Command")]
+    model_id: Annotated[str | None, Field(title="Model Id")]
+    checkpoints: Annotated[list[str], Field(title="Checkpoints")]
+    output: DeviceOutput | None
+    output_buffer: DeviceOutputBuffer
+    environment: DeviceEnvironmentShown
+    health: DeviceHealthCheck
+    disk_size_gb: Annotated[int, Field(title="Disk Size Gb")]
 
 
 class DeviceRevisionDifference(BaseModel):
@@ -3186,6 +3120,28 @@ class OfferList(BaseModel):
     refusals: Annotated[list[PlacementRefusal], Field(title="Refusals")]
 
 
+class OutputBufferChange(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    policy: Literal["drop_oldest", "drop_newest", "drop_all"] | None = None
+    limit_bytes: Annotated[LimitBytes | None, Field(title="Limit Bytes")] = None
+
+
+class OutputBufferCreation(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    policy: Annotated[
+        Literal["drop_oldest", "drop_newest", "drop_all"],
+        Field(
+            description="What a device drops of its output while the datastore does not take it.",
+            title="OutputPolicy",
+        ),
+    ] = "drop_oldest"
+    limit_bytes: Annotated[LimitBytes | None, Field(title="Limit Bytes")] = None
+
+
 class ProblemDetails(BaseModel):
     """
     Problem details: every answer that is not a success (RFC 9457); `code` is stable.
@@ -3399,6 +3355,24 @@ class Utilisation(BaseModel):
     is_whole: Annotated[bool, Field(title="Is Whole")]
 
 
+class DescribedDeviceConfiguration(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    id: Annotated[str, Field(title="Id")]
+    account_id: Annotated[str, Field(title="Account Id")]
+    region_id: Annotated[str, Field(title="Region Id")]
+    project_id: Annotated[str, Field(title="Project Id")]
+    name: Annotated[str, Field(title="Name")]
+    latest_revision: Annotated[int, Field(title="Latest Revision")]
+    device_count: Annotated[int, Field(title="Device Count")]
+    deployed_count: Annotated[int, Field(title="Deployed Count")]
+    created_at: Annotated[AwareDatetime, Field(title="Created At")]
+    updated_at: Annotated[AwareDatetime, Field(title="Updated At")]
+    latest: DeviceRevision
+    revisions: Annotated[list[DeviceRevisionSummary], Field(title="Revisions")]
+
+
 class DescribedReservation(BaseModel):
     """
     A reservation, with what was said of its hostname.
@@ -3458,7 +3432,109 @@ class Device(BaseModel):
     ]
     inference_reason: Annotated[str | None, Field(title="Inference Reason")]
     exit_code: Annotated[int | None, Field(title="Exit Code")]
+    output_backlog: DeviceOutputBacklog | None
     removed_at: Annotated[AwareDatetime | None, Field(title="Removed At")]
+
+
+class DeviceConfigurationChange(BaseModel):
+    """
+    The fields of the next revision that differ from the latest one; null: as by default.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    command: Annotated[str | None, Field(title="Command")] = None
+    model: ModelReference | None = None
+    checkpoints: Annotated[list[str] | None, Field(title="Checkpoints")] = None
+    output: DataSource | None = None
+    output_buffer: OutputBufferChange | None = None
+    environment: DeviceEnvironmentChange | None = None
+    health: HealthCheckChange | None = None
+    disk_size_gb: Annotated[DiskSizeGb | None, Field(title="Disk Size Gb")] = None
+
+
+class DeviceConfigurationCreation(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    command: Annotated[
+        str,
+        Field(
+            description="What runs for ever, in the folder of the model. It starts again when the device restarts, and not when it exits by itself; at most 65536 characters.",
+            examples=["python serve.py"],
+            title="Command",
+        ),
+    ]
+    model: Annotated[
+        ModelReference | None,
+        Field(
+            description="The model, of the configuration's project; BASELOAD_MODEL is its folder.",
+            examples=[{"id": "mod-01j"}],
+        ),
+    ] = None
+    checkpoints: Annotated[
+        list[str],
+        Field(
+            description="Checkpoints of the project by their ids, at most 64; each is a folder of its name in BASELOAD_CHECKPOINTS.",
+            examples=[["chk-01j"]],
+            title="Checkpoints",
+        ),
+    ] = []
+    output: Annotated[
+        DataSource | None,
+        Field(
+            description="The folder of a datastore of the region that BASELOAD_OUTPUT stands for; without this field what the command writes there stays on the device.",
+            examples=[{"datastore_id": "dst-01j", "path": "shop-7", "type": "regional"}],
+        ),
+    ] = None
+    output_buffer: Annotated[
+        OutputBufferCreation | None,
+        Field(
+            description="What the device keeps of its output while the datastore does not take it: that follows later, and what is dropped is counted."
+        ),
+    ] = None
+    environment: DeviceEnvironment | None = None
+    health: Annotated[
+        HealthCheckCreation | None,
+        Field(
+            description="What must be so before a revision counts as running; else the one before runs again."
+        ),
+    ] = None
+    disk_size_gb: Annotated[
+        int,
+        Field(
+            description="How much disk of the device the files of the command may take, in GB (10^9 bytes).",
+            examples=[20],
+            ge=1,
+            le=2000,
+            title="Disk Size Gb",
+        ),
+    ] = 10
+    name: Annotated[
+        str,
+        Field(
+            description="The name, which no other configuration of the region has.",
+            max_length=100,
+            min_length=1,
+            title="Name",
+        ),
+    ]
+    region_id: Annotated[
+        str,
+        Field(
+            description="The region whose devices may have it.",
+            max_length=100,
+            title="Region Id",
+        ),
+    ]
+    project_id: Annotated[
+        ProjectId1 | None,
+        Field(
+            description="The project whose model, checkpoints, secrets and keys it names; by default the account's own.",
+            title="Project Id",
+        ),
+    ] = None
 
 
 class DevicePage(BaseModel):

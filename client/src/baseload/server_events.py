@@ -9,6 +9,8 @@ from typing import Any
 
 END = "end"
 """The name of the event that ends a stream of the API."""
+FAILED = "problem"
+"""The name of the event that ends one whose source was lost; its data are problem details."""
 
 _LINE_BREAK = re.compile(rb"\r\n|\n|\r")
 

@@ -14,6 +14,7 @@ from activities.db.session import Database
 from activities.devices import rollouts
 from activities.devices.assignments import ask, find_assignment, next_number
 from activities.devices.rollouts import advance_rollout, end_rollout, roll_back
+from activities.devices.starts import resume_device, start_device
 from activities.lifecycles.record import record
 from tests.activities.devices.rows import (
     add_configuration,
@@ -30,6 +31,7 @@ from workflows.contracts.devices import (
     DeviceAssignment,
     DeviceRun,
     InferenceStatus,
+    OutputBacklog,
 )
 from workflows.contracts.lifecycles import DeviceChanges, Record
 from workflows.effects.deployments import AdvanceRollout, EndRollout, RollBack, RolloutState
@@ -279,11 +281,18 @@ def test_what_a_device_runs_is_in_its_row(rollout: Rollout) -> None:
     row = device_of(rollout.database, row.id)
     runs = (row.inference_status, row.running_revision, row.followed_number, row.deployed_by)
     assert runs == ("running", 1, FIRST, "ada")
-    exited = DeviceRun(number=1, status=InferenceStatus.FAILED, exit_code=3, reason="boom")
+    backlog = OutputBacklog(waiting_files=2, waiting_bytes=10, dropped_files=1, away="no route")
+    exited = DeviceRun(
+        number=1, status=InferenceStatus.FAILED, exit_code=3, reason="boom", backlog=backlog
+    )
     rollout.record(row, "active", DeviceChanges(run=exited))
     row = device_of(rollout.database, row.id)
     said = (row.inference_status, row.exit_code, row.inference_reason, row.running_revision)
     assert said == ("failed", 3, "boom", 1)
+    with rollout.database.read() as session:
+        resumed = resume_device(session, row, start_device(session, row).argument).resumed_from
+    assert resumed is not None
+    assert resumed.run == exited
 
 
 def test_a_rollback_returns_to_what_a_device_ran_and_not_to_a_revision_that_failed_on_it(

@@ -49,6 +49,7 @@ def test_it_has_command_image_and_variables_and_nobody_else_can_read_it(
     assert spec.environment == {"A": "1", "BASELOAD_DEVICE_ID": device.id}
     assert spec.isolation is not None
     assert (spec.isolation.node_id, spec.isolation.owned) == (device.id, True)
+    assert spec.output_buffer is None
     assert b"serve.sh" not in blob_store(settings().storage).get(reference)
 
 

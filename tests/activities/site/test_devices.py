@@ -8,12 +8,14 @@ from temporalio.exceptions import ApplicationError
 from activities.agent.devices import unit, verbs
 from activities.site import device_logs, devices
 from activities.site.device_logs import device_log
+from activities.site.run_names import RunNames
 from activities.storage.run_specs import RunSpec, seal_spec
-from tests.activities.hostile_sites import BOOT, DEVICE, DEVICE_RUN, HostileSite
+from tests.activities.hostile_sites import BOOT, DEVICE, DEVICE_RUN, LOG, HostileSite
 from tests.activities.sites import REGION, isolated
 from tests.failure.hostile_node import Words, answer, frame
 from workflows.contracts import errors
 from workflows.contracts.devices import DeviceRun, InferenceStatus, device_run_id
+from workflows.contracts.sessions import DeviceLogRequest, LogPlace
 from workflows.effects.devices import (
     StageOnDevice,
     WatchDevice,
@@ -26,8 +28,9 @@ from workflows.effects.devices import (
 RUNNING = DeviceRun(number=2, status=InferenceStatus.RUNNING)
 
 
-def says(**run: Any) -> bytes:
-    return frame(kind="device", run={**DEVICE_RUN, **run}, boot_id=BOOT)
+def says(output: dict[str, Any] | None = None, **run: Any) -> bytes:
+    head: dict[str, Any] = {"kind": "device", "run": {**DEVICE_RUN, **run}, "boot_id": BOOT}
+    return frame(**head if output is None else {**head, "output": output})
 
 
 async def watched(hostile: HostileSite, words: Words, boot_id: str = "") -> DeviceRun:
@@ -67,6 +70,33 @@ async def test_a_watch_fails_as_that_of_a_node_does(
     with pytest.raises(ApplicationError) as failed:
         await watched(hostile, words, boot_id)
     assert failed.value.type == kind
+
+
+async def test_a_watch_reports_what_waits_of_the_output_once_in_its_interval(
+    hostile: HostileSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(devices, "SILENCE_S", 0.3)
+    waits = {"waiting_files": 2, "waiting_bytes": 10, "away": "no route\x1b[2J" + "x" * 999}
+    words = Words(says() + says(output=waits) + frame(kind="beat"), stays=True)
+    with pytest.raises(ApplicationError, match="silent"):  # A minute has not passed.
+        await watched(hostile, words)
+    monkeypatch.setattr(devices, "BACKLOG_INTERVAL_S", 0.0)
+    found = await watched(hostile, words)
+    assert found.does_as(RUNNING)
+    assert (found.backlog.waiting_files, found.backlog.waiting_bytes) == (2, 10)
+    assert len(found.backlog.away) == 300
+    assert "\x1b" not in found.backlog.away
+    monkeypatch.setattr(devices, "BACKLOG_INTERVAL_S", 60.0)
+    failed = Words(says(output=waits) + says(status="failed", output=waits), stays=True)
+    found = await watched(hostile, failed)
+    assert (found.status, found.backlog.waiting_files) == (InferenceStatus.FAILED, 2)
+
+
+@pytest.mark.parametrize("name", ["waiting_files", "dropped_bytes"])
+async def test_an_odd_backlog_breaks_the_protocol(hostile: HostileSite, name: str) -> None:
+    with pytest.raises(ApplicationError) as failed:
+        await watched(hostile, Words(says(output={name: -1}), stays=True))
+    assert failed.value.type == errors.PROTOCOL_VIOLATION
 
 
 async def test_a_switch_says_what_the_device_runs_and_why_it_is_not_what_was_asked(
@@ -119,24 +149,72 @@ async def test_a_spec_that_was_sealed_for_another_device_is_refused(
     assert refused.value.type == errors.REFUSED
 
 
+def log_frame(hostile: HostileSite, content: bytes, offset: int, number: int = 2) -> bytes:
+    """Bytes of the log of an assignment, as the device says them."""
+    name = RunNames(hostile.node).of(device_run_id(hostile.node.node_id, number))
+    return frame(content, kind="log", run_id=name, offset=offset, length=len(content))
+
+
+async def log_of(hostile: HostileSite, words: bytes, asked: DeviceLogRequest = LOG) -> list[Any]:
+    """All that a site reads of the log that the device says."""
+    hostile.machine.says["read_device_log"] = Words(words)
+    async with device_log(hostile.node, asked) as found:
+        return [(one.place.number, one.place.offset, one.payload) async for one in found]
+
+
 async def test_a_log_is_read_in_pieces_with_their_places(hostile: HostileSite) -> None:
-    pieces = [(8, b"later"), (0, b"first")]
-    heads = [
-        frame(content, kind="log", run_id="dev-x-0-1-t", offset=offset, length=len(content))
-        for offset, content in reversed(pieces)
-    ]
-    hostile.machine.says["read_device_log"] = Words(b"".join(heads))
-    async with device_log(hostile.node, last_bytes=100) as found:
-        assert [(one.offset, one.payload) async for one in found] == pieces[::-1]
+    words = log_frame(hostile, b"first", 0) + frame(kind="beat") + log_frame(hostile, b"later", 8)
+    assert await log_of(hostile, words) == [(2, 0, b"first"), (2, 8, b"later")]
+    ((_, asked),) = hostile.machine.asked
+    assert (asked["last_lines"], asked["follow"]) == (100, False)
+    assert await log_of(hostile, b"") == []
+
+
+async def test_a_log_is_read_on_from_where_a_reader_was_broken_off(hostile: HostileSite) -> None:
+    after = DeviceLogRequest(lines=5, follow=True, after=LogPlace(number=7, offset=40))
+    await log_of(hostile, log_frame(hostile, b"more", 40, 7), after)
+    ((_, asked),) = hostile.machine.asked
+    name = RunNames(hostile.node).of(device_run_id(hostile.node.node_id, 7))
+    assert (asked["run_id"], asked["offset"], asked.get("last_lines")) == (name, 40, None)
+
+
+async def test_what_no_log_of_the_device_can_be_is_none(hostile: HostileSite) -> None:
+    elsewhere = hostile.node.model_copy(update={"node_id": "dev-other"})
+    names = {
+        "another device": RunNames(elsewhere).of(device_run_id("dev-other", 2)),
+        "no tag": device_run_id(hostile.node.node_id, 2),
+        "a job": RunNames(hostile.node).of("job-01jd0000000000000000000000-0-1"),
+    }
+    wrong = [frame(b"x", kind="log", run_id=n, offset=0, length=1) for n in names.values()]
+    wrong.append(log_frame(hostile, b"first", 8) + log_frame(hostile, b"again", 3))
+    wrong.append(log_frame(hostile, b"one", 0, 1) + log_frame(hostile, b"two", 3, 2))
+    wrong.append(log_frame(hostile, b"far", 1 << 60))
+    for words in wrong:
+        with pytest.raises(ApplicationError) as failed:
+            await log_of(hostile, words)
+        assert failed.value.type == errors.PROTOCOL_VIOLATION
+
+
+async def test_so_many_read_the_log_of_one_device_at_once(
+    hostile: HostileSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device_logs, "MOST_OF_DEVICE", 1)
+    hostile.machine.says["read_device_log"] = Words(log_frame(hostile, b"hi", 0), stays=True)
+    follows = LOG.model_copy(update={"follow": True})
+    async with device_log(hostile.node, follows):
+        with pytest.raises(ApplicationError, match="which is the limit"):
+            async with device_log(hostile.node, follows):
+                pass
+    async with device_log(hostile.node, follows):
+        pass
 
 
 async def test_a_followed_log_that_falls_silent_is_no_log_that_has_ended(
     hostile: HostileSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(device_logs, "SILENCE_S", 0.3)
-    piece = frame(b"hi", kind="log", run_id="dev-x-0-1-t", offset=0, length=2)
-    hostile.machine.says["read_device_log"] = Words(piece, stays=True)
-    async with device_log(hostile.node, follows=True) as found:
+    hostile.machine.says["read_device_log"] = Words(log_frame(hostile, b"hi", 0), stays=True)
+    async with device_log(hostile.node, LOG.model_copy(update={"follow": True})) as found:
         assert (await anext(found)).payload == b"hi"
         with pytest.raises(ApplicationError, match="silent") as failed:
             await anext(found)

@@ -21,6 +21,7 @@ SOUND: dict[str, Any] = {
         "credentials": ["aws"],
         "image_credentials": "docker",
     },
+    "output_buffer": {"policy": "drop_newest", "limit_bytes": 20_000_000_000},
     "health": {"up_s": 5, "http_port": 8080, "http_path": "/ready", "log_line": "serving"},
     "disk_size_gb": 20,
 }
@@ -31,6 +32,8 @@ BROKEN: dict[str, dict[str, Any]] = {
     "output.type": {"output": {"type": "local"}},
     "output.path": {"output": {"path": "../other"}},
     "output.datastore_id": {"output": {"datastore_id": "nas"}},
+    "output_buffer": {"output": None},
+    "output_buffer.limit_bytes": {"output_buffer": {"limit_bytes": 20_000_000_001}},
     "environment.image": {"environment": {"image": "no image"}},
     "environment.variables": {"environment": {"variables": {"BASELOAD_X": "1"}}},
     "environment.secrets": {"environment": {"secrets": {"THRESHOLD": "x"}}},

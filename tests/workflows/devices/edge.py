@@ -18,6 +18,7 @@ from workflows.contracts.devices import (
     DeviceRun,
     DeviceStatus,
     InferenceStatus,
+    OutputBacklog,
 )
 from workflows.contracts.lifecycles import DeviceChanges, Record, Recorded
 from workflows.contracts.nodes import Preparation
@@ -114,6 +115,11 @@ class Edge:
         """The command of its inference ends by itself."""
         failed = {"status": InferenceStatus.FAILED, "exit_code": code, "reason": "out of memory"}
         self.run = self.run.model_copy(update=failed)
+        self._changed.set()
+
+    def writes(self, backlog: OutputBacklog) -> None:
+        """The output of the device waits so, or was dropped."""
+        self.run = self.run.model_copy(update={"backlog": backlog})
         self._changed.set()
 
     # ── time ────────────────────────────────────────────────────────────────────────────────

@@ -12,6 +12,7 @@ from workflows.contracts.devices import (
     DeviceRun,
     DeviceStatus,
     InferenceStatus,
+    OutputBacklog,
 )
 from workflows.contracts.nodes import Hardware
 from workflows.contracts.removals import Removal
@@ -157,6 +158,19 @@ def test_an_inference_that_exits_by_itself_has_failed_and_is_not_started_again()
     edge.passes(3 * HOUR_S)
     assert (edge.known_run.exit_code, edge.ran, edge.status) == (137, [1], "active")
     assert edge.messages("device.inference-failed") == ["exit code 137: out of memory"]
+
+
+def test_what_waits_of_the_output_is_recorded_and_is_no_event() -> None:
+    edge = running()
+    said, steps = list(edge.events), len(edge.steps)
+    backlog = OutputBacklog(waiting_files=3, waiting_bytes=900, away="no route to host")
+    edge.writes(backlog)
+    edge.until(lambda: edge.known_run.backlog == backlog)
+    assert (edge.events, len(edge.steps)) == (said, steps + 1)
+    assert (edge.known_run.number, edge.known_run.status) == (1, InferenceStatus.RUNNING)
+    edge.exits(137)
+    edge.until(lambda: edge.known_run.status is InferenceStatus.FAILED)
+    assert (edge.known_run.backlog, edge.events[-1]) == (backlog, "device.inference-failed")
 
 
 def test_a_spec_that_cannot_be_removed_is_an_event_and_no_failure_of_the_assignment() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from workflows.contracts.device_configurations import DeviceDocument
+from workflows.contracts.devices import OutputBuffer
 from workflows.contracts.job_submission import FieldError
 from workflows.rules.jobs.bounds import out_of_bounds
 from workflows.rules.jobs.field_errors import Mistakes, field_error
@@ -52,6 +53,12 @@ def _output(document: DeviceDocument) -> Mistakes:
     if document.output is not None and document.output.type != "regional":
         rule = "is regional: a folder of a datastore of the region"
         yield field_error("output.type", rule, document.output.type)
+    if document.output is None and document.output_buffer != OutputBuffer():
+        yield field_error("output_buffer", "is for an output: set output as well", None)
+    limit_bytes, disk_gb = document.output_buffer.limit_bytes, document.disk_size_gb
+    if limit_bytes is not None and limit_bytes > disk_gb * 10**9:
+        rule = f"is at most disk_size_gb, which is {disk_gb} (GB of 10^9 bytes)"
+        yield field_error("output_buffer.limit_bytes", rule, limit_bytes)
 
 
 def _health(document: DeviceDocument) -> Mistakes:

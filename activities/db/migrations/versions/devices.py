@@ -176,6 +176,7 @@ def upgrade() -> None:
         sa.Column("inference_status", sa.String(), nullable=False),
         sa.Column("inference_reason", sa.Text(), nullable=True),
         sa.Column("exit_code", sa.Integer(), nullable=True),
+        sa.Column("output_backlog", sa.JSON(), nullable=True),
         sa.Column("deployed_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("deployed_by", sa.String(), nullable=True),
         sa.Column("removed_at", sa.DateTime(timezone=True), nullable=True),

@@ -108,6 +108,20 @@ class Client(Operations):
         for event in self.transport.follow(path, query):
             yield str(event.json()["text"])
 
+    def device_log_of(self, device_id: str, lines: int = 1000) -> bytes:
+        """The last lines of the log of what a device runs now."""
+        call = Call("GET", f"/v1/devices/{segment(device_id)}/logs", {"lines": lines})
+        return (self.transport.send(call)).content
+
+    def follow_device_log(self, device_id: str, lines: int = 1000) -> Generator[str]:
+        """The last lines of the log of what a device runs, and what it says until that ends.
+
+        Raises: ApiError, also when the device is lost meanwhile.
+        """
+        path = f"/v1/devices/{segment(device_id)}/logs"
+        for event in self.transport.follow(path, {"lines": lines, "follow": True}):
+            yield str(event.json()["text"])
+
     def follow_events(
         self, noun: str | None = None, resource_id: str | None = None
     ) -> Generator[Event]:

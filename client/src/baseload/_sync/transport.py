@@ -18,11 +18,12 @@ from baseload.calls import (
     Call,
     Retries,
     problem_of,
+    refusal_of,
     seconds_asked,
 )
 from baseload.configuration import Configuration
 from baseload.errors import ApiError, UnreachableError
-from baseload.server_events import END, EventReader, ServerEvent
+from baseload.server_events import END, FAILED, EventReader, ServerEvent
 
 ANSWER_LIMIT_S = 30.0
 STREAM_SILENCE_S = 60.0
@@ -136,7 +137,8 @@ class Transport:
     ) -> Generator[ServerEvent]:
         """The events of a stream until it ends; a broken connection is resumed where it broke.
 
-        Raises: UnreachableError, when the stream cannot be resumed within `stream_limit_s`.
+        Raises: ApiError, when the API says that what is followed was lost; UnreachableError, when
+        the stream cannot be resumed within `stream_limit_s`.
         """
         headers = {"Accept": "text/event-stream"}
         if last_event_id is not None:
@@ -153,6 +155,8 @@ class Transport:
                             continue
                         if event.event == END:
                             return
+                        if event.event == FAILED:
+                            raise refusal_of(event.data)
                         if event.id is not None:
                             headers["Last-Event-ID"] = event.id
                         yield event

@@ -12,7 +12,7 @@ import typer
 from baseload.commands.app import new_app
 from baseload.commands.lookup import find_id
 from baseload.commands.session import Document, MistakeError, Session, command
-from baseload.commands.terminal import moment_text, pick
+from baseload.commands.terminal import bytes_text, moment_text, pick
 
 app = new_app()
 
@@ -24,6 +24,16 @@ Datastore = Annotated[
     str | None, typer.Option(help="id or name, of the region; gets what the command writes")
 ]
 Folder = Annotated[str | None, typer.Option(help="the folder of the datastore")]
+OutputPolicy = Annotated[
+    str | None,
+    typer.Option(
+        help="what goes while the datastore takes nothing: drop_oldest and drop_newest keep up to "
+        "the limit, drop_all keeps nothing (drop_oldest)"
+    ),
+]
+OutputLimit = Annotated[
+    int | None, typer.Option(help="what the output may take on the device (half of its disk)")
+]
 Variables = Annotated[
     list[str] | None,
     typer.Option(metavar="NAME=VALUE", help="a variable; NAME alone: as in this shell; repeatable"),
@@ -62,6 +72,7 @@ class _Given:
     checkpoints: Sequence[str] = ()
     datastore: str | None = None
     path: str | None = None
+    output_buffer: tuple[tuple[str, int | str | None], ...] = ()
     env: Sequence[str] = ()
     secrets: Sequence[str] = ()
     credentials: Sequence[str] = ()
@@ -88,6 +99,7 @@ class _Given:
             "model": self.model and {"id": find_id(session, "models", self.model)},
             "checkpoints": [find_id(session, "checkpoints", each) for each in self.checkpoints],
             "output": self._output(session),
+            "output_buffer": _known(dict(self.output_buffer)),
             "environment": _known(environment),
             "health": _known(dict(self.health)),
             "disk_size_gb": self.disk_size_gb,
@@ -117,6 +129,8 @@ def create(
     checkpoint: Checkpoints = None,
     datastore: Datastore = None,
     path: Folder = None,
+    output_policy: OutputPolicy = None,
+    output_limit_bytes: OutputLimit = None,
     env: Variables = None,
     secret: Secrets = None,
     credential: Credentials = None,
@@ -136,6 +150,7 @@ def create(
         checkpoints=checkpoint or (),
         datastore=datastore,
         path=path,
+        output_buffer=(("policy", output_policy), ("limit_bytes", output_limit_bytes)),
         env=env or (),
         secrets=secret or (),
         credentials=credential or (),
@@ -163,6 +178,8 @@ def update(
     checkpoint: Checkpoints = None,
     datastore: Datastore = None,
     path: Folder = None,
+    output_policy: OutputPolicy = None,
+    output_limit_bytes: OutputLimit = None,
     env: Variables = None,
     secret: Secrets = None,
     credential: Credentials = None,
@@ -188,6 +205,7 @@ def update(
         checkpoints=checkpoint or (),
         datastore=datastore,
         path=path,
+        output_buffer=(("policy", output_policy), ("limit_bytes", output_limit_bytes)),
         env=env or (),
         secrets=secret or (),
         credentials=credential or (),
@@ -255,6 +273,7 @@ def show(
             ("model", shown.get("model_id")),
             ("checkpoints", shown.get("checkpoints") or None),
             ("output", _output_text(shown.get("output"))),
+            ("kept on devices", _buffer_text(shown)),
             ("variables", environment.get("variables") or None),
             ("secrets", [f"{k}={v}" for k, v in environment["secrets"].items()] or None),
             ("credentials", environment.get("credentials") or None),
@@ -375,6 +394,16 @@ def _clear(body: Document, field: str) -> None:
 
 def _output_text(output: Document | None) -> str | None:
     return None if output is None else f"{output['datastore_id']}:{output['path']}"
+
+
+def _buffer_text(revision: Document) -> str | None:
+    """What devices keep of their output while the datastore takes nothing, in one line."""
+    buffer = revision.get("output_buffer")
+    if revision.get("output") is None or buffer is None:
+        return None
+    limit = buffer["limit_bytes"]
+    most = "half of the disk" if limit is None else bytes_text(limit)
+    return f"{buffer['policy']}, at most {most}"
 
 
 def _health_text(health: Document) -> str:

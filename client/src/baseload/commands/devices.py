@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 
 from baseload.commands.app import new_app
+from baseload.commands.logs import LogPrinter, stored_pieces
 from baseload.commands.lookup import find_id
 from baseload.commands.reason_lines import print_list
 from baseload.commands.session import Document, Session, command
@@ -21,6 +23,8 @@ Reference = Annotated[str, typer.Argument(help="id or name")]
 Limit = Annotated[float, typer.Option(help="seconds that --wait waits at most")]
 CONFIGURATIONS = "device-configurations"
 NONE = "none"
+LOG_LINES = 1000
+MOST_LOG_LINES = 10_000
 
 
 @command(app)
@@ -82,12 +86,13 @@ def ls(
             revision_text(each.get("wanted")),
             _running(each),
             each.get("inference_status"),
+            _waiting(each),
             each.get("inference_reason") or each.get("status_reason"),
         ]
         for each in devices
     ]
-    columns = ("id", "name", "status", "model", "wanted", "running", "inference", "reason")
-    print_list(session.screen, columns, rows, ("model", "wanted", "reason"))
+    columns = ("id", "name", "status", "model", "wanted", "running", "inference", "waiting")
+    print_list(session.screen, (*columns, "reason"), rows, ("model", "wanted", "waiting", "reason"))
 
 
 @command(app)
@@ -112,6 +117,9 @@ def show(session: Session, device: Reference) -> None:
             ("inference", found.get("inference_status")),
             ("exit code", found.get("exit_code")),
             ("why", found.get("inference_reason")),
+            ("output waiting", _waiting(found)),
+            ("output dropped", _dropped(found)),
+            ("datastore", (found.get("output_backlog") or {}).get("away")),
             *_hardware(found),
             ("added", moment_text(found.get("created_at"))),
         ]
@@ -123,6 +131,40 @@ def show(session: Session, device: Reference) -> None:
     if rows:
         session.screen.result("")
         session.screen.table(("requirement", "verdict", "required", "found"), rows)
+
+
+@command(app)
+def logs(
+    session: Session,
+    device: Reference,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="until what it runs has ended")
+    ] = False,
+    lines: Annotated[
+        int,
+        typer.Option(min=0, max=MOST_LOG_LINES, help="the last so many of what was said before"),
+    ] = LOG_LINES,
+) -> None:
+    """Print what the command of a device prints now; with --json a line for each piece of it.
+
+    It is read from the device, which must be reached. Control characters are shown as escapes.
+    """
+    path = f"{_path(session, device)}/logs"
+    printer = LogPrinter(1, sys.stdout, is_own=False)
+
+    def show(piece: Document) -> None:
+        if session.screen.as_json:
+            session.screen.json_line({name: piece[name] for name in ("offset", "text")})
+        else:
+            printer.piece(0, piece["text"])
+
+    if not follow:
+        for piece in stored_pieces(session.chunks(path, lines=lines), 0):
+            show(piece)
+        return
+    for event in session.transport.follow(path, {"lines": lines, "follow": True}):
+        show(event.json())
+    session.screen.say(f"what it ran has ended: baseload device show {device}")
 
 
 @command(app, "set")
@@ -231,6 +273,23 @@ def _asked(requested: Document) -> str:
     state = "followed" if requested.get("followed") else "not followed yet"
     by = requested.get("deployment_id") or requested.get("requested_by") or "-"
     return f"to run {what}, {moment_text(requested['at'])} by {by}: {state}"
+
+
+def _waiting(device: Document) -> str | None:
+    """What of its output is kept on the device, because its datastore has not taken it yet."""
+    backlog = device.get("output_backlog") or {}
+    return _files(backlog.get("waiting_files"), backlog.get("waiting_bytes"))
+
+
+def _dropped(device: Document) -> str | None:
+    backlog = device.get("output_backlog") or {}
+    return _files(backlog.get("dropped_files"), backlog.get("dropped_bytes"))
+
+
+def _files(count: int | None, size: int | None) -> str | None:
+    if not count:
+        return None
+    return f"{count} file{'s' * (count > 1)}, {bytes_text(size or 0)}"
 
 
 def _place(device: Document) -> str | None:

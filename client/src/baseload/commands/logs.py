@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, TextIO
 
@@ -148,15 +148,21 @@ def _stored(
 ) -> Iterator[Document]:
     """The pieces of the stored logs; of a part of them, the offsets count from its first byte."""
     for worker in workers:
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        offset = taken = 0
-        for chunk in session.chunks(f"/v1/jobs/{job['id']}/logs", worker=worker, **part):
-            taken += len(chunk)
-            text = decoder.decode(chunk)
-            pending = len(decoder.getstate()[0])
-            if text:
-                yield {"worker": worker, "offset": offset, "text": text}
-            offset = taken - pending
-        rest = decoder.decode(b"", final=True)
-        if rest:
-            yield {"worker": worker, "offset": offset, "text": rest}
+        chunks = session.chunks(f"/v1/jobs/{job['id']}/logs", worker=worker, **part)
+        yield from stored_pieces(chunks, worker)
+
+
+def stored_pieces(chunks: Iterable[bytes], worker: int) -> Iterator[Document]:
+    """The pieces of one log, as a stream of it has them."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    offset = taken = 0
+    for chunk in chunks:
+        taken += len(chunk)
+        text = decoder.decode(chunk)
+        pending = len(decoder.getstate()[0])
+        if text:
+            yield {"worker": worker, "offset": offset, "text": text}
+        offset = taken - pending
+    rest = decoder.decode(b"", final=True)
+    if rest:
+        yield {"worker": worker, "offset": offset, "text": rest}

@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+import pytest
+
 from activities.agent.devices import log
 from activities.agent.devices.state import Revision
 from tests.activities.agent.devices.conftest import MakeRevision
@@ -45,3 +47,21 @@ def test_a_log_begins_anew_with_each_start(make_revision: MakeRevision) -> None:
     written(revision, 2)
     assert log.bounds(revision) == (0, 16)
     assert log.last_lines(revision, 2000) == "0000000\n0000001"
+
+
+def test_the_last_lines_begin_where_they_are_counted_from_the_end(
+    make_revision: MakeRevision, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    revision = make_revision()
+    written(revision, 600)
+    first, end = log.bounds(revision)
+    for scan_bytes in (1, 7, 8, 4096):  # Whatever is read at once, also over both files.
+        monkeypatch.setattr(log, "SCAN_BYTES", scan_bytes)
+        begins = [log.begin_of_last(revision, lines, end) for lines in (0, 1, 2, 150)]
+        assert begins == [end, end - 8, end - 16, end - 150 * 8]
+    assert log.begin_of_last(revision, 10_000, end) == first
+    assert log.begin_of_last(revision, 10_000, 20) == end - 20
+    Path(revision.log).write_bytes(b"\n\nunfinished")
+    Path(revision.at(log.EARLIER)).unlink()
+    Path(revision.at(log.AT)).unlink()
+    assert [log.begin_of_last(revision, lines, 100) for lines in (1, 2, 3, 4)] == [2, 1, 0, 0]

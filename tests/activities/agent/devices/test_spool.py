@@ -1,13 +1,16 @@
 """What a device writes while its datastore is away: real NFS and SMB servers."""
 
+import json
 import os
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from activities.agent.datastores.copying import STORED
 from activities.agent.devices import spool
 from activities.agent.devices.state import Revision, Store
 from activities.agent.folders import JOB_USER
@@ -119,6 +122,91 @@ def test_the_next_revision_writes_into_the_folders_that_the_one_before_has_made(
     stored = server.shared / "shop-9/of/detector"
     assert (stored / "latest").read_bytes() == b"second 2"
     assert [(stored / "day" / name).read_bytes() for name in "12"] == [b"second"] * 2
+
+
+@pytest.mark.parametrize(
+    ("policy", "goes"), [("drop_oldest", {"1", "2"}), ("drop_newest", {"3", "4"})]
+)
+def test_a_full_spool_drops_by_its_policy_within_the_limit_of_its_configuration(
+    make_revision: MakeRevision, policy: str, goes: set[str]
+) -> None:
+    buffer = {"policy": policy, "limit_bytes": 2 * 8192}
+    revision = make_revision(output=place(AWAY), output_buffer=buffer)
+    for number in range(1, 5):
+        write(revision, str(number), bytes(8192), 100 - number)
+    assert spool.copy(revision)
+    assert {one.path for one in spool.files_of(revision)} == {"1", "2", "3", "4"} - goes
+    found = spool.report([revision])
+    assert (found["dropped_files"], found["dropped_bytes"]) == (2, 2 * 8192)
+    assert (found["waiting_files"], found["waiting_bytes"]) == (2, 2 * 8192)
+    spool.copy(revision)
+    assert spool.report([revision]) == found
+
+
+def test_a_spool_that_keeps_nothing_drops_what_its_datastore_does_not_take(
+    make_revision: MakeRevision,
+) -> None:
+    revision = make_revision(output=place(AWAY), output_buffer={"policy": "drop_all"})
+    write(revision, "done", bytes(8192), 60)
+    write(revision, "being written", bytes(8192), 0)
+    spool.bound(revision)
+    assert spool.report([revision])["waiting_files"] == 2
+    assert spool.copy(revision)
+    assert [one.path for one in spool.files_of(revision)] == ["being written"]
+    found = spool.report([revision])
+    assert (found["dropped_files"], found["dropped_bytes"], found["waiting_files"]) == (1, 8192, 1)
+
+
+class Clock:
+    """The time of a copier, which passes while it sleeps; `end_s` ends it."""
+
+    def __init__(self, end_s: float, passes: Callable[[float], None]) -> None:
+        self.now = 0.0
+        self._end_s, self._passes = end_s, passes
+
+    def now_s(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        if self.now > self._end_s:
+            raise TimeoutError
+        self._passes(self.now)
+
+
+def test_a_file_that_is_written_to_all_the_time_is_stored_once_a_minute(
+    store: Store, make_revision: MakeRevision, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    revision = make_revision(output=place(AWAY))
+    output = Path(revision.at("output"))
+    kept: list[tuple[float, str, bytes]] = []
+
+    def write_now(now: float) -> None:
+        with (output / "always.csv").open("ab") as file:
+            file.write(b"%d\n" % now)
+        os.utime(output / "always.csv", (now, now))
+
+    clock = Clock(190.0, write_now)
+
+    def store_here(one: Revision, settled_s: float) -> None:
+        """A datastore that takes everything."""
+        for file in spool.waiting(one):
+            if clock.now - file.changed_s >= settled_s:
+                kept.append((clock.now, file.path, (output / file.path).read_bytes()))
+                with Path(one.at(STORED)).open("a") as note:
+                    note.write(json.dumps(file.mark) + "\n")
+
+    monkeypatch.setattr(spool, "store", store_here)
+    write_now(0.0)
+    (output / "once.csv").write_bytes(b"done")
+    os.utime(output / "once.csv", (0, 0))
+    with pytest.raises(TimeoutError):
+        spool.copy_all(store, clock.now_s, clock.sleep)
+    assert [(at, path) for at, path, _ in kept] == [
+        (5.0, "once.csv"), (60.0, "always.csv"), (120.0, "always.csv"), (180.0, "always.csv"),
+    ]  # fmt: skip
+    assert kept[1][2].endswith(b"\n55\n60\n")
+    assert kept[3][2].endswith(b"\n175\n180\n")
 
 
 def test_no_link_of_the_command_leads_the_spool_elsewhere(
