@@ -3,8 +3,8 @@
 Real SSH on a port and with a host key for each; behind it runs that are rows in memory instead of
 processes. A command `sleep N` ends after N seconds, every other one at once. Each says that it is a
 Jetson; as a device it runs at once what it is switched to. Prints one JSON line with the machines
-when it serves; to every line that it is sent it answers how many of them are watched, and it ends
-when its stdin is closed.
+when it serves; to every line that it is sent it answers how many of them are watched, to the line
+`devices` those that are devices, and it ends when its stdin is closed.
 """
 
 import asyncio
@@ -61,6 +61,7 @@ class Machine:
 
     runs: dict[str, Run] = field(default_factory=dict)
     watchers: set[Process] = field(default_factory=set)
+    is_device: bool = False
     number: int = 0
     """Of the assignment that it follows as a device."""
 
@@ -140,6 +141,7 @@ class Machine:
 
     async def watch_device(self, process: Process) -> None:
         """What it runs, when that is new, and beats, as the agent's own watcher."""
+        self.is_device = True
         self.watchers.add(process)
         said, beat_at = -1, 0.0
         try:
@@ -242,8 +244,10 @@ async def _listen(machine: Machine) -> dict[str, Any]:
 async def main(count: int) -> None:
     machines = [Machine() for _ in range(count)]
     _print([await _listen(machine) for machine in machines])
-    while await asyncio.to_thread(sys.stdin.readline):
-        _print(sum(machine.is_watched() for machine in machines))
+    while asked := await asyncio.to_thread(sys.stdin.readline):
+        of_devices = asked.strip() == "devices"
+        meant = [each for each in machines if each.is_device or not of_devices]
+        _print(sum(machine.is_watched() for machine in meant))
 
 
 def _print(words: Any) -> None:
