@@ -72,7 +72,7 @@ def _rows(database: str, opened: Database) -> list[Row]:
         (f"a rollout's next step, which asks none of {count:,}", step, 3),
         ("what is due of one device", life.find, 30),
         ("one device has changed what it does", life.observe, 30),
-        ("one device has come to an end with its assignment", life.end, 30),
+        ("one device says again what its assignment came to", life.end, 30),
         ("a page of 50 of the list of devices", life.page, 10),
         (f"the reconciliation reads all {count:,} rows, every 5 minutes", life.reconcile, 3),
     )
