@@ -28,7 +28,13 @@ from workers.client import ensure_search_attributes, measured
 from workers.process import GRACE_S
 from workers.registry import WORKFLOWS, workflow_runner
 from workers.serving import serving
-from workers.sites import LONG_ACTIVITIES, LONG_ACTIVITY_HEARTBEAT, site_queues, site_worker
+from workers.sites import (
+    LONG_ACTIVITIES,
+    LONG_ACTIVITY_HEARTBEAT,
+    site_queues,
+    site_worker,
+    taking_over,
+)
 from workers.startup import run_until_stopped, serve_workflows, start_worker_process
 from workflows.contracts import queues
 from workflows.rules.catalogue.providers import cloud_kinds
@@ -133,10 +139,11 @@ async def _beside(
     """Serve all other queues beside the main one, until the process is stopped."""
     threading.Thread(target=remove_left_scratch, name="scratch", daemon=True).start()
     await _ensure_singletons(client)
-    sites = [site_worker(client, queue) for queue in site_queues(settings().sites)]
+    sites_served = site_queues(settings().sites)
+    sites = [site_worker(client, queue) for queue in sites_served]
     long = (notifications_worker(client), transfers_worker(client, transfers))
     others = (*long, *cloud_workers(client), *sites)
-    async with serving(*others):
+    async with serving(*others), taking_over(client, sites_served):
         if runtime is not None:
             served = (queues.MAIN, queues.PLANNING, *(worker.task_queue for worker in others))
             await show_backlogs(client, runtime, served, stop)

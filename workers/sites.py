@@ -1,6 +1,8 @@
 """The workers of sites, which reach nodes: one for all shared regions, one for each own worker."""
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 
 import structlog
@@ -9,6 +11,7 @@ from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
 from activities.registry.site import SITE
 from activities.settings import settings
+from activities.site.device_watches import take_over_watches
 from activities.site.node_client import close_connections
 from activities.site.sessions.trunks import close_trunks
 from activities.temporal.client import set_client
@@ -19,11 +22,11 @@ from workflows.contracts import queues
 
 SHARED = "*"
 SHARED_POLLERS = 8
-SHARED_ACTIVITIES = 10_000
-"""How many activities the worker of all shared regions runs at once, each of which waits for a node
-and needs no thread; every node has one for hours, its watch."""
+SITE_ACTIVITIES = 50_000
+"""How many activities the worker of sites runs at once, each of which waits for a node or a device
+and needs no thread; every node and device has one for hours, its watch."""
 LONG_ACTIVITIES = 1000
-"""How many activities that wait for a node or a provider one other worker runs at once."""
+"""How many activities that wait for a provider one other worker runs at once."""
 LONG_ACTIVITY_HEARTBEAT = timedelta(seconds=4)
 """The longest interval between two heartbeats that are sent to the server.
 
@@ -46,11 +49,27 @@ async def serve_sites(stop: asyncio.Event) -> int:
     if client is None:
         return 0
     set_client(client)
-    async with serving(*(site_worker(client, queue) for queue in workers)):
+    async with (
+        serving(*(site_worker(client, queue) for queue in workers)),
+        taking_over(client, workers),
+    ):
         await stop.wait()
     await close_trunks()
     await close_connections()
     return 0
+
+
+@contextlib.asynccontextmanager
+async def taking_over(client: Client, queues_of_sites: Sequence[str]) -> AsyncIterator[None]:
+    """Take over the watches of devices that a killed process of these queues has left, beside the
+    block."""
+    tasks = [asyncio.create_task(take_over_watches(client, each)) for each in queues_of_sites]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def site_queues(sites: str) -> tuple[str, ...]:
@@ -75,7 +94,7 @@ def site_worker(client: Client, queue: str) -> Worker:
         client,
         task_queue=queue,
         activities=SITE,
-        max_concurrent_activities=SHARED_ACTIVITIES if is_shared else LONG_ACTIVITIES,
+        max_concurrent_activities=SITE_ACTIVITIES,
         max_heartbeat_throttle_interval=LONG_ACTIVITY_HEARTBEAT,
         activity_task_poller_behavior=PollerBehaviorSimpleMaximum(
             SHARED_POLLERS if is_shared else 2

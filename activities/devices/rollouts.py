@@ -204,7 +204,7 @@ def _waiting(
             DeploymentTarget.state == TargetState.WAITING,
             is_present,
         )
-        .order_by(col(Device.id))
+        .order_by(col(DeploymentTarget.device_id))  # By it, their index is read in order.
         .with_for_update()
     )
     return session.exec(query if most is None else query.limit(most)).all()

@@ -1,7 +1,8 @@
 """The activities by which a device's lifecycle gives it an inference, and hears what it does."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import contextlib
+from collections.abc import AsyncIterator, Collection, Coroutine, Generator
 from typing import Any
 
 from temporalio import activity
@@ -48,8 +49,14 @@ SWITCH_S = 7100.0
 STOP_S = 110.0
 CLEAR_S = 110.0
 BACKLOG_INTERVAL_S = 60.0
-SILENCE_S = 12.0
-"""How long we wait for a frame; the device sends a beat every 2 s."""
+SILENCE_S = 90.0
+"""How long we wait for a frame; the device sends a beat every 30 s. That the machine is away shows
+earlier, because it does not answer the keepalives of its connection."""
+BEAT_S = 400.0
+"""Between two heartbeats of a watch."""
+
+_watches: dict[str, asyncio.Event] = {}
+"""The watches of this process, by device; each ends when its event is set."""
 
 
 @activity.defn
@@ -161,21 +168,50 @@ async def watch_device(command: WatchDevice) -> DeviceObserved:
 
     Raises: NODE_UNREACHABLE when the connection is lost or the watcher is silent,
     HOST_KEY_MISMATCH, LOGIN_REFUSED; PROTOCOL_VIOLATION; OUTCOME_UNKNOWN when the machine has
-    restarted; WORKER_STOPS when this worker process stops, so that the next one continues.
+    restarted; WORKER_STOPS when this worker process stops, so that the next one continues, and when
+    another watch of the device has begun here.
     """
-    async with heartbeating():
-        seen = await first_of(_differing(command), _until_the_worker_stops())
+    device_id = command.node.node_id
+    with _only_watch(device_id) as is_replaced:
+        async with heartbeating(BEAT_S):
+            waits = is_replaced.wait(), activity.wait_for_worker_shutdown()
+            seen = await first_of(_differing(command), *map(_nothing, waits))
+        why = (
+            "another watch" if is_replaced.is_set() else "the worker process that watches it stops"
+        )
     if seen is None:
         raise ApplicationError(
-            f"{command.node.node_id}: the worker process that watches the device stops",
+            f"{device_id}: {why}",
             type=errors.WORKER_STOPS,
+            non_retryable=is_replaced.is_set(),
             category=ApplicationErrorCategory.BENIGN,
         )
     return DeviceObserved(run=seen)
 
 
-async def _until_the_worker_stops() -> None:
-    await activity.wait_for_worker_shutdown()
+async def _nothing(end: Coroutine[Any, Any, object]) -> None:
+    await end
+
+
+def watched_devices() -> Collection[str]:
+    """The ids of the devices that this process watches now."""
+    return _watches.keys()
+
+
+@contextlib.contextmanager
+def _only_watch(device_id: str) -> Generator[asyncio.Event]:
+    """Be the one watch of a device in this process, until another one sets the event.
+
+    The lifecycle has cancelled the earlier one, which would hear of it with its next heartbeat.
+    """
+    if (earlier := _watches.get(device_id)) is not None:
+        earlier.set()
+    is_replaced = _watches[device_id] = asyncio.Event()
+    try:
+        yield is_replaced
+    finally:
+        if _watches.get(device_id) is is_replaced:
+            del _watches[device_id]
 
 
 async def _differing(command: WatchDevice) -> DeviceRun | None:

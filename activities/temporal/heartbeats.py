@@ -25,11 +25,14 @@ def set_details(words: str, figures: str | None = None) -> None:
 
 
 @contextlib.asynccontextmanager
-async def heartbeating() -> AsyncGenerator[None]:
-    """Send a heartbeat every few seconds while the block runs."""
+async def heartbeating(every_s: float | None = None) -> AsyncGenerator[None]:
+    """Send a heartbeat every few seconds while the block runs.
+
+    every_s: more rarely, for a long heartbeat timeout; each heartbeat is a write in Temporal.
+    """
     details: list[str] = []
     token = _details.set(details)
-    task = asyncio.create_task(_beat(details))
+    task = asyncio.create_task(_beat(details, every_s or BEAT_S))
     try:
         yield
     finally:
@@ -37,10 +40,10 @@ async def heartbeating() -> AsyncGenerator[None]:
         _details.reset(token)
 
 
-async def _beat(details: list[str]) -> None:
+async def _beat(details: list[str], every_s: float) -> None:
     while True:
         activity.heartbeat(*details)
-        await asyncio.sleep(BEAT_S)
+        await asyncio.sleep(every_s)
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Self
 
+from workflows.contracts.lifecycles import DEVICE
 from workflows.contracts.nodes import NodeAddress
 
 PYTHONS = ("/usr/bin/python3", "python3")
@@ -24,6 +25,8 @@ class NodeEndpoint:
     """The Pythons to try; the first that can run the agent is used, or the last if none can."""
     is_given: bool = False
     """Whether a person gave the address, so that it must be in a network where nodes may be."""
+    is_device: bool = False
+    """Whether it is one of very many machines that hardly ever have anything to say."""
 
     @classmethod
     def of(cls, address: NodeAddress) -> Self:
@@ -35,6 +38,7 @@ class NodeEndpoint:
             address.minion_id,
             address.root or "",
             is_given=not address.leased,
+            is_device=address.node_id.startswith(f"{DEVICE.prefix}-"),
         )
 
     def __str__(self) -> str:

@@ -13,6 +13,8 @@ log = logging.getLogger("transport")
 CONNECT_S = 10
 KEEPALIVE_S = 5
 KEEPALIVE_COUNT = 3
+DEVICE_KEEPALIVE_S = 15
+"""A device that is away is known after three times so long; ten thousand are asked for ever."""
 NO_TRUSTED_KEYS: tuple[list[str], list[str], list[str]] = ([], [], [])
 """No trusted host keys, so that asyncssh asks `PinnedClient` about each key."""
 HOST_KEY_FAMILIES = (
@@ -117,7 +119,7 @@ async def _connect(
         agent_path=None,
         connect_timeout=CONNECT_S,
         login_timeout=CONNECT_S,
-        keepalive_interval=KEEPALIVE_S,
+        keepalive_interval=DEVICE_KEEPALIVE_S if endpoint.is_device else KEEPALIVE_S,
         keepalive_count_max=KEEPALIVE_COUNT,
     )
     return connection

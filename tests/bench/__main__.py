@@ -29,6 +29,8 @@ STEPS = {
     "leases": "the sweep over 5,000 machines, beside one bare question",
     "clouds": "find_placement while one of five clouds hangs, beside none that does",
     "regions": "1,000 regions served by one process: memory and long polls",
+    "devices": "10,000 devices in rows, on SQLite and PostgreSQL",
+    "edge": "200 devices in one region: deployed to, quiet, and watched again after restarts",
     "contents": "1 GB and 10,000 files of a dataset to a node, beside scp and tar over ssh",
     "datastores": "first byte of a file on NFS and SMB, and a copy, beside this disk",
     "transfers": "1 GB into the object store from the web and through the API, beside the disk",

@@ -1,9 +1,10 @@
 """`python -m tests.bench.ssh_double COUNT`: one process that answers SSH as so many machines.
 
 Real SSH on a port and with a host key for each; behind it runs that are rows in memory instead of
-processes. A command `sleep N` ends after N seconds, every other one at once. Prints one JSON line
-with the machines when it serves; to every line that it is sent it answers how many of them are
-watched, and it ends when its stdin is closed.
+processes. A command `sleep N` ends after N seconds, every other one at once. Each says that it is a
+Jetson; as a device it runs at once what it is switched to. Prints one JSON line with the machines
+when it serves; to every line that it is sent it answers how many of them are watched, to the line
+`devices` those that are devices, and it ends when its stdin is closed.
 """
 
 import asyncio
@@ -19,9 +20,11 @@ from typing import Any
 
 import asyncssh
 
+from activities.agent.devices.verbs import WATCH_BEAT_S
 from activities.transport.agent_archive import agent_archive
 
 BEAT_S = 2.0
+POLL_S = 1.0
 CPU_COUNT = 64
 MEMORY_BYTES = 256 << 30
 _MARK = re.compile(r"baseload-[0-9a-f]{24}")
@@ -58,6 +61,13 @@ class Machine:
 
     runs: dict[str, Run] = field(default_factory=dict)
     watchers: set[Process] = field(default_factory=set)
+    is_device: bool = False
+    number: int = 0
+    """Of the assignment that it follows as a device."""
+
+    def is_watched(self) -> bool:
+        """Whether a watcher's connection is open; the watcher itself notices that at a beat."""
+        return any(not each.stdin.at_eof() and not each.is_closing() for each in self.watchers)
 
     def answer(self, verb: str, asked: dict[str, Any]) -> dict[str, Any]:
         return {"ok": True, **getattr(self, f"do_{verb}")(asked)}
@@ -76,11 +86,15 @@ class Machine:
             "runtimes": ["process"],
             "is_root": True,
             "boot_id": "1",
+            "jetson": {"model_text": "Orin NX", "compatible": ["nvidia,p3767-0000"]},
         }
         return {"hardware": hardware}
 
     def do_prepare(self, asked: dict[str, Any]) -> dict[str, Any]:
         return {"job_user": "baseload-job", "unreachable_peers": [], "closed_logins": False}
+
+    def do_find_cache_address(self, asked: dict[str, Any]) -> dict[str, Any]:
+        return {"host": None}
 
     def do_stage(self, asked: dict[str, Any]) -> dict[str, Any]:
         word, _, seconds = asked["spec"]["command"].partition(" ")
@@ -111,6 +125,36 @@ class Machine:
 
     def do_prune(self, asked: dict[str, Any]) -> dict[str, Any]:
         return {"removed": []}
+
+    def do_device_status(self, asked: dict[str, Any]) -> dict[str, Any]:
+        return {"run": self.inference(), "done": self.number, "boot_id": "1"}
+
+    def do_stage_device(self, asked: dict[str, Any]) -> dict[str, Any]:
+        return {}
+
+    def do_switch_device(self, asked: dict[str, Any]) -> dict[str, Any]:
+        self.number = asked["number"]
+        return {"run": self.inference()}
+
+    def inference(self) -> dict[str, Any]:
+        return {"number": self.number, "status": "running" if self.number else "stopped"}
+
+    async def watch_device(self, process: Process) -> None:
+        """What it runs, when that is new, and beats, as the agent's own watcher."""
+        self.is_device = True
+        self.watchers.add(process)
+        said, beat_at = -1, 0.0
+        try:
+            while not process.stdin.at_eof() and not process.is_closing():
+                if said != self.number:
+                    said = self.number
+                    _say(process, {"kind": "device", "run": self.inference(), "boot_id": "1"})
+                if time.monotonic() >= beat_at:
+                    beat_at = time.monotonic() + WATCH_BEAT_S
+                    _say(process, {"kind": "beat"})
+                await asyncio.sleep(POLL_S)
+        finally:
+            self.watchers.discard(process)
 
     async def watch(self, process: Process) -> None:
         """Beats, and every exit; one that was told before is told again to a new watcher."""
@@ -166,6 +210,8 @@ async def _serve(machine: Machine, process: Process) -> None:
     asked = json.loads(await process.stdin.readline())
     if verb == "watch":
         await machine.watch(process)
+    elif verb == "watch_device":
+        await machine.watch_device(process)
     elif verb == "pack_output":
         process.stdout.write(_EMPTY_ARCHIVE)
     else:
@@ -198,8 +244,10 @@ async def _listen(machine: Machine) -> dict[str, Any]:
 async def main(count: int) -> None:
     machines = [Machine() for _ in range(count)]
     _print([await _listen(machine) for machine in machines])
-    while await asyncio.to_thread(sys.stdin.readline):
-        _print(sum(bool(machine.watchers) for machine in machines))
+    while asked := await asyncio.to_thread(sys.stdin.readline):
+        of_devices = asked.strip() == "devices"
+        meant = [each for each in machines if each.is_device or not of_devices]
+        _print(sum(machine.is_watched() for machine in meant))
 
 
 def _print(words: Any) -> None:

@@ -158,10 +158,10 @@ class Simulated:
         )
         self.machines: list[dict[str, Any]] = self._read()
 
-    def watched(self) -> int:
-        """How many of them are watched now."""
+    def watched(self, which: str = "all") -> int:
+        """How many of them are watched now. which: `devices` counts no nodes."""
         assert self._process.stdin is not None
-        self._process.stdin.write(b"watched\n")
+        self._process.stdin.write(f"{which}\n".encode())
         self._process.stdin.flush()
         count: int = self._read()
         return count

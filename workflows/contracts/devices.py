@@ -167,6 +167,13 @@ class DeviceReport(Contract):
     run: DeviceRun = DeviceRun()
 
 
+class WatchLost(Contract):
+    """Signal `watch_lost`: a worker process of a site has begun, and does not watch the device."""
+
+    queue: str
+    """The task queue that the process serves; the device of another one is not meant."""
+
+
 class AssignmentOutcome(Contract):
     """How an assignment ended on its device."""
 

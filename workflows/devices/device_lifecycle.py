@@ -15,6 +15,7 @@ from workflows.contracts.devices import (
     DeviceReport,
     DeviceRequest,
     DeviceStatus,
+    WatchLost,
 )
 from workflows.contracts.errors import PROTOCOL_VIOLATION
 from workflows.contracts.events import Event
@@ -44,7 +45,7 @@ from workflows.rules.devices.models import requirements_of
 from workflows.rules.nodes.onboarding import describe_preparation, shown_cause
 
 FAILED_INTERVAL = timedelta(hours=6)
-UPKEEP_INTERVAL = timedelta(hours=1)
+UPKEEP_INTERVAL = timedelta(hours=6)
 """Between two inspections, which read the row again as well, because a wake may have been lost."""
 _ONBOARDED = (
     DeviceStatus.ACTIVE,
@@ -52,7 +53,7 @@ _ONBOARDED = (
     DeviceStatus.OFFLINE,
     DeviceStatus.REMOVING,
 )
-_REPEATED = (Wake, Refresh)
+_REPEATED = (Wake, Refresh, WatchLost)
 """The messages that the next workflow run can miss, because it reads the row when it resumes."""
 
 
@@ -332,6 +333,11 @@ class DeviceLifecycle:
         if not self._inbox.holds(Wake):
             self._inbox.put(Wake())
 
+    @workflow.signal(description="Watch the device again: the process that did so may be dead.")
+    def watch_lost(self, lost: WatchLost) -> None:
+        if not self._inbox.holds(WatchLost):
+            self._inbox.put(lost)
+
     @workflow.signal(description="Inspect the device now.")
     def refresh(self) -> None:
         if not self._inbox.holds(Refresh):
@@ -357,8 +363,17 @@ class DeviceLifecycle:
             await self._keep_up()
         elif isinstance(message, Reboot):
             await self._reboot()
+        elif isinstance(message, WatchLost):
+            self._watch_again(message)
         elif isinstance(message, Removal):
             self._removal = message
+
+    def _watch_again(self, lost: WatchLost) -> None:
+        """Start another watch in place of one that may be lost, if it is of this site's queue."""
+        command = WatchDevice(node=self._location.address(), known=self._inference.run)
+        if lost.queue == watch_device.queue_of(command):
+            self._stop_watch()
+            self._start_watch()
 
     async def _reboot(self) -> None:
         await self._steps.record_event(

@@ -97,6 +97,10 @@ class ClearDevice(SiteCommand):
     """End the inference of a device that is removed, and remove all that it has of it."""
 
 
+WATCH_HEARTBEAT_S = 900.0
+"""The heartbeat timeout of a watch: long, because each heartbeat is a write in Temporal, and ten
+thousand devices have a watch for ever. The watches of a killed worker process do not wait for it,
+because the next process asks for them (signal `watch_lost`)."""
 _FINAL = (*NON_RETRYABLE, *sorted(LOSSES))
 """A device that is lost is probed, so that it is known to be offline, and tried again later."""
 
@@ -150,7 +154,7 @@ watch_device = Effect(
     start_to_close_s=24 * 3600,
     schedule_to_close_s=7 * 24 * 3600,
     schedule_to_start_s=60,
-    heartbeat_s=HEARTBEAT_S,
+    heartbeat_s=WATCH_HEARTBEAT_S,
     non_retryable=(*NON_RETRYABLE, *sorted(LOSSES), LOGIN_REFUSED),
 )
 """One watch for each device. It fails with the type of the loss; the lifecycle then probes."""

@@ -22,6 +22,8 @@ PROGRESS_S = 5.0
 AGAIN_S = 3.0
 LIMIT_S = 7000.0
 BEAT_S = 2.0
+WATCH_BEAT_S = 30.0
+"""Between two beats of a watch that says nothing else, which lasts for as long as the device."""
 WATCH_POLL_S = 0.25
 OUTPUT_S = 5.0
 """How often the watch reads what of the output waits."""
@@ -215,7 +217,7 @@ def clear_device(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def watch_device(request: dict[str, Any]) -> None:
-    """Write a frame when what the device does changes, and a beat each 2 s, until stdin ends."""
+    """Write a frame when what the device does changes, and a beat each 30 s, until stdin ends."""
     store = Store(Folders(request.get("root", "")))
     said: dict[str, Any] = {}
     beat_at = output_at = 0.0
@@ -228,7 +230,7 @@ def watch_device(request: dict[str, Any]) -> None:
             said = does
             _send({"kind": "device", **does, "boot_id": processes.boot_id()})
         if now >= beat_at:
-            beat_at = now + BEAT_S
+            beat_at = now + WATCH_BEAT_S
             _send({"kind": "beat"})
         if _is_closed(WATCH_POLL_S):
             return

@@ -110,6 +110,7 @@ class Device(RemovableRow, table=True):
         index_where(
             "status != 'archived'", "devices_minion_id", "account_id", "minion_id", unique=True
         ),
+        Index("devices_by_account", "account_id", "id"),
         Index("devices_by_status", "status", "region_id"),
         index_where("assignment_number > followed_number", "devices_with_open_assignments", "id"),
     )
@@ -126,6 +127,7 @@ class DeviceDeployment(LifecycleRow, table=True):
     """A `RolloutCounts`, as of the last recorded step."""
     deadline: datetime | None = Field(default=None, sa_type=Instant)
     requested_by: str = ""
+    __table_args__ = (Index("device_deployments_by_account", "account_id", "id"),)
 
 
 class DeploymentTarget(SQLModel, table=True):
@@ -143,4 +145,4 @@ class DeploymentTarget(SQLModel, table=True):
     """What the device was to run before; to that it is rolled back. None: nothing."""
     reason: str | None = Field(default=None, sa_type=Text)
     updated_at: datetime = Field(sa_type=Instant)
-    __table_args__ = (Index("deployment_targets_by_state", "deployment_id", "state"),)
+    __table_args__ = (Index("deployment_targets_by_state", "deployment_id", "state", "device_id"),)

@@ -71,7 +71,7 @@ class RunFrame(SaidState):
 
 
 class DeviceBeat(Said):
-    """The sign every 2 s that the watcher still runs; a kind that we do not know counts as one."""
+    """The sign every 30 s that the watcher still runs; a kind that we do not know counts as one."""
 
     kind: Code = "beat"
 

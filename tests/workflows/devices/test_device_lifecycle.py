@@ -13,6 +13,7 @@ from workflows.contracts.devices import (
     DeviceStatus,
     InferenceStatus,
     OutputBacklog,
+    WatchLost,
 )
 from workflows.contracts.nodes import Hardware
 from workflows.contracts.removals import Removal
@@ -75,7 +76,7 @@ def test_an_assignment_is_followed_once() -> None:
     assert edge.specs == set(), "what was sealed for it is gone"
 
 
-def test_an_assignment_whose_wake_was_lost_is_followed_within_an_hour() -> None:
+def test_an_assignment_whose_wake_was_lost_is_followed_at_the_next_inspection() -> None:
     edge = Edge().active()
     edge.passes(60)
     edge.deploy(7, wakes=False)
@@ -198,6 +199,20 @@ def test_a_device_that_is_lost_is_offline_and_back_with_what_it_runs() -> None:
     edge.is_back()
     edge.until(lambda: edge.status == "active")
     assert (edge.ran, edge.run.number, edge.reason) == ([1], 1, None)
+
+
+@pytest.mark.parametrize(("queue", "watches"), [("site", 1), ("site/reg-1", 0)])
+def test_a_watch_that_was_lost_with_its_process_is_begun_again_for_the_same_queue(
+    queue: str, watches: int
+) -> None:
+    edge = running()
+    edge.passes(60)
+    before = edge.calls.count("watch_device")
+    edge.tell("watch_lost", WatchLost(queue=queue))
+    edge.passes(60)
+    assert edge.calls.count("watch_device") == before + watches
+    edge.exits(3)
+    edge.until(lambda: edge.known_run.status == "failed", most_s=HOUR_S)
 
 
 def test_an_assignment_while_the_device_is_away_waits_for_it() -> None:

@@ -88,6 +88,9 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_device_deployments"),
     )
     op.create_index(
+        "device_deployments_by_account", "device_deployments", ["account_id", "id"], unique=False
+    )
+    op.create_index(
         "ix_device_deployments_account_id", "device_deployments", ["account_id"], unique=False
     )
     op.create_index(
@@ -187,6 +190,7 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["region_id"], ["regions.id"], name="fk_devices_region_id"),
         sa.PrimaryKeyConstraint("id", name="pk_devices"),
     )
+    op.create_index("devices_by_account", "devices", ["account_id", "id"], unique=False)
     op.create_index("devices_by_status", "devices", ["status", "region_id"], unique=False)
     op.create_index(
         "devices_minion_id",
@@ -229,7 +233,7 @@ def upgrade() -> None:
     op.create_index(
         "deployment_targets_by_state",
         "deployment_targets",
-        ["deployment_id", "state"],
+        ["deployment_id", "state", "device_id"],
         unique=False,
     )
     op.create_index(

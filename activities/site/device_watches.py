@@ -1,0 +1,87 @@
+"""The watches of devices that a killed worker process has left, which the next process takes over.
+
+Temporal would notice only after the heartbeat timeout of a watch, which is long.
+"""
+
+import asyncio
+
+import structlog
+from temporalio.client import Client
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError
+
+from activities.site.devices import watched_devices
+from activities.temporal.client import tell
+from workflows.contracts import queues
+from workflows.contracts.devices import DeviceStatus, WatchLost
+from workflows.contracts.lifecycles import DEVICE
+
+SETTLED_S = 1.0
+LONGEST_S = 120
+"""How long watches are waited for that come by themselves."""
+SIGNALS_AT_ONCE = 32
+TRIES = 5
+PAUSE_S = 5.0
+_WATCHED = ", ".join(f"'{each}'" for each in (DeviceStatus.ACTIVE, DeviceStatus.MAINTENANCE))
+
+log = structlog.get_logger("watches")
+
+
+async def take_over_watches(client: Client, queue: str) -> None:
+    """Ask for the watches of the devices of this queue that this process does not watch.
+
+    Called when the process has begun to serve the queue. The watches of a process that has ended
+    properly come by themselves, and are waited for. Where several processes serve the queue, those
+    that another one watches come to this one as well.
+    """
+    for _ in range(TRIES):
+        await _until_settled()
+        try:
+            left = await _ask_for_all(client, queue)
+        except RPCError as cause:
+            left = cause.message
+        if left is None:
+            return
+        log.warning("watches were not taken over", queue=queue, why=left)
+        await asyncio.sleep(PAUSE_S)
+
+
+async def _until_settled() -> None:
+    """Wait while watches come by themselves."""
+    before = -1
+    for _ in range(LONGEST_S):
+        if before == len(watched_devices()):
+            return
+        before = len(watched_devices())
+        await asyncio.sleep(SETTLED_S)
+
+
+async def _ask_for_all(client: Client, queue: str) -> str | None:
+    """Signal the devices that this process does not watch; why one was not signalled, or None.
+
+    Raises: RPCError.
+    """
+    slots = asyncio.Semaphore(SIGNALS_AT_ONCE)
+
+    async def ask(workflow_id: str) -> str | None:
+        async with slots:
+            if workflow_id.removeprefix(f"{DEVICE.name}/") in watched_devices():
+                return None
+            try:
+                await tell(workflow_id, "watch_lost", WatchLost(queue=queue))
+            except (RPCError, ApplicationError) as cause:
+                return f"{workflow_id}: {cause}"
+            return None
+
+    query = f"WorkflowType = 'DeviceLifecycle' AND ExecutionStatus = 'Running' AND {_of(queue)}"
+    found = [each.id async for each in client.list_workflows(query)]
+    answers = await asyncio.gather(*map(ask, found))
+    return next((each for each in answers if each is not None), None)
+
+
+def _of(queue: str) -> str:
+    """The condition for the devices of a queue; their lifecycles look at it once more."""
+    is_served = f"ResourceStatus IN ({_WATCHED})"
+    if queue == queues.SITE:
+        return is_served
+    return f"{is_served} AND RegionId = '{queue.partition('/')[2]}'"

@@ -1,0 +1,140 @@
+"""200 devices in one region: a deployment to all of them, quiet, and after restarts of our side."""
+
+import os
+import signal
+import time
+from typing import Any
+
+from tests.bench.machine import MIB, Share, memory_bytes, share_of
+from tests.bench.measure import Row
+from tests.bench.stack import Bench, Simulated, scaled, simulated, stack
+from tests.lab.waiting import wait_until
+
+DEVICES = 200
+JOIN_LIMIT_S = 1200.0
+DEPLOY_LIMIT_S = 600.0
+SETTLED_S = 15.0
+LOOKED_AT_S = 60.0
+FLEET = 10_000
+CPU_AIM_CORES = 0.1
+CONNECTED_AIM_S = 10.0
+OURS = ("api", "worker", "planning")
+
+
+def rows() -> list[Row]:
+    """Devices that are simulated over real SSH, in one process that is not counted."""
+    count = scaled(DEVICES)
+    # One machine more, the storage node.
+    with simulated(count + 1) as machines, stack() as bench:
+        time.sleep(SETTLED_S)
+        empty = share_of(bench.pids(), LOOKED_AT_S / 2)
+        configuration, joined_s = _join(bench, machines)
+        deploy_s = _deploy(bench, configuration, count)
+        memory = sum(map(memory_bytes, bench.pids("worker")))
+        again_s = _deploy(bench, configuration, count)
+        time.sleep(SETTLED_S)
+        worker = share_of(bench.pids("worker"), LOOKED_AT_S / 2)
+        all_of_it = share_of(bench.pids(), LOOKED_AT_S)
+        restarted_s = _restart(bench, machines, count, signal.SIGTERM, OURS)
+        killed_s = _restart(bench, machines, count, signal.SIGKILL, (*OURS, "temporal"))
+    what = f"{count} devices in one region"
+    return [
+        Row(
+            f"{what}: deployed to all at once, until the deployment has finished",
+            f"{deploy_s:.1f} s, worker process {memory / MIB:,.0f} MiB",
+            f"the next revision {again_s:.1f} s; their onboarding {joined_s:.0f} s",
+        ),
+        _quiet_row(what, count, empty, worker, all_of_it),
+        _connected_row(f"{what}: all watched after a restart of API and workers", restarted_s),
+        _connected_row(f"{what}: all watched after kill -9 of them and of Temporal", killed_s),
+    ]
+
+
+def _quiet_row(what: str, count: int, empty: Share, worker: Share, ours: Share) -> Row:
+    fleet = (ours.cores - empty.cores) * FLEET / count
+    return Row(
+        f"{what} and nothing changes: CPU of all processes; at that rate {FLEET:,} devices",
+        f"{ours.cores:.2%} of a core, {ours.memory_bytes / MIB:,.0f} MiB; {fleet:.2f} cores",
+        f"without devices {empty.cores:.2%}; the worker alone {worker.cores:.2%}",
+        "10,000: < 0.1 cores",
+        fleet < CPU_AIM_CORES,
+    )
+
+
+def _connected_row(name: str, seconds: float) -> Row:
+    return Row(name, f"{seconds:.1f} s", "", "< 10 s", seconds < CONNECTED_AIM_S)
+
+
+def _join(bench: Bench, machines: Simulated) -> tuple[str, float]:
+    """A region with central storage, its devices, and a configuration that they are set to."""
+    platform = bench.platform
+    body = {
+        "provider_id": platform.items("/v1/providers")[0]["id"],
+        "name": "shops",
+        "storage_mode": "central",
+        "exclusive_nodes": False,
+        "relaxed_requirements": ["all"],
+    }
+    region_id = bench.region_id = platform.post("/v1/regions", body)["id"]
+    platform.until_status(f"/v1/regions/{region_id}", "healthy")
+    store, *others = machines.machines
+    node = _added(bench, "/v1/nodes", store, "store", services=["storage"])
+    platform.until_status(f"/v1/nodes/{node}", "active")
+    asked = {"region_id": region_id, "name": "detector", "command": "serve", "health": {"up_s": 0}}
+    configuration: str = platform.post("/v1/device-configurations", asked)["id"]
+    started = time.monotonic()
+    for number, machine in enumerate(others):
+        device = _added(bench, "/v1/devices", machine, f"shop-{number}")
+        change = {"configuration_id": configuration}
+        platform.ask("PATCH", f"/v1/devices/{device}", json=change)
+    _until_devices(bench, "status = 'active'", len(others), JOIN_LIMIT_S)
+    joined_s = time.monotonic() - started
+    _until_watched(machines, len(others))
+    return configuration, joined_s
+
+
+def _added(bench: Bench, path: str, machine: dict[str, Any], name: str, **more: Any) -> str:
+    token = bench.join_token()["secret"]
+    told = {"token": token, "address": "127.0.0.1", "user": "root", **machine}
+    bench.platform.post("/v1/announcements", told)
+    body = {"region_id": bench.region_id, "name": name, "minion_id": machine["minion_id"], **more}
+    resource_id: str = bench.platform.post(path, body)["id"]
+    return resource_id
+
+
+def _deploy(bench: Bench, configuration: str, count: int) -> float:
+    """Seconds from the request until a next revision runs on all devices."""
+    bench.platform.ask(
+        "PATCH",
+        f"/v1/device-configurations/{configuration}",
+        json={"command": f"serve {time.monotonic()}"},
+    )
+    started = time.monotonic()
+    made = bench.platform.post("/v1/device-deployments", {"configuration_id": configuration})
+    running = f"running_revision = {made['revision']}"
+    _until_devices(bench, running, count, DEPLOY_LIMIT_S)
+    bench.platform.until_status(f"/v1/device-deployments/{made['id']}", "finished")
+    return time.monotonic() - started
+
+
+def _until_devices(bench: Bench, condition: str, count: int, limit_s: float) -> None:
+    query = f"SELECT count(*) FROM devices WHERE {condition}"
+    wait_until(lambda: bench.asked(query)[0][0] >= count, f"{count} devices: {condition}", limit_s)
+
+
+def _until_watched(machines: Simulated, count: int) -> None:
+    wait_until(lambda: machines.watched("devices") >= count, f"{count} devices are watched", 300)
+
+
+def _restart(
+    bench: Bench, machines: Simulated, count: int, number: signal.Signals, names: tuple[str, ...]
+) -> float:
+    """Seconds from the end of our processes until all devices are watched again."""
+    _until_watched(machines, count)
+    before = bench.pids(*names)
+    started = time.monotonic()
+    for pid in before:
+        os.kill(pid, number)
+    wait_until(lambda: machines.watched("devices") == 0, "nothing is watched", 60)
+    _until_watched(machines, count)
+    return time.monotonic() - started
