@@ -482,8 +482,8 @@ os.wait()
 def test_the_wall_of_a_run_follows_its_machine(walled: Walled, change: str) -> None:
     """Its name servers come after a boot, and its firewall may be started anew."""
     walled.call("prepare", peers=[], network_wall={"networks": [], "ports": []})
-    walled.stage("job-kept-0-1", "true", user="baseload-job")
-    user = walled.document("job-kept-0-1", "spec.json")["user"]
+    walled.stage("job-followed-0-1", "true", user="baseload-job")
+    user = walled.document("job-followed-0-1", "spec.json")["user"]
     resolvers = walled.root / "resolv.conf"
     act = [sys.executable, "-c", UPKEEP, str(walled.root), user]
     walled.inside(*act, str(resolvers), change)

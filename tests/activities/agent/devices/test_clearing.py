@@ -41,7 +41,7 @@ def test_a_model_of_an_earlier_revision_goes_as_well(store: Store) -> None:
 def test_what_jobs_on_the_machine_use_stays(store: Store, make_revision: MakeRevision) -> None:
     make_revision(contents=[{"sha256": MODEL, "name": "detector", "role": "model"}])
     own, of_jobs = kept(store, MODEL), kept(store, OTHERS)
-    run = store.folders.run("job-beside-0-1")
+    run = store.folders.run("job-of-node-0-1")
     run.make("test")
     contents.need(run, [OTHERS])
     verbs.clear_device({"root": store.folders.root})
@@ -51,7 +51,7 @@ def test_what_jobs_on_the_machine_use_stays(store: Store, make_revision: MakeRev
 def test_a_model_that_a_job_needs_as_well_stays(store: Store, make_revision: MakeRevision) -> None:
     make_revision(contents=[{"sha256": MODEL, "name": "detector", "role": "model"}])
     shared = kept(store, MODEL)
-    run = store.folders.run("job-beside-0-1")
+    run = store.folders.run("job-of-node-0-1")
     run.make("test")
     contents.need(run, [MODEL])
     verbs.clear_device({"root": store.folders.root})

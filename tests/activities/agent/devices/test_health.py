@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from activities.agent.devices import health as health_module
+from activities.agent.devices import log
 from activities.agent.devices.health import MOST_READS, READ_BYTES, Health, await_verdict
 from activities.agent.host import processes
 from tests.activities.agent.devices.conftest import MakeRevision
@@ -137,7 +137,7 @@ def test_a_log_that_grows_as_fast_as_it_is_read_holds_no_verdict_up(
         reads.append(limit)
         return b"y" * limit
 
-    monkeypatch.setattr(health_module.log, "read", read)
+    monkeypatch.setattr(log, "read", read)
     health = Health(Started(make_revision()), {"log_line": "is ready"})  # type: ignore[arg-type]
     assert health.verdict() == (False, None)
     assert sum(reads) == MOST_READS * READ_BYTES
