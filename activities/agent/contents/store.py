@@ -281,6 +281,22 @@ def prune(folders: Folders, oldest: float) -> list[str]:
     return ["contents/" + each for each in gone]
 
 
+def everything(folders: Folders) -> set[str]:
+    """The contents that are here, or on their way."""
+    return {sha256 for _, sha256, _ in _all(folders)}
+
+
+def discard(folders: Folders, sha256s: set[str]) -> list[str]:
+    """Remove these contents, however lately used, but for those that open runs need.
+
+    Returns those that somebody holds just now.
+    """
+    kept = needed(folders)
+    wanted = sorted((sha256s & everything(folders)) - kept)
+    held = [each for each in wanted if not _forget(folders, each)]
+    return ["content " + each for each in held if each not in needed(folders)]
+
+
 def _forget(folders: Folders, sha256: str) -> bool:
     """Remove a content unless somebody holds it, or has just taken it; whether it is gone."""
     lock = take_lock(path_of(folders, sha256) + ".lock", wait=False)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable
 from typing import Any
 
 from ..folders import Run, read_json, write_json
@@ -106,14 +107,22 @@ def _size(run: Run) -> int:
         return 0
 
 
-def last_lines(run: Run, most_characters: int) -> str:
-    """The end of the log, whole lines of it where there are several."""
+def last_lines(
+    run: Run,
+    most_characters: int,
+    mask: Callable[[str], str] = str,
+    least_bytes: int = 0,
+) -> str:
+    """The end of the log, whole lines of it where there are several.
+
+    mask: what the text goes through before it is cut, at least so many bytes of it.
+    """
     first, end = bounds(run)
-    begin = max(first, end - 4 * most_characters)
+    begin = max(first, end - max(least_bytes, 4 * most_characters))
     text = read(run, begin, end - begin) if begin < end else b""
     if begin + len(text) < end:
         text += read(run, begin + len(text), end)
-    words = text.decode(errors="replace").strip()
+    words = mask(text.decode(errors="replace")).strip()
     if len(words) <= most_characters:
         return words
     cut = words[-most_characters:]

@@ -157,16 +157,15 @@ def end_left(revision: Revision) -> None:
 
 
 def with_lines(message: str, revision: Revision) -> str:
-    """A reason with the last lines of the log, in which the values of variables are masked."""
-    message = message[:MOST_MESSAGE]
-    lines = log.last_lines(revision, MOST_REASON - len(message))
+    """A reason with the last lines of the log, in which all secrets of the revision are masked."""
     spec = revision.read("spec.json") or {}
-    values = [str(value) for value in (spec.get("environment") or {}).values()]
-    parts = {part for value in values for part in (value, *value.splitlines())}
-    for secret in sorted(parts, key=len, reverse=True):
-        if len(secret) >= exits.SHORTEST_MASKED:
-            lines = lines.replace(secret, "********")
-    return "%s\n%s" % (message, lines[-MOST_REASON:]) if lines else message
+    longest = max((len(one.encode()) for one in exits.secrets_of(spec)), default=0)
+    message = exits.masked(message, spec)[:MOST_MESSAGE]
+    # So much of the log that no secret which ends in the last lines begins before it.
+    least_bytes = exits.MASKED_TAIL_BYTES + longest
+    mask = lambda text: exits.masked(text, spec)  # noqa: E731
+    lines = log.last_lines(revision, MOST_REASON - len(message), mask, least_bytes)
+    return "%s\n%s" % (message, lines) if lines else message
 
 
 def _notes(revision: Revision) -> str:

@@ -199,10 +199,12 @@ def _run_of(store: Store) -> dict[str, Any]:
 def clear_device(request: dict[str, Any]) -> dict[str, Any]:
     """End the inference, and remove all that the device has of it; a repeat changes nothing.
 
+    What jobs on this machine use as well stays, see `clearing.py`.
     Raises: RefusedError `not-removed`, `systemd`.
     """
     store = Store(Folders(request.get("root", "")))
     unit.remove(store)
+    load("devices.clearing:note")(store)
     left = []
     for revision in revisions(store.folders):
         starting.end_left(revision)
@@ -211,6 +213,7 @@ def clear_device(request: dict[str, Any]) -> dict[str, Any]:
             left.append(revision.run_id)
     if left:
         raise RefusedError("not-removed", "revisions could not be removed: %s" % ", ".join(left))
+    load("devices.clearing:clear")(store)
     if os.path.lexists(store.path):
         file_tree.remove(store.path)
     return {}

@@ -32,6 +32,8 @@ from .containers import podman
 PULL_S = 3600.0
 PRUNE_S = 10.0
 """No further image is removed after this time, so that a caller gets its answer."""
+DISCARD_S = 50.0
+"""The same where all images of a device go, for whose end a caller waits longer."""
 ROOM_AGE_S = 600.0
 """Even when room is needed, an image stays this long after its last use: a run may come with it."""
 TRIES = 3
@@ -291,6 +293,22 @@ def prune(
             if os.stat(_note(folders, image)).st_mtime < oldest and _forget(folders, image):
                 removed.append(image)
     return removed
+
+
+def discard(folders: Folders, named: set[str], *, everything: bool) -> list[str]:
+    """Remove these images, or all that runs had pulled, but for those that open runs need.
+
+    Returns those that could not be removed, with the names of those that no time was left for.
+    """
+    notes = set(_notes(folders))
+    needed = {spec.get("image_id") for spec in folders.open_specs()}
+    until, left = time.monotonic() + DISCARD_S, []
+    for image in sorted((notes if everything else named & notes) - needed):
+        with _locked(folders):
+            is_gone = time.monotonic() < until and _forget(folders, image)
+        if not is_gone and os.path.exists(_note(folders, image)):
+            left.append("image " + image)
+    return left
 
 
 def _forget(folders: Folders, image: str) -> bool:

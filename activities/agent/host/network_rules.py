@@ -8,6 +8,8 @@ from typing import Any
 from ..errors import RefusedError
 
 RESOLVERS = "/etc/resolv.conf"
+STUBS = ("127.0.0.53", "127.0.0.54")
+"""Where systemd-resolved answers, which may start after the wall is built."""
 LINK_LOCAL = (
     *("169.254.0.0/16", "fe80::/10", "fd00:ec2::254/128", "100.100.100.200/32"),
     "168.63.129.16/32",
@@ -88,7 +90,7 @@ def text(table: str, mark: int, gid: int, notes: list[dict[str, Any]]) -> str:
     ports = [(host, int(port)) for note in notes for host, port in note.get("ports") or []]
     values: dict[str, Any] = {"table": table, "mark": mark, "gid": gid}
     for version in (4, 6):
-        values["resolvers%d" % version] = _elements(_of(version, _resolvers()))
+        values["resolvers%d" % version] = _elements(_of(version, [*STUBS, *resolvers()]))
         values["closed%d" % version] = _elements(_of(version, networks))
         values["closed_ports%d" % version] = _elements(
             ["%s . %d" % (host, port) for host, port in ports if _of(version, [host])]
@@ -113,10 +115,20 @@ def _elements(found: list[str]) -> str:
     return "elements = { %s };" % ", ".join(sorted(set(found))) if found else ""
 
 
-def _resolvers() -> list[str]:
+def resolvers() -> list[str]:
+    """The addresses of this machine's name servers; what is no address is none."""
     try:
         with open(RESOLVERS) as file:
             lines = [line.split() for line in file]
-    except OSError:
+    except (OSError, ValueError):
         return []
-    return [words[1] for words in lines if len(words) > 1 and words[0] == "nameserver"]
+    named = [words[1] for words in lines if len(words) > 1 and words[0] == "nameserver"]
+    return sorted({one for one in named if _is_address(one)})
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return False
+    return True

@@ -16,7 +16,7 @@ first packet, and not before. Then the mark goes: what a closed socket still sen
 
 The rules are of the whole machine, on which several control planes may have a root each. Each keeps
 what it closes in a file beside the job accounts; the rules are made anew when they are missing,
-as they are after a restart of the machine.
+as they are after a restart of the machine or of its firewall, and when its name servers are others.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import grp
 import itertools
 import os
 import pwd
+import signal
 import subprocess
 import zlib
 from typing import Any
@@ -32,8 +33,12 @@ from typing import Any
 from ..errors import RefusedError
 from ..folders import JOB_USER, Folders, read_json, take_lock, write_json
 from ..loading import load
-from . import job_accounts
+from . import job_accounts, prctl, processes
 
+RESOLVERS = "/etc/resolv.conf"
+UPKEEP_S = 60.0
+"""How often the wall is made anew when it is missing."""
+UPKEEP_LIMIT_S = 90
 TABLE = "inet baseload"
 MARK = 0xBA5E0000
 
@@ -77,11 +82,52 @@ def keep(folders: Folders, user: str | None) -> None:
     with _locked():
         text = _let_in(pwd.getpwnam(user).pw_uid) + _holders()
         if _nft(["-f", "-"], text).returncode == 0:
+            if (read_json(_made_of()) or {}).get("resolvers") != _resolvers_mark():
+                _load()
             return
         # The wall is missing, or was built by an earlier release, without the sets of the ports.
         if must_stand or _nft(["list", "table", *TABLE.split()]).returncode == 0:
             _load()
             _run(text)
+
+
+class Upkeep:
+    """Keeps the wall as it should be while a run lasts, by a child, so that nothing waits for it.
+
+    A machine may get its name servers after a run has started, or others; its firewall may be
+    started anew, which takes the wall away.
+    """
+
+    def __init__(self, folders: Folders, user: str | None) -> None:
+        self._folders = folders
+        self._user = user
+        self._due = processes.monotonic_s() + UPKEEP_S
+        self._resolvers = _resolvers_mark()
+
+    def keep(self) -> None:
+        """Look after the wall when that is due, or the file of the name servers is another one."""
+        if os.geteuid() != 0 or not self._user or not _has_nft():
+            return
+        now, seen = processes.monotonic_s(), _resolvers_mark()
+        if now < self._due and seen == self._resolvers:
+            return
+        self._due, self._resolvers = now + UPKEEP_S, seen
+        if not os.fork():
+            self._be_child()
+
+    def _be_child(self) -> None:
+        try:
+            prctl.die_with_parent()
+            signal.set_wakeup_fd(-1)
+            for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGHUP, signal.SIGINT):
+                signal.signal(number, signal.SIG_DFL)
+            os.closerange(3, 256)
+            signal.alarm(UPKEEP_LIMIT_S)
+            keep(self._folders, self._user)
+        except Exception as error:  # noqa: BLE001 - the next look tries again
+            os.write(2, ("network wall: %s\n" % error).encode())
+        finally:
+            os._exit(0)
 
 
 def rest() -> bool:
@@ -151,8 +197,24 @@ def _load() -> None:
     job_accounts.make(JOB_USER)  # Its group is walled; another agent's root may have none yet.
     # Not imported above: most runs find the wall standing, and importing takes longer than asking.
     accounts = [entry for entry in pwd.getpwall() if entry.pw_name.startswith(JOB_USER + "-")]
+    mark = _resolvers_mark()  # Before: if they change in between, the rules are made anew.
     text = load("host.network_rules:text")(TABLE, MARK, grp.getgrnam(JOB_USER).gr_gid, _notes())
     _run(text + "".join(_let_in(entry.pw_uid) for entry in accounts) + _holders())
+    write_json(_made_of(), {"resolvers": mark}, durable=False)
+
+
+def _made_of() -> str:
+    """The path of the note of what the rules were made of."""
+    return os.path.join(job_accounts.ACCOUNTS, ".wall-made-of")
+
+
+def _resolvers_mark() -> int:
+    """What changes with the file of the name servers; without a file, 0."""
+    try:
+        with open(RESOLVERS, "rb") as file:
+            return zlib.crc32(file.read(1 << 16)) or 1
+    except OSError:
+        return 0
 
 
 def _let_in(uid: int) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import signal
 from typing import Any
@@ -14,6 +16,9 @@ NOT_FOUND = 127
 NOT_EXECUTABLE = 126
 CONTAINER_FAILED = 125
 SHORTEST_MASKED = 4
+SHORTEST_OF_FILE = 8
+"""The shortest line of a key file that is masked."""
+MOST_MASKED = 1024
 MASKED_TAIL_BYTES = 1 << 18
 LONGEST_LINE = 400
 
@@ -71,18 +76,49 @@ def log_tail(run: Run, limit: int = 400) -> bytes:
 
 
 def _last_line(run: Run, spec: dict[str, Any]) -> str:
-    """The last line of the log, mostly the error, with the values of variables masked.
+    """The last line of the log, mostly the error, with all secrets of the run masked.
 
     The line becomes part of the job's reason, which more people may read than the log.
     """
-    text = log_tail(run, MASKED_TAIL_BYTES).decode(errors="replace")
-    values = [str(value) for value in (spec.get("environment") or {}).values()]
-    secrets = {part for value in values for part in (value, *value.splitlines())}
-    for secret in sorted(secrets, key=len, reverse=True):
-        if len(secret) >= SHORTEST_MASKED:
-            text = text.replace(secret, "********")
+    text = masked(log_tail(run, MASKED_TAIL_BYTES).decode(errors="replace"), spec)
     lines = text.strip().splitlines() or ["it printed nothing"]
     return "".join(one if one.isprintable() else "?" for one in lines[-1][:LONGEST_LINE])
+
+
+def masked(text: str, spec: dict[str, Any]) -> str:
+    """A text without the values of the run's variables and what its key files hold.
+
+    To be called before a text is cut, else a part of a value may stay.
+    """
+    for secret in secrets_of(spec):
+        text = text.replace(secret, "********")
+    return text
+
+
+def secrets_of(spec: dict[str, Any]) -> list[str]:
+    """What is masked, the longest first: values, contents, their lines, and texts in JSON."""
+    values = [str(value) for value in (spec.get("environment") or {}).values()]
+    found = {part for value in values for part in (value, *value.splitlines())}
+    found = {one for one in found if len(one) >= SHORTEST_MASKED}
+    for content in ((spec.get("keys") or {}).get("files") or {}).values():
+        parts = [part.strip() for text in _texts(str(content)) for part in text.splitlines()]
+        # Shorter lines of a file are brackets and names, which are no secret.
+        found |= {one for one in [str(content), *parts] if len(one) >= SHORTEST_OF_FILE}
+    return sorted(found, key=len, reverse=True)[:MOST_MASKED]
+
+
+def _texts(content: str) -> list[str]:
+    """The content of a key file, and the texts in it where it is JSON."""
+    found, waiting = [content], []
+    with contextlib.suppress(ValueError, RecursionError):
+        waiting.append(json.loads(content))
+    while waiting and len(found) < MOST_MASKED:
+        one = waiting.pop()
+        if isinstance(one, str):
+            found.append(one)
+        elif isinstance(one, (dict, list)):
+            waiting += list(one.values() if isinstance(one, dict) else one)
+    return found
 
 
 def _exited(code: int, reason: str, message: str) -> dict[str, Any]:

@@ -83,6 +83,7 @@ class Supervisor:
         """How long the present measurement of the disk use has taken so far."""
         self.measured_s = 0.0
         """How long the last one took."""
+        self.wall: network_wall.Upkeep
         self.publication: Any = None
         """What publishes the run's hostname; None: it has none."""
 
@@ -113,6 +114,7 @@ class Supervisor:
     def _start(self) -> None:
         # Again, because the machine may have restarted since the staging: none starts without it.
         network_wall.keep(self.run.folders, self.spec.get("user"))
+        self.wall = network_wall.Upkeep(self.run.folders, self.spec.get("user"))
         disk.reserve(self.run)
         self.log = self._open_log()
         mine = processes.find(os.getpid())
@@ -175,6 +177,9 @@ class Supervisor:
             self._measure_disk_use()
 
     def _beat(self) -> None:
+        if self.kill_at is None:
+            with contextlib.suppress(OSError):  # No process can be started just now.
+                self.wall.keep()
         if self.publication is not None:
             self.publication.keep()
         with contextlib.suppress(OSError):  # A full disk: reported below; the last beat stays.

@@ -458,3 +458,35 @@ def test_a_machine_that_cannot_have_a_wall_says_why(walled: Walled, tmp_path: Pa
     walled.environment = None
     temporal = f"127.0.0.1:{TEMPORAL}"
     assert asked(walled, "job-walled-0-1", temporal) == {temporal: "hello"}
+
+
+UPKEEP = """
+import os, sys
+from activities.agent.folders import Folders
+from activities.agent.host import network_rules, network_wall
+root, user, resolvers, change = sys.argv[1:]
+network_rules.RESOLVERS = network_wall.RESOLVERS = resolvers
+network_wall.keep(Folders(root), user)
+upkeep = network_wall.Upkeep(Folders(root), user)
+if change == "resolvers":
+    open(resolvers, "w").write("nameserver 192.0.2.53\\nnameserver none\\n")
+else:
+    os.system("nft delete table inet baseload")
+    network_wall.processes.monotonic_s = lambda: 1e12
+upkeep.keep()
+os.wait()
+"""
+
+
+@pytest.mark.parametrize("change", ["resolvers", "table"])
+def test_the_wall_of_a_run_follows_its_machine(walled: Walled, change: str) -> None:
+    """Its name servers come after a boot, and its firewall may be started anew."""
+    walled.call("prepare", peers=[], network_wall={"networks": [], "ports": []})
+    walled.stage("job-followed-0-1", "true", user="baseload-job")
+    user = walled.document("job-followed-0-1", "spec.json")["user"]
+    resolvers = walled.root / "resolv.conf"
+    act = [sys.executable, "-c", UPKEEP, str(walled.root), user]
+    walled.inside(*act, str(resolvers), change)
+    said = walled.inside("nft", "list", "set", "inet", "baseload", "resolvers4")
+    assert "127.0.0.53" in said
+    assert ("192.0.2.53" in said) == (change == "resolvers")
