@@ -1,6 +1,6 @@
 # baseload: `make help`
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-tests demo demo-gcp demo-data demo-edge up down status test check style ladder compiled node-image faults faults-cloud faults-data simulate bench mutants tctl
+.PHONY: help setup setup-tests demo demo-gcp demo-data demo-edge up down status test check style ladder compiled node-image faults faults-cloud faults-data faults-edge simulate bench mutants tctl
 SHELL := /bin/sh
 
 help:  ## Show this list
@@ -64,6 +64,9 @@ faults: setup-tests  ## Inject faults into whole processes and machines, and pri
 
 faults-data: setup-tests  ## Break off, spoil and repeat data on their way to nodes, and print one table
 	.venv/bin/python -m tests.chaos.transfers $(ARGS)
+
+faults-edge: setup-tests  ## Cut power, network and disk of devices during deployments, and print one table
+	.venv/bin/python -m tests.chaos.edge $(ARGS)
 
 faults-cloud: setup-tests  ## Kill our processes while machines are leased, and print one table
 	.venv/bin/python -m tests.chaos.cloud $(ARGS)

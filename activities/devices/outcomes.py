@@ -1,4 +1,4 @@
-"""What a step of a device changes in its row, and in the deployment that asked for its wish."""
+"""What a step of a device changes in its row, and in the deployment of its assignment."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from sqlmodel import Session, col, select
 from activities.db.tables import DeploymentTarget
 from activities.outbox.requests import wake
 from workflows.contracts.deployments import TargetState
-from workflows.contracts.devices import DeviceRun, DeviceStatus, InferenceStatus, WishOutcome
+from workflows.contracts.devices import AssignmentOutcome, DeviceRun, DeviceStatus, InferenceStatus
 from workflows.contracts.lifecycles import DeviceChanges, Record
 from workflows.contracts.nodes import Hardware
 from workflows.rules.devices.models import device_model_of
@@ -34,18 +34,22 @@ def values_of_device(step: Record, changes: DeviceChanges) -> dict[str, Any]:
 
 
 def close_targets(session: Session, step: Record, changes: DeviceChanges) -> list[str]:
-    """Record what a wish came to for its deployment; return the outbox rows that wake it.
+    """Record what an assignment came to for its deployment; return the outbox rows that wake it.
 
     An archived device leaves all deployments that still count on it.
     """
     if step.status == DeviceStatus.ARCHIVED:
         return _leave_all(session, step)
     outcome = changes.outcome
-    if outcome is None or outcome.wish.deployment_id is None:
+    if outcome is None or outcome.assignment.deployment_id is None:
         return []
-    key = (outcome.wish.deployment_id, step.resource_id)
+    key = (outcome.assignment.deployment_id, step.resource_id)
     target = session.get(DeploymentTarget, key, with_for_update=True)
-    if target is None or target.wish_number != outcome.wish.number or target.state not in _OPEN:
+    if (
+        target is None
+        or target.assignment_number != outcome.assignment.number
+        or target.state not in _OPEN
+    ):
         return []
     target.state = TargetState.RUNNING if outcome.failed is None else TargetState.FAILED
     target.reason, target.updated_at = outcome.failed, step.at
@@ -80,16 +84,16 @@ def _of_run(run: DeviceRun) -> dict[str, Any]:
     }
 
 
-def _of_outcome(step: Record, outcome: WishOutcome) -> dict[str, Any]:
-    wish = outcome.wish
-    values: dict[str, Any] = {"followed_number": wish.number}
+def _of_outcome(step: Record, outcome: AssignmentOutcome) -> dict[str, Any]:
+    assignment = outcome.assignment
+    values: dict[str, Any] = {"followed_number": assignment.number}
     if outcome.failed is not None:
         values["inference_reason"] = outcome.failed
         return values
     return {
         **values,
-        "running_configuration_id": wish.configuration_id,
-        "running_revision": wish.revision,
+        "running_configuration_id": assignment.configuration_id,
+        "running_revision": assignment.revision,
         "deployed_at": step.at,
-        "deployed_by": wish.requested_by,
+        "deployed_by": assignment.requested_by,
     }

@@ -95,8 +95,8 @@ def _is_on_devices() -> ColumnElement[bool]:
         col(Device.running_revision) == use.revision,
     )
     asked = and_(
-        col(Device.wish_configuration_id) == use.configuration_id,
-        col(Device.wish_revision) == use.revision,
+        col(Device.assignment_configuration_id) == use.configuration_id,
+        col(Device.assignment_revision) == use.revision,
     )
     # Where a device runs a configuration, it is set to it, or was: both are of its region.
     of_region = col(Device.region_id) == DeviceConfiguration.region_id

@@ -1,7 +1,7 @@
 """The rollout of a deployment: its devices are asked in steps, counted, and left or rolled back.
 
-Each activity is one transaction that holds the row of its deployment; devices are locked in the
-order of their ids.
+Each activity is one transaction that holds the row of its deployment; then devices are locked in
+the order of their ids, and targets after their devices, as a step of a device does.
 """
 
 from collections.abc import Collection, Sequence
@@ -14,11 +14,11 @@ from temporalio.exceptions import ApplicationError
 
 from activities.db.session import database
 from activities.db.tables import DeploymentTarget, Device, DeviceDeployment
-from activities.devices.wishes import ask
+from activities.devices.assignments import ask
 from activities.outbox.dispatcher import relay_soon
 from activities.outbox.requests import wake
 from workflows.contracts.deployments import RolloutCounts, TargetState
-from workflows.contracts.devices import DeviceStatus, DeviceWish
+from workflows.contracts.devices import DeviceAssignment, DeviceStatus
 from workflows.contracts.errors import NOT_FOUND
 from workflows.effects.deployments import AdvanceRollout, EndRollout, RollBack, RolloutState
 from workflows.rules.devices.rollout import has_failed, next_to_ask
@@ -27,7 +27,7 @@ MOST_FAILURES = 3
 MOST_WORDS = 200
 NEWER = "something newer was asked of it"
 _PRESENT = (DeviceStatus.ACTIVE,)
-"""The statuses in which a device follows a wish at once."""
+"""The statuses in which a device follows an assignment at once."""
 _LEFT_ALONE = (DeviceStatus.REMOVING, DeviceStatus.ARCHIVED)
 
 
@@ -35,7 +35,7 @@ _LEFT_ALONE = (DeviceStatus.REMOVING, DeviceStatus.ARCHIVED)
 def advance_rollout(command: AdvanceRollout) -> RolloutState:
     """Ask as many more devices as the policy allows, and count all.
 
-    A device that has a newer wish by now leaves the deployment.
+    A device that has a newer assignment by now leaves the deployment.
     Raises: NotFound.
     """
     with database().write() as session:
@@ -54,7 +54,7 @@ def advance_rollout(command: AdvanceRollout) -> RolloutState:
 
 @activity.defn
 def end_rollout(command: EndRollout) -> RolloutState:
-    """Ask no more devices; those that have not come to an end keep their wish, as `left`.
+    """Ask no more devices; those that have not come to an end keep their assignment, as `left`.
 
     Raises: NotFound.
     """
@@ -74,7 +74,7 @@ def end_rollout(command: EndRollout) -> RolloutState:
 def roll_back(command: RollBack) -> RolloutState:
     """Ask the devices that were asked to run what they were to run before; withdraw the others.
 
-    A device with a newer wish is left as it is, and so is one that was asked already to go back.
+    A device with a newer assignment is left as it is, as is one that was asked already to go back.
     Raises: NotFound.
     """
     request_ids = []
@@ -97,8 +97,8 @@ def roll_back(command: RollBack) -> RolloutState:
 def supersede_waiting(session: Session, device_ids: Collection[str], at: datetime) -> list[str]:
     """Let devices leave the deployments that have not asked them yet: something newer is asked.
 
-    Without that an older deployment would ask them later, and its wish would be the newest. Call it
-    before a device is locked, because deployments are locked first everywhere.
+    Without that an older deployment would ask them later, and its assignment would be the newest.
+    Call it before a device is locked, because deployments are locked first everywhere.
     Returns the outbox rows that wake these deployments.
     """
     is_waiting = (
@@ -121,19 +121,24 @@ def _go_back(
     session: Session, row: DeviceDeployment, target: DeploymentTarget, at: datetime
 ) -> str | None:
     """Withdraw a target; return the outbox row that wakes its device, if that was asked."""
-    was_asked = target.wish_number is not None
+    device = session.get_one(Device, target.device_id, with_for_update=True)
+    session.refresh(target, with_for_update=True)
+    was_asked = target.assignment_number is not None
     target.state, target.updated_at = TargetState.WITHDRAWN, at
     session.add(target)
-    device = session.get_one(Device, target.device_id, with_for_update=True)
-    if not was_asked or device.status in _LEFT_ALONE or device.wish_number != target.wish_number:
+    if (
+        not was_asked
+        or device.status in _LEFT_ALONE
+        or device.assignment_number != target.assignment_number
+    ):
         return None
-    wish = DeviceWish(
+    assignment = DeviceAssignment(
         number=0,
         configuration_id=target.earlier_configuration_id,
         revision=target.earlier_revision,
         requested_by=f"the rollback of {row.name}",
     )
-    return ask(session, device, wish, at)
+    return ask(session, device, assignment, at)
 
 
 def _locked(session: Session, deployment_id: str) -> DeviceDeployment:
@@ -146,14 +151,14 @@ def _locked(session: Session, deployment_id: str) -> DeviceDeployment:
 
 
 def _leave_superseded(session: Session, deployment_id: str, at: datetime) -> None:
-    """Let devices leave the deployment that have a newer wish, or are removed."""
+    """Let devices leave the deployment that have a newer assignment, or are removed."""
     query = (
         select(DeploymentTarget)
         .join(Device, col(Device.id) == DeploymentTarget.device_id)
         .where(
             DeploymentTarget.deployment_id == deployment_id,
             DeploymentTarget.state == TargetState.ASKED,
-            col(Device.wish_number) > DeploymentTarget.wish_number,
+            col(Device.assignment_number) > DeploymentTarget.assignment_number,
         )
     )
     gone = (
@@ -176,7 +181,7 @@ def _waiting(
 ) -> Sequence[tuple[DeploymentTarget, Device]]:
     """The waiting devices, locked in the order of their ids.
 
-    present: those that follow a wish at once, else those that are away.
+    present: those that follow an assignment at once, else those that are away.
     """
     status = col(Device.status)
     is_present = status.in_(_PRESENT) if present else status.not_in((*_PRESENT, *_LEFT_ALONE))
@@ -200,8 +205,8 @@ def _ask(
     found: Sequence[tuple[DeploymentTarget, Device]],
     at: datetime,
 ) -> list[str]:
-    """Write the deployment's wish into the rows of these devices; return what wakes them."""
-    wish = DeviceWish(
+    """Write the deployment's assignment into the rows of these devices; return what wakes them."""
+    assignment = DeviceAssignment(
         number=0,
         configuration_id=row.configuration_id,
         revision=row.revision,
@@ -210,22 +215,33 @@ def _ask(
     )
     request_ids = []
     for target, device in found:
-        target.earlier_configuration_id = device.wish_configuration_id
-        target.earlier_revision = device.wish_revision
-        request_ids.append(ask(session, device, wish, at))
-        target.state, target.wish_number = TargetState.ASKED, device.wish_number
+        target.earlier_configuration_id, target.earlier_revision = _ran(device)
+        request_ids.append(ask(session, device, assignment, at))
+        target.state, target.assignment_number = TargetState.ASKED, device.assignment_number
         target.updated_at = at
         session.add(target)
     session.flush()
     return request_ids
 
 
+def _ran(device: Device) -> tuple[str | None, int | None]:
+    """The configuration and revision that the device runs, or is to run before anything newer."""
+    if device.assignment_number > device.followed_number:
+        return device.assignment_configuration_id, device.assignment_revision
+    return device.running_configuration_id, device.running_revision
+
+
 def _open(session: Session, deployment_id: str) -> Sequence[DeploymentTarget]:
+    """Those without an end, locked as they are now."""
     return session.exec(
-        select(DeploymentTarget).where(
+        select(DeploymentTarget)
+        .where(
             DeploymentTarget.deployment_id == deployment_id,
             col(DeploymentTarget.state).in_((TargetState.WAITING, TargetState.ASKED)),
         )
+        .order_by(col(DeploymentTarget.device_id))
+        .with_for_update()
+        .execution_options(populate_existing=True)
     ).all()
 
 

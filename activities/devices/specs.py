@@ -20,7 +20,7 @@ from activities.storage.names import device_spec_name, device_specs_of
 from activities.storage.run_specs import Isolation, RunSpec, seal_spec
 from workflows.contracts.base import Done
 from workflows.contracts.device_configurations import DeviceDocument
-from workflows.contracts.devices import DeviceWish, device_run_id
+from workflows.contracts.devices import DeviceAssignment, device_run_id
 from workflows.contracts.errors import WORK_REFUSED
 from workflows.contracts.nodes import Hardware, Preparation
 from workflows.effects.devices import DeviceSpecSealed, DiscardDeviceSpecs, SealDeviceSpec
@@ -29,7 +29,7 @@ from workflows.rules.jobs.formats import full_image
 
 @activity.defn
 def seal_device_spec(command: SealDeviceSpec) -> DeviceSpecSealed:
-    """Store the sealed spec of a wish, named after device and wish; a repeat replaces it.
+    """Store the sealed spec of an assignment, named after both; a repeat replaces it.
 
     Raises: WorkRefused, when the revision, a secret, a key, the model or a checkpoint is not there
     any more; Unavailable, while a datastore is being removed.
@@ -38,8 +38,8 @@ def seal_device_spec(command: SealDeviceSpec) -> DeviceSpecSealed:
         device, configuration, revision = _found(session, command)
         document = document_of(revision)
         spec = _spec(session, device, configuration, revision)
-    reference = device_spec_name(device.id, command.wish.number)
-    spec = spec.model_copy(update={"run_id": device_run_id(device.id, command.wish.number)})
+    reference = device_spec_name(device.id, command.assignment.number)
+    spec = spec.model_copy(update={"run_id": device_run_id(device.id, command.assignment.number)})
     seal_spec(reference, device.region_id, spec)
     distinct = {each.content.sha256: each.content.size_bytes for each in spec.contents}
     return DeviceSpecSealed(
@@ -49,7 +49,7 @@ def seal_device_spec(command: SealDeviceSpec) -> DeviceSpecSealed:
 
 @activity.defn
 def discard_device_specs(command: DiscardDeviceSpecs) -> Done:
-    """Remove the sealed specs of a device up to a wish, or all; silent when there are none."""
+    """Remove a device's sealed specs up to an assignment, or all; silent when there are none."""
     store, folder = blob_store(settings().storage), device_specs_of(command.device_id)
     if command.number is None:
         store.delete_folder(folder)
@@ -74,14 +74,14 @@ def variables_name(configuration_id: str, revision: int) -> str:
 def _found(
     session: Session, command: SealDeviceSpec
 ) -> tuple[Device, DeviceConfiguration, DeviceRevision]:
-    wish: DeviceWish = command.wish
+    assignment: DeviceAssignment = command.assignment
     device = session.get(Device, command.device_id)
-    configuration = session.get(DeviceConfiguration, wish.configuration_id)
-    revision = session.get(DeviceRevision, (wish.configuration_id, wish.revision))
+    configuration = session.get(DeviceConfiguration, assignment.configuration_id)
+    revision = session.get(DeviceRevision, (assignment.configuration_id, assignment.revision))
     if device is None or configuration is None or revision is None:
         raise ApplicationError(
-            f"{command.device_id}: asked revision {wish.revision} of configuration "
-            f"{wish.configuration_id}: there is no such revision",
+            f"{command.device_id}: asked revision {assignment.revision} of configuration "
+            f"{assignment.configuration_id}: there is no such revision",
             type=WORK_REFUSED,
         )
     return device, configuration, revision

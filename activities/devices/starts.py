@@ -6,11 +6,11 @@ from activities.db.tables import Device, DeviceDeployment, Region
 from activities.outbox.workflow_starts import WorkflowStart, removal_of, workflow_start
 from workflows.contracts.deployments import DeploymentRequest, DeploymentStatus, RolloutPolicy
 from workflows.contracts.devices import (
+    DeviceAssignment,
     DeviceProgress,
     DeviceRequest,
     DeviceRun,
     DeviceStatus,
-    DeviceWish,
     InferenceStatus,
 )
 
@@ -54,7 +54,7 @@ def resume_device(_: Session, row: Device, request: DeviceRequest) -> DeviceRequ
         reason=row.status_reason,
         removal=removal.removal if removal else None,
         is_adopted=True,
-        followed=DeviceWish(number=row.followed_number) if row.followed_number else None,
+        followed=DeviceAssignment(number=row.followed_number) if row.followed_number else None,
         run=_run_of(row),
     )
     return request.model_copy(update={"resumed_from": resumed_from})

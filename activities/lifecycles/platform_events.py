@@ -52,7 +52,7 @@ def append_platform_event(session: Session, event: Event, at: datetime) -> None:
 
 
 def is_mass_loss(missing: int, rows: int) -> bool:
-    """Whether so many rows have no workflow that no person can have wished it."""
+    """Whether so many rows have no workflow that no person can have assigned it."""
     return missing > MOST_SINGLE and missing > MOST_SHARE * rows
 
 

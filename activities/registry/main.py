@@ -6,9 +6,9 @@ from activities.billing.job_billing import begin_billing, end_billing, post_usag
 from activities.billing.orphaned_runs import bill_orphaned_runs
 from activities.datastores.checks import find_datastore_checker, forget_datastore
 from activities.datastores.readers import find_datastore_reader
+from activities.devices.assignments import find_assignment
 from activities.devices.rollouts import advance_rollout, end_rollout, roll_back
 from activities.devices.specs import discard_device_specs, seal_device_spec
-from activities.devices.wishes import find_device_wishes
 from activities.housekeeping.retention import remove_expired
 from activities.jobs.awaited_data import find_job_data
 from activities.jobs.run_specs import (
@@ -86,7 +86,7 @@ MAIN: tuple[Activity, ...] = (
     find_progress,
     remove_content,
     record_volume,
-    find_device_wishes,
+    find_assignment,
     seal_device_spec,
     discard_device_specs,
     advance_rollout,

@@ -53,7 +53,7 @@ SILENCE_S = 12.0
 
 @activity.defn
 async def stage_on_device(command: StageOnDevice) -> StagedOnDevice:
-    """Bring image, model, checkpoints and spec of a wish to the device; what runs there goes on.
+    """Bring image, model, checkpoints and spec of an assignment to the device beside what runs.
 
     Raises: WORK_REFUSED with what its owner can do; NODE_REFUSED, as where it has no systemd;
     REFUSED or NOT_FOUND when the spec cannot be read; all failures of `NodeClient`.
@@ -112,7 +112,7 @@ def _isolation(node: NodeAddress, spec: RunSpec) -> Isolation:
 
 @activity.defn
 async def switch_device(command: SwitchDevice) -> DeviceSwitched:
-    """Have the device run what is staged for a wish; a repeat answers what it came to.
+    """Have the device run what is staged for an assignment; a repeat answers what it came to.
 
     Raises: NODE_REFUSED, when nothing is staged for it; all failures of `NodeClient`.
     """

@@ -148,7 +148,7 @@ def datastore_access_name(datastore_id: str) -> str:
 
 
 def device_spec_name(device_id: str, number: int) -> str:
-    """The name of the sealed spec of one wish of a device."""
+    """The name of the sealed spec of one assignment of a device."""
     return f"{device_specs_of(device_id)}/{number}"
 
 

@@ -18,16 +18,16 @@ from api.schemas.deployments import (
 )
 from api.services import deployments
 from api.services.ownership import own
-from workflows.contracts.deployments import DeploymentWish
+from workflows.contracts.deployments import DeploymentAction
 
 router = APIRouter(prefix="/v1/device-deployments", tags=["devices"])
 Reader = Annotated[Caller, Depends(Needs("device-deployments:read"))]
 Writer = Annotated[Change, changing("device-deployments:write")]
 _ORDERS = {
-    DeploymentWish.PAUSE: "Ask no more devices until the deployment is resumed.",
-    DeploymentWish.RESUME: "Go on with a paused deployment.",
-    DeploymentWish.STOP: "End a deployment; devices that were asked already follow it.",
-    DeploymentWish.ROLL_BACK: "End a deployment; devices that were asked return to what they ran "
+    DeploymentAction.PAUSE: "Ask no more devices until the deployment is resumed.",
+    DeploymentAction.RESUME: "Go on with a paused deployment.",
+    DeploymentAction.STOP: "End a deployment; devices that were asked already follow it.",
+    DeploymentAction.ROLL_BACK: "End a deployment; devices that were asked return to what they ran "
     "before.",
 }
 
@@ -92,23 +92,23 @@ def list_deployment_devices(
         return page(session, DeploymentDevicePage, rows, paging, view)
 
 
-def _add_order(wish: DeploymentWish) -> None:
+def _add_order(action: DeploymentAction) -> None:
     async def order(deployment_id: str, change: Writer) -> Deployment:
         return await change.apply(
-            Deployment, lambda context: deployments.order(context, deployment_id, wish)
+            Deployment, lambda context: deployments.order(context, deployment_id, action)
         )
 
-    operation_id = f"{wish.value}_deployment"
+    operation_id = f"{action.value}_deployment"
     router.add_api_route(
-        f"/{{deployment_id}}/{wish.value.replace('_', '-')}",
+        f"/{{deployment_id}}/{action.value.replace('_', '-')}",
         order,
         methods=["POST"],
         status_code=202,
         operation_id=operation_id,
         name=operation_id,
-        description=_ORDERS[wish],
+        description=_ORDERS[action],
     )
 
 
-for _wish in DeploymentWish:
-    _add_order(_wish)
+for _action in DeploymentAction:
+    _add_order(_action)

@@ -18,9 +18,9 @@ from api.services.lifecycles import GONE, wrong_state
 from api.services.ownership import lifecycle, own_locked
 from workflows.contracts.artifacts import ArtifactStatus
 from workflows.contracts.deployments import (
+    DeploymentAction,
     DeploymentOrder,
     DeploymentStatus,
-    DeploymentWish,
     RolloutCounts,
     RolloutPolicy,
     TargetState,
@@ -29,14 +29,14 @@ from workflows.rules.counts import some_of
 
 MOST_DEVICES = 10_000
 _ORDERS = {
-    DeploymentWish.PAUSE: (DeploymentStatus.NEW, DeploymentStatus.ROLLING_OUT),
-    DeploymentWish.RESUME: (DeploymentStatus.PAUSED,),
-    DeploymentWish.STOP: (
+    DeploymentAction.PAUSE: (DeploymentStatus.NEW, DeploymentStatus.ROLLING_OUT),
+    DeploymentAction.RESUME: (DeploymentStatus.PAUSED,),
+    DeploymentAction.STOP: (
         DeploymentStatus.NEW,
         DeploymentStatus.ROLLING_OUT,
         DeploymentStatus.PAUSED,
     ),
-    DeploymentWish.ROLL_BACK: (
+    DeploymentAction.ROLL_BACK: (
         DeploymentStatus.NEW,
         DeploymentStatus.ROLLING_OUT,
         DeploymentStatus.PAUSED,
@@ -209,15 +209,19 @@ def _must_be_ready(session: Session, revision: tables.DeviceRevision) -> None:
             raise Problem("conflict", f"revision {revision.revision}: {detail}")
 
 
-def order(context: ChangeContext, deployment_id: str, wish: DeploymentWish) -> schemas.Deployment:
+def order(
+    context: ChangeContext, deployment_id: str, action: DeploymentAction
+) -> schemas.Deployment:
     """Pause, resume, stop or roll back a deployment that is under way.
 
     Raises: Problem `not-found`; `conflict`, when it has another status.
     """
     row = own_locked(context.session, tables.DeviceDeployment, deployment_id, context.caller)
-    allowed = _ORDERS[wish]
+    allowed = _ORDERS[action]
     if row.status not in allowed:
-        words = wish.value.replace("_", " ")
+        words = action.value.replace("_", " ")
         raise wrong_state("deployment", row, f"{' or '.join(allowed)} to {words}")
-    context.tell(row.id, "order", DeploymentOrder(wish=wish, requested_by=context.caller.user_id))
+    context.tell(
+        row.id, "order", DeploymentOrder(action=action, requested_by=context.caller.user_id)
+    )
     return deployment_response(row)

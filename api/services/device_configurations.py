@@ -289,7 +289,7 @@ def _check_unused(session: Session, row: tables.DeviceConfiguration) -> None:
     has = (
         (col(device.configuration_id) == row.id)
         | (col(device.running_configuration_id) == row.id)
-        | (col(device.wish_configuration_id) == row.id)
+        | (col(device.assignment_configuration_id) == row.id)
     )
     of_region = col(device.region_id) == row.region_id
     there = (of_region, has, col(device.status) != DeviceStatus.ARCHIVED)

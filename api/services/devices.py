@@ -6,8 +6,8 @@ from sqlmodel import Session, col, select
 
 from activities.db import tables
 from activities.db.ids import new_id
+from activities.devices.assignments import ask, want
 from activities.devices.rollouts import supersede_waiting
-from activities.devices.wishes import ask, want
 from activities.nodes.join_tokens import announced
 from api.changes import ChangeContext
 from api.problems import Problem, field_error, invalid
@@ -18,7 +18,12 @@ from api.services.lifecycles import GONE, remove, wrong_state
 from api.services.minions import must_be_unknown
 from api.services.ownership import lifecycle, own, own_locked
 from workflows.contracts.deployments import TargetState
-from workflows.contracts.devices import DeviceAction, DeviceStatus, DeviceWish, InferenceStatus
+from workflows.contracts.devices import (
+    DeviceAction,
+    DeviceAssignment,
+    DeviceStatus,
+    InferenceStatus,
+)
 from workflows.contracts.nodes import Hardware, Preparation, Requirement
 from workflows.contracts.statuses import NodeStatus, RegionStatus
 from workflows.rules.catalogue.providers import traits_of
@@ -41,7 +46,11 @@ def device_responses(session: Session, rows: Sequence[tables.Device]) -> list[sc
     named = {
         each
         for row in rows
-        for each in (row.configuration_id, row.wish_configuration_id, row.running_configuration_id)
+        for each in (
+            row.configuration_id,
+            row.assignment_configuration_id,
+            row.running_configuration_id,
+        )
         if each is not None
     }
     configurations = _configurations(session, named)
@@ -95,14 +104,14 @@ def _reference(
 
 
 def _requested(row: tables.Device, known: Known) -> schemas.DeviceRequested | None:
-    if not row.wish_number or row.wish_at is None:
+    if not row.assignment_number or row.assignment_at is None:
         return None
     return schemas.DeviceRequested(
-        revision=_reference(known, row.wish_configuration_id, row.wish_revision),
-        deployment_id=row.wish_deployment_id,
-        requested_by=row.wish_by,
-        at=row.wish_at,
-        followed=row.followed_number >= row.wish_number,
+        revision=_reference(known, row.assignment_configuration_id, row.assignment_revision),
+        deployment_id=row.assignment_deployment_id,
+        requested_by=row.assignment_by,
+        at=row.assignment_at,
+        followed=row.followed_number >= row.assignment_number,
     )
 
 
@@ -223,12 +232,14 @@ def act(context: ChangeContext, device_id: str, action: DeviceAction) -> schemas
 def _stop(context: ChangeContext, row: tables.Device) -> None:
     """Ask a device to run nothing; the deployment that waits for it is woken to see so."""
     by = context.caller.user_id
-    if row.wish_deployment_id is not None:
-        target = context.session.get(tables.DeploymentTarget, (row.wish_deployment_id, row.id))
+    if row.assignment_deployment_id is not None:
+        target = context.session.get(
+            tables.DeploymentTarget, (row.assignment_deployment_id, row.id)
+        )
         if target is not None and TargetState(target.state).is_open:
-            context.wake(row.wish_deployment_id)
-    wish = DeviceWish(number=0, requested_by=by)
-    context.requests.append(ask(context.session, row, wish, context.now))
+            context.wake(row.assignment_deployment_id)
+    assignment = DeviceAssignment(number=0, requested_by=by)
+    context.requests.append(ask(context.session, row, assignment, context.now))
     context.session.flush()
 
 

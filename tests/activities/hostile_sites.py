@@ -265,12 +265,15 @@ class HostileSite:
 
     def _of_devices(self) -> dict[str, Callable[[], tuple[Any, Any]]]:
         """Those of the verbs of devices."""
-        node, wish = self.node, {"node": self.node, "number": 2}
+        node, assignment = self.node, {"node": self.node, "number": 2}
         return {
             "device_status": lambda: (stage_on_device, self._stage_on_device()),
             "stage_device": lambda: (stage_on_device, self._stage_on_device()),
-            "switch_device": lambda: (switch_device, SwitchDevice(health=HealthCheck(), **wish)),
-            "stop_device": lambda: (stop_device, StopDevice(**wish)),
+            "switch_device": lambda: (
+                switch_device,
+                SwitchDevice(health=HealthCheck(), **assignment),
+            ),
+            "stop_device": lambda: (stop_device, StopDevice(**assignment)),
             "clear_device": lambda: (clear_device, ClearDevice(node=node)),
             "watch_device": lambda: (watch_device, WatchDevice(node=node, known=DeviceRun())),
             "read_device_log": lambda: (self._hear_log, device_log(node)),

@@ -50,7 +50,7 @@ def follows(site: Site, device_id: str, configuration_id: str | None, revision: 
         running_configuration_id=configuration_id,
         running_revision=revision,
         inference_status="running" if configuration_id else "stopped",
-        followed_number=row.wish_number,
+        followed_number=row.assignment_number,
     )
 
 

@@ -173,12 +173,12 @@ async def test_a_permanent_node_is_made_of_the_machine_that_has_its_gpus(
     made = await ada.made("/v1/nodes", body)
     assert (made["leased"], made["minion_id"], made["type"]) == (True, "", "permanent")
     (row,) = site.rows(tables.Node, id=made["id"])
-    wish = MachineClaim.model_validate(row.machine)
-    assert {offer.machine_type for offer in wish.offers} == {"n1-standard-16"}
-    assert {(offer.gpu_type, offer.gpu_count, offer.spot) for offer in wish.offers} == {
+    claim = MachineClaim.model_validate(row.machine)
+    assert {offer.machine_type for offer in claim.offers} == {"n1-standard-16"}
+    assert {(offer.gpu_type, offer.gpu_count, offer.spot) for offer in claim.offers} == {
         ("T4", 2, False)
     }
-    assert wish.spec.disk_size_gb == 300
+    assert claim.spec.disk_size_gb == 300
     assert site.asked_of(made["id"]) == [("start", None)]
 
 

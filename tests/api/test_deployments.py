@@ -163,7 +163,7 @@ async def test_an_order_is_for_a_deployment_that_can_follow_it(
             assert answer.status_code == 409
             assert f"is {status}" in answer.json()["detail"]
     assert taken == allowed
-    asked = {"wish": order.replace("-", "_"), "requested_by": ada.user_id}
+    asked = {"action": order.replace("-", "_"), "requested_by": ada.user_id}
     assert site.asked_of(made["id"])[1:] == [("order", asked)] * len(allowed)
 
 
@@ -184,14 +184,14 @@ async def test_a_stopped_device_wakes_the_deployment_that_waits_for_it(
 ) -> None:
     configuration_id, (first, *_) = shops
     made = await ada.made(PATH, {"configuration_id": configuration_id})
-    site.set(tables.Device, first, wish_number=1, wish_deployment_id=made["id"])
+    site.set(tables.Device, first, assignment_number=1, assignment_deployment_id=made["id"])
     await ada.post(f"/v1/devices/{first}/stop")
     assert site.asked_of(made["id"]) == [("start", None), ("wake", None)]
 
 
 def asked_by(site: Site) -> dict[str, str | None]:
-    """By device, the deployment whose wish is the newest."""
-    return {row.name: row.wish_deployment_id for row in site.rows(tables.Device)}
+    """By device, the deployment whose assignment is the newest."""
+    return {row.name: row.assignment_deployment_id for row in site.rows(tables.Device)}
 
 
 def advance(deployment: dict[str, Any]) -> None:

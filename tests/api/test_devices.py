@@ -155,7 +155,9 @@ async def test_a_reboot_is_a_signal_to_a_device_that_is_reached(site: Site, ada:
     assert "is offline" in refused.json()["detail"]
 
 
-async def test_a_stop_is_a_wish_also_for_a_device_that_is_away(site: Site, ada: Person) -> None:
+async def test_a_stop_is_an_assignment_also_for_a_device_that_is_away(
+    site: Site, ada: Person
+) -> None:
     device_id = await device(site, ada, await edge_region(site, ada), status="offline")
     shown = (await ada.post(f"/v1/devices/{device_id}/stop")).json()
     assert shown["requested"]["revision"] is None
@@ -164,7 +166,8 @@ async def test_a_stop_is_a_wish_also_for_a_device_that_is_away(site: Site, ada: 
         False,
     )
     (row,) = site.rows(tables.Device, id=device_id)
-    assert (row.wish_number, row.wish_configuration_id) == (1, None)
+    assert row.assignment_number > row.followed_number
+    assert row.assignment_configuration_id is None
     assert site.asked_of(device_id)[-1] == ("wake", None)
 
 

@@ -165,7 +165,7 @@ def platform_down(telling: Telling) -> None:
 
 
 def late_device(telling: Telling) -> None:
-    """It was deployed to before it came: the deployment left the wish with it."""
+    """It was deployed to before it came: the deployment left the assignment with it."""
     telling.baseload("deploy", LATE, "--revision", "1", "--limit", "1m")
     _join(telling, telling.devices[LATE])
     telling.reached("devices", LATE, "active")

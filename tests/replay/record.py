@@ -33,7 +33,7 @@ from tests.workflows.regions.test_cloud_resources import REQUEST as CLOUD_REGION
 from workflows.artifacts.artifact_lifecycle import ArtifactLifecycle
 from workflows.contracts import queues
 from workflows.contracts.artifacts import RetryTransfer
-from workflows.contracts.deployments import DeploymentWish
+from workflows.contracts.deployments import DeploymentAction
 from workflows.contracts.jobs import EndRequest, NodeReachable
 from workflows.contracts.placement import PlacementRequest
 from workflows.contracts.regions import Replacement
@@ -313,11 +313,11 @@ async def deployment_in_steps(stage: Stage) -> WorkflowHandle[Any, Any]:
     handle = await devices.rollout(stage, away={"dev-3"})
     await handle.signal(DeploymentLifecycle.wake)
     await devices.runs(stage, "dev-2", handle)
-    await handle.signal(DeploymentLifecycle.order, devices.order(DeploymentWish.PAUSE))
+    await handle.signal(DeploymentLifecycle.order, devices.order(DeploymentAction.PAUSE))
     await devices.reaches(stage, devices.DEPLOYMENT, "paused")
-    await handle.signal(DeploymentLifecycle.order, devices.order(DeploymentWish.RESUME))
+    await handle.signal(DeploymentLifecycle.order, devices.order(DeploymentAction.RESUME))
     await devices.reaches(stage, devices.DEPLOYMENT, "rolling_out")
-    await handle.signal(DeploymentLifecycle.order, devices.order(DeploymentWish.ROLL_BACK))
+    await handle.signal(DeploymentLifecycle.order, devices.order(DeploymentAction.ROLL_BACK))
     await handle.result()
     return handle
 

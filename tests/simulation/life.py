@@ -20,7 +20,7 @@ class Request:
     resource_id: str
     verb: str
     by_rest: bool = False
-    """Asked so that the life comes to rest, and of no person's wish."""
+    """Asked so that the life comes to rest, and not because a person wants it."""
     attempt: int = 0
     """Of a stopped job that is started: the last one before."""
 
@@ -95,7 +95,7 @@ class Life:
     def requests_of(self, resource_id: str) -> list[str]:
         return [request.verb for request in self.requests if request.resource_id == resource_id]
 
-    def wishes_of(self, resource_id: str) -> list[Request]:
+    def persons_requests_of(self, resource_id: str) -> list[Request]:
         """What people have asked of a resource, without what its rest has."""
         found = (request for request in self.requests if request.resource_id == resource_id)
         return [request for request in found if not request.by_rest]

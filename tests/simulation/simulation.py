@@ -249,8 +249,8 @@ class Player:
         for job in life.rows.jobs():
             is_service = job.is_open and life.jobs[job.job_id].type.is_service
             if is_service and job.status != "stopped" and job.job_id not in asked:
-                wishes = life.wishes_of(job.job_id)
-                if not wishes or wishes[-1].verb not in ENDS:
+                requests = life.persons_requests_of(job.job_id)
+                if not requests or requests[-1].verb not in ENDS:
                     self._ask_verb(job.job_id, Verb.STOP)
         self._dispatch()
 

@@ -46,7 +46,7 @@ def test_a_job_that_is_placed_without_credits_is_seen(monkeypatch: pytest.Monkey
     assert _found(POOR) == ["job-000002 gets a place at nod-000001, and acc-000001 has no credits"]
 
 
-WISHES = replace(
+REQUESTS = replace(
     POOR,
     jobs=(SERVICE,),
     microcredits=(10**12, 10**12),
@@ -65,14 +65,14 @@ WISHES = replace(
 async def _forget(*_: object) -> None: ...
 
 
-def test_a_life_in_which_all_wishes_come_true_passes() -> None:
-    assert _found(WISHES) == []
+def test_a_life_in_which_all_requests_are_met_passes() -> None:
+    assert _found(REQUESTS) == []
 
 
 def test_a_start_that_is_forgotten_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(JobLifecycle, "_is_wanted", lambda self: self._remove_asked)
     words = "job-000001 was started, and is stopped as before: asked for by usr-000001"
-    assert _found(WISHES) == [words]
+    assert _found(REQUESTS) == [words]
 
 
 @pytest.mark.parametrize(
@@ -86,12 +86,12 @@ def test_a_removal_that_is_forgotten_is_seen(
     monkeypatch: pytest.MonkeyPatch, lifecycle: type, words: str
 ) -> None:
     monkeypatch.setattr(lifecycle, "_remove", _forget)
-    assert _found(WISHES) == [words]
+    assert _found(REQUESTS) == [words]
 
 
 SAVES = Behaviour(seconds=900, saves_state=True)
 LOST = replace(
-    WISHES,
+    REQUESTS,
     jobs=(replace(WAITS, only_cloud=True, max_restarts=1, behaviour=SAVES),),
     has_cloud=True,
     acts=(Act(At(500), "world", "preempted", "cloud-machine/1"),),

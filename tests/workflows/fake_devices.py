@@ -11,7 +11,7 @@ from tests.workflows.fake_machines import Machine
 from workflows.contracts import errors
 from workflows.contracts.base import Done
 from workflows.contracts.deployments import RolloutCounts, TargetState
-from workflows.contracts.devices import DeviceRun, DeviceStatus, DeviceWish, InferenceStatus
+from workflows.contracts.devices import DeviceAssignment, DeviceRun, DeviceStatus, InferenceStatus
 from workflows.contracts.lifecycles import DeviceChanges, Record
 from workflows.contracts.nodes import Gpu, Hardware, Jetson, NodeAddress
 from workflows.effects import deployments, devices
@@ -36,9 +36,9 @@ class OnDevice:
     staged: set[int] = field(default_factory=set)
     run: DeviceRun = field(default_factory=DeviceRun)
     ran: list[int] = field(default_factory=list)
-    """The numbers of the wishes that it was switched to, in their order."""
+    """The numbers of the assignments that it was switched to, in their order."""
     bad: set[int] = field(default_factory=set)
-    """The numbers of the wishes whose revisions fail their health check."""
+    """The numbers of the assignments whose revisions fail their health check."""
     is_cleared: bool = False
 
 
@@ -74,52 +74,52 @@ class Devices:
     machines: dict[str, Machine]
     wanted: dict[str, tuple[str, int]]
     seen_revisions: dict[str, int]
-    wishes: dict[str, DeviceWish] = field(default_factory=dict)
-    """The newest wish in the row of each device."""
+    assignments: dict[str, DeviceAssignment] = field(default_factory=dict)
+    """The newest assignment in the row of each device."""
     device_specs: set[tuple[str, int]] = field(default_factory=set)
     on_devices: dict[str, OnDevice] = field(default_factory=lambda: defaultdict(OnDevice))
     outcomes: dict[str, list[tuple[int, str | None]]] = field(
         default_factory=lambda: defaultdict(list)
     )
-    """By device, the recorded ends of wishes."""
+    """By device, the recorded ends of assignments."""
     rollouts: dict[str, Rollout] = field(default_factory=lambda: defaultdict(Rollout))
 
     def machine(self, address: NodeAddress) -> Machine:
         """The machine at an address. Raises as the real effects do."""
         raise NotImplementedError
 
-    def wish(self, device_id: str, revision: int | None) -> DeviceWish:
-        """Write a wish into a device's row, as a deployment does; the wake goes by itself."""
-        before = self.wishes.get(device_id)
-        wish = DeviceWish(
+    def assignment(self, device_id: str, revision: int | None) -> DeviceAssignment:
+        """Write an assignment into a device's row, as a deployment does; the wake is sent apart."""
+        before = self.assignments.get(device_id)
+        assignment = DeviceAssignment(
             number=before.number + 1 if before else 1,
             configuration_id=None if revision is None else "dcf-1",
             revision=revision,
             requested_by="ada",
         )
-        self.wishes[device_id] = wish
-        return wish
+        self.assignments[device_id] = assignment
+        return assignment
 
     def record_device(self, step: Record, changes: DeviceChanges) -> None:
         """What a step of a device leaves in its row."""
         if changes.seen_revision is not None:
             self.seen_revisions[step.resource_id] = changes.seen_revision
         if changes.outcome is not None:
-            ended = (changes.outcome.wish.number, changes.outcome.failed)
+            ended = (changes.outcome.assignment.number, changes.outcome.failed)
             self.outcomes[step.resource_id].append(ended)
 
-    def find_device_wishes(self, asked: devices.FindDeviceWishes) -> devices.DeviceWishesFound:
+    def find_assignment(self, asked: devices.FindAssignment) -> devices.AssignmentFound:
         status, revision = self.wanted.get(asked.device_id, ("", 0))
         is_new = revision > self.seen_revisions.get(asked.device_id, 0)
-        return devices.DeviceWishesFound(
+        return devices.AssignmentFound(
             status=DeviceStatus(status) if is_new else None,
             revision=revision,
-            wish=self.wishes.get(asked.device_id),
+            assignment=self.assignments.get(asked.device_id),
         )
 
     def seal_device_spec(self, asked: devices.SealDeviceSpec) -> devices.DeviceSpecSealed:
-        self.device_specs.add((asked.device_id, asked.wish.number))
-        return devices.DeviceSpecSealed(reference=f"{asked.device_id}/{asked.wish.number}")
+        self.device_specs.add((asked.device_id, asked.assignment.number))
+        return devices.DeviceSpecSealed(reference=f"{asked.device_id}/{asked.assignment.number}")
 
     def discard_device_specs(self, asked: devices.DiscardDeviceSpecs) -> Done:
         kept = {(who, n) for who, n in self.device_specs if who != asked.device_id}

@@ -21,10 +21,10 @@ from workflows.contracts.artifacts import (
 )
 from workflows.contracts.base import Contract
 from workflows.contracts.deployments import (
+    DeploymentAction,
     DeploymentOrder,
     DeploymentRequest,
     DeploymentStatus,
-    DeploymentWish,
 )
 from workflows.contracts.devices import DeviceProgress, DeviceRequest, DeviceStatus
 from workflows.contracts.jobs import EndRequest, JobProgress, JobRequest, NodeReachable
@@ -42,7 +42,7 @@ from workflows.nodes.node_lifecycle import NodeLifecycle
 from workflows.providers.provider_lifecycle import ProviderLifecycle
 from workflows.regions.region_lifecycle import RegionLifecycle
 
-STOP = DeploymentOrder(wish=DeploymentWish.STOP)
+STOP = DeploymentOrder(action=DeploymentAction.STOP)
 BEGAN = datetime(2026, 3, 1, 12, tzinfo=UTC)
 _numbers = count(2)
 

@@ -38,15 +38,15 @@ class TargetState(StrEnum):
     WAITING = "waiting"
     """It has not been asked yet."""
     ASKED = "asked"
-    """Its wish is in its row, and the device has not come to an end with it."""
+    """Its assignment is in its row, and the device has not come to an end with it."""
     RUNNING = "running"
     FAILED = "failed"
     SUPERSEDED = "superseded"
-    """A newer wish has taken the place of this one, or the device was removed."""
+    """A newer assignment has taken the place of this one, or the device was removed."""
     LEFT = "left"
-    """The deployment has ended; the device is away, and follows the wish when it is back."""
+    """The deployment has ended; the device is away, and follows the assignment when it is back."""
     WITHDRAWN = "withdrawn"
-    """The deployment ended before the device was asked, or took the wish back."""
+    """The deployment ended before the device was asked, or took the assignment back."""
 
     @property
     def is_open(self) -> bool:
@@ -82,7 +82,7 @@ class RolloutPolicy(Contract):
     """How long devices are waited for that are away, in seconds."""
 
 
-class DeploymentWish(StrEnum):
+class DeploymentAction(StrEnum):
     """What a person asks of a deployment that is under way."""
 
     PAUSE = "pause"
@@ -94,7 +94,7 @@ class DeploymentWish(StrEnum):
 class DeploymentOrder(Contract):
     """Signal `order`: a person pauses, resumes, stops or rolls back the deployment."""
 
-    wish: DeploymentWish
+    action: DeploymentAction
     requested_by: str = ""
 
 

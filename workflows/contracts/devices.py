@@ -75,10 +75,10 @@ class DeviceEvent(StrEnum):
 DEVICE_EVENTS = HostEvents.of(DeviceEvent)
 
 
-class DeviceWish(Contract):
+class DeviceAssignment(Contract):
     """What a device shall run: a revision of a configuration, or nothing.
 
-    Each wish of a device has a higher number than the one before, and the newest wins.
+    Each assignment of a device has a higher number than the one before, and the newest wins.
     """
 
     number: int
@@ -91,7 +91,7 @@ class DeviceWish(Contract):
 
 
 def device_run_id(device_id: str, number: int) -> str:
-    """The run id under which a device has what is brought to it for a wish."""
+    """The run id under which a device has what is brought to it for an assignment."""
     return f"{device_id}-0-{number}"
 
 
@@ -99,7 +99,7 @@ class DeviceRun(Contract):
     """What a device said last of its inference."""
 
     number: int = 0
-    """The number of the wish whose revision it has; 0: it has none."""
+    """The number of the assignment whose revision it has; 0: it has none."""
     status: InferenceStatus = InferenceStatus.STOPPED
     exit_code: int | None = None
     """Of a command that has exited by itself; None: it runs, never ran, or ended otherwise."""
@@ -135,8 +135,8 @@ class DeviceProgress(HostProgress):
 
     status: DeviceStatus
     resume_status: DeviceStatus
-    followed: DeviceWish | None = None
-    """The last wish that came to an end on the device, well or not."""
+    followed: DeviceAssignment | None = None
+    """The last assignment that came to an end on the device, well or not."""
     run: DeviceRun = DeviceRun()
 
 
@@ -147,10 +147,10 @@ class DeviceReport(Contract):
     run: DeviceRun = DeviceRun()
 
 
-class WishOutcome(Contract):
-    """How a wish ended on its device."""
+class AssignmentOutcome(Contract):
+    """How an assignment ended on its device."""
 
-    wish: DeviceWish
+    assignment: DeviceAssignment
     failed: str | None = None
     """Why the device does not run what was asked; None: it does."""
 

@@ -330,7 +330,7 @@ def run_id(job_id: str, worker: int, attempt: int) -> str:
 def parse_run_id(run: str) -> tuple[str, int, int]:
     """The (job id, worker, attempt) of a run id, which is the one that `run_id` makes of them.
 
-    The run of a device has the id of the device, worker 0, and the number of its wish.
+    The run of a device has the id of the device, worker 0, and the number of its assignment.
 
     Raises: ValueError, when `run` is not a run id.
     """

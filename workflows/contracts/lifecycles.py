@@ -22,7 +22,7 @@ from workflows.contracts.billing import WorkerUsage
 from workflows.contracts.datastores import DatastoreEvent, DatastoreWay
 from workflows.contracts.deliveries import DeliveryStatus
 from workflows.contracts.deployments import DeploymentEvent, DeploymentStatus, RolloutCounts
-from workflows.contracts.devices import DeviceEvent, DeviceRun, DeviceWish, WishOutcome
+from workflows.contracts.devices import AssignmentOutcome, DeviceAssignment, DeviceEvent, DeviceRun
 from workflows.contracts.events import (
     Event,
     JobEvent,
@@ -178,10 +178,10 @@ class DeviceChanges(HostChanges):
     noun: Literal["device"] = "device"
     run: DeviceRun | None = None
     """What the device said last of its inference."""
-    deploying: DeviceWish | None = None
-    """The wish that the device is about to follow."""
-    outcome: WishOutcome | None = None
-    """A wish that came to an end on the device; its deployment is woken with this step."""
+    deploying: DeviceAssignment | None = None
+    """The assignment that the device is about to follow."""
+    outcome: AssignmentOutcome | None = None
+    """An assignment that came to an end on the device; its deployment is woken with this step."""
 
 
 class DeploymentChanges(Contract):

@@ -9,12 +9,12 @@ from temporalio import workflow
 
 from workflows.contracts.base import Contract
 from workflows.contracts.devices import (
+    DeviceAssignment,
     DeviceEvent,
     DeviceProgress,
     DeviceReport,
     DeviceRequest,
     DeviceStatus,
-    DeviceWish,
 )
 from workflows.contracts.errors import PROTOCOL_VIOLATION
 from workflows.contracts.events import Event
@@ -150,6 +150,9 @@ class DeviceLifecycle:
         if self._inspection.asks_for_a_restart and self._request.exclusive:
             await self._connection.restart()
         preparation = await prepared(self._request, self._location)
+        if self._inference.followed is None:
+            # An earlier device on this machine may have been removed while nobody reached it.
+            await clear_device(ClearDevice(node=self._location.address()))
         self._steps.status = self._steps.resume_status
         words = describe_preparation(preparation, exclusive=self._request.exclusive)
         await self._steps.write(
@@ -202,35 +205,48 @@ class DeviceLifecycle:
             raise_if_violated(failure)
             workflow.logger.warning("the device is inspected later: %s", failure)
 
-    async def _follow_wishes(self) -> None:
-        """Switch to the wanted status, and follow the newest wish unless in maintenance.
+    async def _follow_assignments(self) -> None:
+        """Switch to the wanted status, and follow the newest assignment unless in maintenance.
 
-        The row is read again after every wish, because a status may have been wanted meanwhile.
+        The row is read again after each assignment: a status may have been wanted meanwhile.
         """
         while True:
             found = await self._inference.find()
             await self._journal.stop_if_behind(found.sequence)
             if found.status is not None:
                 await self._steps.follow(found.status, found.revision)
-            wish = self._inference.due
-            if wish is None or self._steps.status is not DeviceStatus.ACTIVE:
+            assignment = self._inference.due
+            if assignment is None or self._steps.status is not DeviceStatus.ACTIVE:
                 break
             self._stop_watch()
-            if not await self._follow(wish) or self._steps.status is not DeviceStatus.ACTIVE:
+            if not await self._follow(assignment) or self._steps.status is not DeviceStatus.ACTIVE:
                 return
+            if self._inbox.holds(Reboot):
+                self.wake()  # What is due is followed after the restart.
+                break
         if self._watch is None:
             self._start_watch()
 
-    async def _follow(self, wish: DeviceWish) -> bool:
-        """Follow a wish, until there is a newer one. False: a removal has interrupted it."""
+    async def _follow(self, assignment: DeviceAssignment) -> bool:
+        """Follow an assignment, until there is a newer one. False: a removal has interrupted it.
+
+        Maintenance and a restart come first as well, unless the device is being switched.
+        """
+
+        def has_messages() -> bool:
+            is_to_restart = self._inbox.holds(Reboot) and not self._inference.is_switching
+            return is_to_restart or self._inbox.holds(Wake)
 
         async def read() -> None:
             self._inbox.pick(Wake)
-            await self._inference.find()
-            if self._inference.is_newer_than(wish):
+            found = await self._inference.find()
+            waits = found.status is DeviceStatus.MAINTENANCE or self._inbox.holds(Reboot)
+            if (waits and not self._inference.is_switching) or self._inference.is_newer_than(
+                assignment
+            ):
                 raise Interrupted
 
-        work = while_handling(self._inference.follow(wish), partial(self._inbox.holds, Wake), read)
+        work = while_handling(self._inference.follow(assignment), has_messages, read)
         try:
             return await self._interrupt(work)
         except Interrupted:
@@ -336,7 +352,7 @@ class DeviceLifecycle:
 
     async def _handle(self, message: Contract) -> None:
         if isinstance(message, Wake):
-            await self._follow_wishes()
+            await self._follow_assignments()
         elif isinstance(message, Refresh):
             await self._keep_up()
         elif isinstance(message, Reboot):
@@ -432,7 +448,7 @@ class DeviceLifecycle:
         """Nothing else of the platform depends on the device, whose inference goes on."""
 
     async def _ignore_return(self) -> None:
-        """The wishes of a device that is back are read when it serves again."""
+        """The assignments of a device that is back are read when it serves again."""
 
     async def _write(self, kind: DeviceEvent, message: str) -> None:
         await self._steps.write(Event(type=kind, message=message))

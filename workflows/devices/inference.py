@@ -1,6 +1,6 @@
 """The inference of a device: what it shall run, and what it does."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import timedelta
 from typing import Any
 
@@ -8,28 +8,28 @@ from temporalio import workflow
 from temporalio.exceptions import is_cancelled_exception
 
 from workflows.contracts.devices import (
+    AssignmentOutcome,
+    DeviceAssignment,
     DeviceEvent,
     DeviceRequest,
     DeviceRun,
-    DeviceWish,
     InferenceStatus,
-    WishOutcome,
 )
 from workflows.contracts.errors import LOSSES
 from workflows.contracts.events import Event
 from workflows.contracts.lifecycles import DeviceChanges
 from workflows.devices.steps import DeviceSteps
 from workflows.effects.devices import (
+    AssignmentFound,
     DeviceSwitched,
-    DeviceWishesFound,
     DiscardDeviceSpecs,
-    FindDeviceWishes,
+    FindAssignment,
     SealDeviceSpec,
     StageOnDevice,
     StopDevice,
     SwitchDevice,
     discard_device_specs,
-    find_device_wishes,
+    find_assignment,
     seal_device_spec,
     stage_on_device,
     stop_device,
@@ -41,11 +41,12 @@ from workflows.primitives.failures import EFFECT_FAILED, cause_of
 
 MOST_WORDS = 2000
 LOSS_LIMIT = timedelta(hours=4)
-"""For how long a wish is tried again on a device that is lost again and again."""
+"""For how long an assignment is tried again on a device that is lost again and again."""
 LOSS_PAUSE = timedelta(seconds=10)
 LAST_LOSS_PAUSE = timedelta(minutes=5)
 """Between two tries: at first, and the longest."""
 _EVENTS = {
+    InferenceStatus.DEPLOYING: DeviceEvent.DEPLOYING,
     InferenceStatus.RUNNING: DeviceEvent.INFERENCE_RUNNING,
     InferenceStatus.STOPPED: DeviceEvent.INFERENCE_STOPPED,
     InferenceStatus.FAILED: DeviceEvent.INFERENCE_FAILED,
@@ -53,10 +54,10 @@ _EVENTS = {
 
 
 class Inference:
-    """The inference of one device: at most one wish is followed at a time.
+    """The inference of one device: at most one assignment is followed at a time.
 
     is_reachable: probes the device after a failure on it; a device that cannot be reached keeps
-    its wish.
+    its assignment.
     """
 
     def __init__(
@@ -72,42 +73,53 @@ class Inference:
         self._steps = steps
         self._is_reachable = is_reachable
         self.followed = resumed_from.followed if resumed_from else None
-        """The last wish that came to an end on the device."""
+        """The last assignment that came to an end on the device."""
         self.run = resumed_from.run if resumed_from else DeviceRun()
-        """What the device said last."""
-        self.wish: DeviceWish | None = None
-        """The newest wish in the row, as it was read last."""
+        """What the device said last; *deploying* from the begin of an assignment to its end."""
+        self.is_switching = False
+        """Whether the device is being switched or stopped, which is not to be interrupted."""
+        self.assignment: DeviceAssignment | None = None
+        """The newest assignment in the row, as it was read last."""
 
-    async def find(self) -> DeviceWishesFound:
+    async def find(self) -> AssignmentFound:
         """What is wanted of the device, from its row."""
-        found = await find_device_wishes.run_locally(FindDeviceWishes(device_id=self._device_id))
-        self.wish = found.wish
+        found = await find_assignment.run_locally(FindAssignment(device_id=self._device_id))
+        self.assignment = found.assignment
         return found
 
     @property
-    def due(self) -> DeviceWish | None:
-        """The newest wish; None: there is none, or it has come to an end on the device."""
+    def due(self) -> DeviceAssignment | None:
+        """The newest assignment; None: there is none, or it has come to an end on the device."""
         followed = self.followed.number if self.followed else 0
-        return self.wish if self.wish is not None and self.wish.number > followed else None
+        return (
+            self.assignment
+            if self.assignment is not None and self.assignment.number > followed
+            else None
+        )
 
-    def is_newer_than(self, wish: DeviceWish) -> bool:
-        """Whether the row has a newer wish than this one."""
-        return self.wish is not None and self.wish.number > wish.number
+    def is_newer_than(self, assignment: DeviceAssignment) -> bool:
+        """Whether the row has a newer assignment than this one."""
+        return self.assignment is not None and self.assignment.number > assignment.number
 
-    async def follow(self, wish: DeviceWish) -> None:
+    async def follow(self, assignment: DeviceAssignment) -> None:
         """Have the device run what is wanted, and record what it came to.
 
         What the device runs is not touched until everything is on it. A device that cannot be
-        reached keeps the wish, which is followed when it is back; one that was lost and is there
-        again is tried again.
+        reached keeps the assignment, which is followed when it is back; one that was lost and is
+        there again is tried again.
 
         Raises: ProtocolViolatedError.
         """
-        await self._record_begin(wish)
+        before = self.run
+        await self._record_begin(assignment)
         deadline, pause = workflow.now() + LOSS_LIMIT, LOSS_PAUSE
         while True:
             try:
-                switched = await (self._stop(wish) if wish.revision is None else self._deploy(wish))
+                switched = await (
+                    self._stop(assignment)
+                    if assignment.revision is None
+                    else self._deploy(assignment)
+                )
                 break
             except EFFECT_FAILED as failure:
                 if is_cancelled_exception(failure):
@@ -118,11 +130,11 @@ class Inference:
                 if not await self._is_reachable(why):
                     return
                 if kind not in LOSSES or workflow.now() >= deadline:
-                    switched = DeviceSwitched(run=self.run, failed=why)
+                    switched = DeviceSwitched(run=before, failed=why)
                     break
             await workflow.sleep(pause, summary="it was lost, and is there again")
             pause = min(2 * pause, LAST_LOSS_PAUSE)
-        await self._record_end(wish, switched)
+        await self._record_end(assignment, switched)
 
     async def observe(self, run: DeviceRun) -> None:
         """Record what the device does now, if that is new."""
@@ -136,7 +148,7 @@ class Inference:
         await self._steps.record_changes(DeviceChanges(run=run), (event,))
 
     async def discard_specs(self, number: int | None = None) -> None:
-        """Remove the specs up to a wish, by default all; what is left goes with the device."""
+        """Remove the specs up to an assignment, or all; what is left goes with the device."""
         command = DiscardDeviceSpecs(device_id=self._device_id, number=number)
         try:
             await discard_device_specs(command)
@@ -147,40 +159,53 @@ class Inference:
             left = Event(type=DeviceEvent.SPEC_LEFT, message=words)
             await self._steps.record_event(left)
 
-    async def _stop(self, wish: DeviceWish) -> DeviceSwitched:
-        return await stop_device(StopDevice(node=self._location.address(), number=wish.number))
+    async def _stop(self, assignment: DeviceAssignment) -> DeviceSwitched:
+        command = StopDevice(node=self._location.address(), number=assignment.number)
+        return await self._switching(stop_device(command))
 
-    async def _deploy(self, wish: DeviceWish) -> DeviceSwitched:
-        sealed = await seal_device_spec(SealDeviceSpec(device_id=self._device_id, wish=wish))
+    async def _deploy(self, assignment: DeviceAssignment) -> DeviceSwitched:
+        sealed = await seal_device_spec(
+            SealDeviceSpec(device_id=self._device_id, assignment=assignment)
+        )
         there = self._location.address()
         await stage_on_device(
-            StageOnDevice(node=there, number=wish.number, spec=sealed.reference),
-            summary=f"revision {wish.revision} of {wish.configuration_id}",
+            StageOnDevice(node=there, number=assignment.number, spec=sealed.reference),
+            summary=f"revision {assignment.revision} of {assignment.configuration_id}",
         )
-        command = SwitchDevice(node=there, number=wish.number, health=sealed.health)
-        return await switch_device(command, summary=f"revision {wish.revision}")
+        command = SwitchDevice(node=there, number=assignment.number, health=sealed.health)
+        switch = switch_device(command, summary=f"revision {assignment.revision}")
+        return await self._switching(switch)
 
-    async def _record_begin(self, wish: DeviceWish) -> None:
+    async def _switching(self, work: Awaitable[DeviceSwitched]) -> DeviceSwitched:
+        self.is_switching = True
+        try:
+            return await work
+        finally:
+            self.is_switching = False
+
+    async def _record_begin(self, assignment: DeviceAssignment) -> None:
         words = "its inference is to be stopped"
-        if wish.revision is not None:
-            words = f"revision {wish.revision} of {wish.configuration_id}"
+        if assignment.revision is not None:
+            words = f"revision {assignment.revision} of {assignment.configuration_id}"
         begins = Event(type=DeviceEvent.DEPLOYING, message=words)
-        await self._steps.record_changes(DeviceChanges(deploying=wish), (begins,))
+        # Where it never comes to its end, as in maintenance, the watch says what runs all the same.
+        self.run = self.run.model_copy(update={"status": InferenceStatus.DEPLOYING})
+        await self._steps.record_changes(DeviceChanges(deploying=assignment), (begins,))
 
-    async def _record_end(self, wish: DeviceWish, switched: DeviceSwitched) -> None:
-        self.followed, self.run = wish, switched.run
-        ends = Event(type=DeviceEvent.DEPLOYED, message=_came_to(wish))
+    async def _record_end(self, assignment: DeviceAssignment, switched: DeviceSwitched) -> None:
+        self.followed, self.run = assignment, switched.run
+        ends = Event(type=DeviceEvent.DEPLOYED, message=_came_to(assignment))
         if switched.failed is not None:
             ends = Event(type=DeviceEvent.DEPLOYMENT_FAILED, message=switched.failed[:MOST_WORDS])
-        elif wish.revision is None:
-            ends = Event(type=DeviceEvent.INFERENCE_STOPPED, message=_came_to(wish))
-        outcome = WishOutcome(wish=wish, failed=switched.failed)
+        elif assignment.revision is None:
+            ends = Event(type=DeviceEvent.INFERENCE_STOPPED, message=_came_to(assignment))
+        outcome = AssignmentOutcome(assignment=assignment, failed=switched.failed)
         changes = DeviceChanges(run=switched.run, outcome=outcome)
         await self._steps.record_changes(changes, (ends,))
-        await self.discard_specs(wish.number)
+        await self.discard_specs(assignment.number)
 
 
-def _came_to(wish: DeviceWish) -> str:
-    if wish.revision is None:
-        return f"stopped by {wish.requested_by or 'a person'}"
-    return f"runs revision {wish.revision} of {wish.configuration_id}"
+def _came_to(assignment: DeviceAssignment) -> str:
+    if assignment.revision is None:
+        return f"stopped by {assignment.requested_by or 'a person'}"
+    return f"runs revision {assignment.revision} of {assignment.configuration_id}"

@@ -18,7 +18,7 @@ class AdvanceRollout(Contract):
 
 
 class EndRollout(Contract):
-    """Ask no more devices; those that have not come to an end keep their wish, as `left`."""
+    """Ask no more devices; those that have not come to an end keep their assignment, as `left`."""
 
     deployment_id: str
     at: datetime

@@ -1,34 +1,34 @@
 """Effects on devices: what they shall run, and what they do."""
 
 from workflows.contracts.base import Contract, Done
-from workflows.contracts.devices import DeviceRun, DeviceStatus, DeviceWish, HealthCheck
+from workflows.contracts.devices import DeviceAssignment, DeviceRun, DeviceStatus, HealthCheck
 from workflows.contracts.errors import LOGIN_REFUSED, LOSSES, NON_RETRYABLE
 from workflows.effects.effect import HEARTBEAT_S, Effect, SiteCommand
 
 
-class FindDeviceWishes(Contract):
+class FindAssignment(Contract):
     device_id: str
 
 
-class DeviceWishesFound(Contract):
+class AssignmentFound(Contract):
     status: DeviceStatus | None = None
     """The wanted status; None: nothing was requested that the lifecycle has not followed yet."""
     revision: int = 0
     """The revision of the wanted status."""
-    wish: DeviceWish | None = None
-    """The newest wish; None: nothing was ever asked of the device."""
+    assignment: DeviceAssignment | None = None
+    """The newest assignment; None: nothing was ever asked of the device."""
     sequence: int = 0
     """The sequence of the last step in the device's row."""
 
 
 class SealDeviceSpec(Contract):
-    """Write what a device needs for a wish into the object store, encrypted for its site.
+    """Write what a device needs for an assignment into the object store, encrypted for its site.
 
     It holds image, command, variables, secrets and keys; the workflow has its name alone.
     """
 
     device_id: str
-    wish: DeviceWish
+    assignment: DeviceAssignment
 
 
 class DeviceSpecSealed(Contract):
@@ -43,11 +43,11 @@ class DiscardDeviceSpecs(Contract):
 
     device_id: str
     number: int | None = None
-    """Those up to this wish; None: all, because the device is removed."""
+    """Those up to this assignment; None: all, because the device is removed."""
 
 
 class StageOnDevice(SiteCommand):
-    """Bring image, model, checkpoints and spec of a wish to the device; what runs there goes on."""
+    """Bring image, model, checkpoints and spec of an assignment to the device beside what runs."""
 
     number: int
     spec: str
@@ -58,7 +58,7 @@ class StagedOnDevice(Contract):
 
 
 class SwitchDevice(SiteCommand):
-    """Run what is staged for a wish in place of what the device runs, and check its health.
+    """Run what is staged for an assignment in place of what the device runs, and check its health.
 
     Where it fails, the device runs again what it ran before. The device finishes this by itself,
     also after a power cut, and a repeat answers what it came to.
@@ -100,7 +100,7 @@ class ClearDevice(SiteCommand):
 _FINAL = (*NON_RETRYABLE, *sorted(LOSSES))
 """A device that is lost is probed, so that it is known to be offline, and tried again later."""
 
-find_device_wishes = Effect("find_device_wishes", FindDeviceWishes, DeviceWishesFound)
+find_assignment = Effect("find_assignment", FindAssignment, AssignmentFound)
 seal_device_spec = Effect(
     "seal_device_spec", SealDeviceSpec, DeviceSpecSealed, schedule_to_close_s=600
 )

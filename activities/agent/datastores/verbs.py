@@ -107,14 +107,15 @@ def _try_files(share: Share, account: Account) -> Callable[[Say], str | None]:
     return act
 
 
-def opened(share: Share, account: Account) -> WritableFiles:
+def opened(share: Share, account: Account, known_as: Account = None) -> WritableFiles:
     """The files of a share, in a child, which has the rights of the account alone from now on.
 
+    known_as: the account as which an NFS server knows the child; None: the same.
     Raises: RefusedError `datastore-away`, `datastore-refused`, `no-datastore-client`.
     """
     become_client(account)
     share = pinned(share)
-    return NfsFiles(share, account) if share.type == NFS else SmbFiles(share)
+    return NfsFiles(share, known_as or account) if share.type == NFS else SmbFiles(share)
 
 
 def accessible(

@@ -23,7 +23,7 @@ from ..datastores.share import share_of
 from ..datastores.verbs import OUTPUT_S, STALL_S, account_of, opened
 from ..errors import RefusedError
 from ..files import packing
-from ..folders import read_json, write_json
+from ..folders import JOB_USER, read_json, write_json
 from ..host import prctl, processes
 from .state import Revision, Store, revisions
 
@@ -146,15 +146,24 @@ def store(revision: Revision, settled_s: float = SETTLED_S, limit_s: float = OUT
     place = spec["output"]
     share = share_of(place["datastore"])
     names, account = share.parts_of(place["path"]), account_of(spec.get("user"))
+    known_as = _known_as(spec.get("user"))
     now = time.time()
 
     def act(say: Any) -> Any:
         with open(revision.at(STORED), "a+") as note:  # Before: the folder of the run is root's.
-            files = opened(share, account)
+            files = opened(share, account, known_as)
             takes = lambda found: abs(now - found.st_mtime) >= settled_s  # noqa: E731
             return Storing(files, revision, note, say, takes).run(names)._asdict()
 
     in_child(share.place, act, stall_s=min(STALL_S, limit_s), limit_s=limit_s)
+
+
+def _known_as(user: str | None) -> tuple[int, int] | None:
+    """The account as which a server knows the device, whichever account its revision has.
+
+    Each revision has another one than the revision before, whose folders it has to write into.
+    """
+    return account_of(JOB_USER if user and user.startswith(JOB_USER + "-") else user)
 
 
 def _forget_marks(revision: Revision) -> None:
@@ -190,6 +199,11 @@ class Copier:
         if any(map(has_output, revisions(self._store.folders))):
             self._fork()
 
+    @property
+    def is_there(self) -> bool:
+        """Whether it was started, and has not been seen to end."""
+        return bool(self._pid)
+
     def has_work(self) -> bool:
         """Whether a revision that is here has files that are not stored."""
         return any(map(waiting, revisions(self._store.folders)))
@@ -205,7 +219,11 @@ class Copier:
     def _fork(self) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
-        self._pid = os.fork()
+        try:
+            self._pid = os.fork()
+        except OSError as error:  # The machine has no memory for it now; it is tried again.
+            sys.stderr.write("the output is copied later: %s\n" % error)
+            return
         if self._pid:
             return
         try:

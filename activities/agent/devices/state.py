@@ -103,7 +103,7 @@ def revisions(folders: Folders) -> list[Revision]:
 
 
 def number_of(revision: Run) -> int:
-    """The number of the wish that brought a revision here; 0, when it is not known."""
+    """The number of the assignment that brought a revision here; 0, when it is not known."""
     with contextlib.suppress(OSError, ValueError), open(revision.at(REVISION)) as file:
         return int(file.read().strip() or 0)
     return 0

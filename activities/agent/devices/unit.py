@@ -136,6 +136,14 @@ def forget_other_copies(store: Store) -> None:
             os.unlink(store.at(name))
 
 
+def forget_parts(store: Store) -> None:
+    """Remove what was broken off while it was written: states, copies of the agent, the unit."""
+    parts = [store.at(name) for name in os.listdir(store.path) if name.startswith(".")]
+    for path in (*parts, os.path.join(UNITS, "." + name_of(store))):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+
 def _own_copy(store: Store) -> str:
     """The device's copy of this agent, which a power cut leaves whole or not at all."""
     with open(archive(), "rb") as file:

@@ -32,8 +32,8 @@ LOST = "its keeper was ended from outside; restart the device, or deploy to it a
 def stage_device(request: dict[str, Any]) -> dict[str, Any]:
     """Bring a revision onto the device beside what runs there, as `stage` does; a repeat is silent.
 
-    number: that of the wish; run_id: the name of the revision's folder. Nothing is brought for a
-    request that has come to its end, whose revision may be removed by now.
+    number: that of the assignment; run_id: name of the revision's folder. Nothing is brought for
+    one that has come to its end, whose revision may be removed by now.
     Raises: RefusedError `no-unit`; as `stage`.
     """
     unit.check()
@@ -45,8 +45,10 @@ def stage_device(request: dict[str, Any]) -> dict[str, Any]:
     revision = store.revision(run_id)
     with removal.unless_removed(revision):
         revision.make(request["spec"].get("owner"))
-        with open(revision.at(REVISION), "w") as file:
+        part = revision.at(REVISION + ".part")
+        with open(part, "w") as file:
             file.write("%d\n" % int(request["number"]))
+        os.rename(part, revision.at(REVISION))  # One without its number would be removed as old.
     lock = store.lock()
     try:
         # Older ones that were never switched to make room first; nothing that runs is touched.

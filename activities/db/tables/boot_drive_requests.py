@@ -10,7 +10,7 @@ from activities.db.tables.columns import index_where
 
 
 class BootDriveRequest(SQLModel, table=True):
-    """A wish of an account for drives from which machines of one of its regions start.
+    """The request of an account for drives from which machines of one of its regions start.
 
     A row with a status and no lifecycle, since nothing is asked of the world: people decide, pack
     and receive. `sequence` counts the changes of its status, each of which has its event.

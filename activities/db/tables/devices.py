@@ -81,19 +81,19 @@ class Device(RemovableRow, table=True):
     configuration_id: str | None = Field(
         default=None, foreign_key="device_configurations.id", index=True
     )
-    """The configuration that it is set to; what it runs is said by its last wish."""
-    wish_number: int = 0
-    """Of the newest wish; 0: nothing was ever asked of the device."""
-    wish_configuration_id: str | None = None
+    """The configuration that it is set to; what it runs is said by its last assignment."""
+    assignment_number: int = 0
+    """Of the newest assignment; 0: nothing was ever asked of the device."""
+    assignment_configuration_id: str | None = None
     """None: its inference is to be stopped."""
-    wish_revision: int | None = None
-    wish_deployment_id: str | None = None
-    wish_by: str = ""
-    wish_at: datetime | None = Field(default=None, sa_type=Instant)
+    assignment_revision: int | None = None
+    assignment_deployment_id: str | None = None
+    assignment_by: str = ""
+    assignment_at: datetime | None = Field(default=None, sa_type=Instant)
     followed_number: int = 0
-    """Of the last wish that came to an end on the device."""
+    """Of the last assignment that came to an end on the device."""
     run_number: int = 0
-    """Of the wish whose revision the device has; 0: it has none."""
+    """Of the assignment whose revision the device has; 0: it has none."""
     running_configuration_id: str | None = None
     running_revision: int | None = None
     """What the device runs, also while its command has failed; None: nothing."""
@@ -109,7 +109,7 @@ class Device(RemovableRow, table=True):
             "status != 'archived'", "devices_minion_id", "account_id", "minion_id", unique=True
         ),
         Index("devices_by_status", "status", "region_id"),
-        index_where("wish_number > followed_number", "devices_with_open_wishes", "id"),
+        index_where("assignment_number > followed_number", "devices_with_open_assignments", "id"),
     )
 
 
@@ -134,8 +134,8 @@ class DeploymentTarget(SQLModel, table=True):
     device_id: str = Field(primary_key=True, foreign_key="devices.id", index=True)
     state: str = "waiting"
     """A `TargetState`."""
-    wish_number: int | None = None
-    """The number of the wish that it asked for; None: it has not asked."""
+    assignment_number: int | None = None
+    """The number of the assignment that it asked for; None: it has not asked."""
     earlier_configuration_id: str | None = None
     earlier_revision: int | None = None
     """What the device was to run before; to that it is rolled back. None: nothing."""

@@ -10,13 +10,13 @@ from activities.site.answers.frames import MOST_HEADER_BYTES
 from activities.site.answers.reading import Speaker, parsed, violation
 from workflows.contracts.devices import DeviceRun, InferenceStatus
 
-MOST_WISHES = 1 << 30
+MOST_ASSIGNMENTS = 1 << 30
 
 
 class SaidRun(Said):
     """What the device does now, by its own words."""
 
-    number: Annotated[int, Field(ge=0, le=MOST_WISHES)]
+    number: Annotated[int, Field(ge=0, le=MOST_ASSIGNMENTS)]
     status: InferenceStatus
     exit_code: ExitCode | None = None
     reason: Text = ""
@@ -49,8 +49,8 @@ class DeviceState(Said):
     """The answer of `device_status`."""
 
     run: SaidRun
-    done: Annotated[int, Field(ge=0, le=MOST_WISHES)] = 0
-    """The number of the last wish that has come to its end there."""
+    done: Annotated[int, Field(ge=0, le=MOST_ASSIGNMENTS)] = 0
+    """The number of the last assignment that has come to its end there."""
     output: SaidOutput = SaidOutput()
     boot_id: BootId
     no_unit_reason: Text | None = None

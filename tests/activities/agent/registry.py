@@ -1,4 +1,4 @@
-"""A registry of container images on a port of this machine, which may ask for a password."""
+"""A registry of container images, usually on a loopback port, which may ask for a password."""
 
 import base64
 import contextlib
@@ -25,25 +25,22 @@ class Reached(Protocol):
 
 
 class Registry(ThreadingHTTPServer):
-    """One image, under every name; `is_private`: for those alone who know the password.
-
-    host: the address at which it listens.
-    """
+    """One image, under every name; `is_private`: for those alone who know the password."""
 
     daemon_threads = True
 
-    def __init__(self, layout: Path, *, is_private: bool, host: str) -> None:
+    def __init__(self, layout: Path, *, is_private: bool, host: str = "127.0.0.1") -> None:
         super().__init__((host, 0), _Answer)
-        self.host = host
         self.layout = layout
         self.is_private = is_private
-        self.is_away = self.spoils = False
-        """Whether it answers nobody, and whether the blobs that it gives are others."""
+        self.is_away = self.spoils = self.breaks_off = False
+        """Whether it answers nobody, whether the blobs that it gives are others, and whether it
+        gives their first half alone."""
         self.asked: list[str] = []
 
     @property
     def address(self) -> str:
-        return f"{self.host}:{self.server_port}"
+        return f"{self.server_address[0]!s}:{self.server_port}"
 
     @property
     def credentials(self) -> str:
@@ -99,8 +96,13 @@ class _Answer(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
-        if self.command == "GET":
-            self.wfile.write(content)
+        if self.command != "GET":
+            return
+        if self.server.breaks_off and kind == "application/octet-stream":
+            self.wfile.write(content[: len(content) // 2])
+            self.close_connection = True
+            return
+        self.wfile.write(content)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as its base
         """Nothing."""

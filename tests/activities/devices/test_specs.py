@@ -1,4 +1,4 @@
-"""The sealed spec of a wish: what a device is given, for its site alone, and gone afterwards."""
+"""The sealed spec of an assignment: given to a device, for its site alone, and gone afterwards."""
 
 import pytest
 from temporalio.exceptions import ApplicationError
@@ -10,7 +10,7 @@ from activities.settings import settings
 from activities.storage.blobs import blob_store
 from activities.storage.run_specs import open_run_spec
 from tests.activities.devices.rows import add_configuration, add_device
-from workflows.contracts.devices import DeviceWish
+from workflows.contracts.devices import DeviceAssignment
 from workflows.contracts.errors import WORK_REFUSED
 from workflows.effects.devices import DiscardDeviceSpecs, SealDeviceSpec
 
@@ -27,8 +27,10 @@ def device(migrated: Database) -> tables.Device:
 
 
 def seal(device: tables.Device, number: int, revision: int = 1) -> str:
-    wish = DeviceWish(number=number, configuration_id=device.configuration_id, revision=revision)
-    sealed = seal_device_spec(SealDeviceSpec(device_id=device.id, wish=wish))
+    assignment = DeviceAssignment(
+        number=number, configuration_id=device.configuration_id, revision=revision
+    )
+    sealed = seal_device_spec(SealDeviceSpec(device_id=device.id, assignment=assignment))
     assert (sealed.health.up_s, sealed.health.log_line) == (7, "ready")
     return sealed.reference
 
@@ -56,7 +58,7 @@ def test_a_revision_that_is_not_there_is_refused(device: tables.Device) -> None:
     assert refused.value.type == WORK_REFUSED
 
 
-def test_those_of_ended_wishes_go_and_a_newer_one_stays(device: tables.Device) -> None:
+def test_those_of_ended_assignments_go_and_a_newer_one_stays(device: tables.Device) -> None:
     for number in (1, 2, 3):
         seal(device, number)
     discard_device_specs(DiscardDeviceSpecs(device_id=device.id, number=2))

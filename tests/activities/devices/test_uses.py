@@ -48,7 +48,7 @@ def test_what_the_latest_revision_uses_stays_until_its_configuration_is_removed(
     assert users(migrated) == []
 
 
-@pytest.mark.parametrize("column", ["running", "wish"])
+@pytest.mark.parametrize("column", ["running", "assignment"])
 def test_what_an_earlier_revision_uses_stays_while_a_device_has_it_or_is_to(
     migrated: Database, column: str
 ) -> None:

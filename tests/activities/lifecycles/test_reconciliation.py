@@ -172,7 +172,7 @@ async def test_a_job_that_the_server_has_terminated_is_adopted(world: World) -> 
     assert request.ending is None
 
 
-async def test_many_lost_workflows_are_nobodys_wish_and_are_said_in_one_event(
+async def test_many_lost_workflows_are_nobodys_assignment_and_are_said_in_one_event(
     world: World,
 ) -> None:
     with world.database.write() as session:

@@ -31,7 +31,7 @@ def says(**run: Any) -> bytes:
 
 
 async def watched(hostile: HostileSite, words: Words, boot_id: str = "") -> DeviceRun:
-    """What a watch of a device that runs the second wish comes to."""
+    """What a watch of a device that runs the second assignment comes to."""
     hostile.machine.says["watch_device"] = words
     command = WatchDevice(node=hostile.node, known=RUNNING, boot_id=boot_id)
     found = await hostile.perform(devices.watch_device, command)
@@ -93,7 +93,7 @@ async def test_a_machine_that_starts_nothing_at_its_boot_is_sent_nothing(
     assert [verb for verb, _ in hostile.machine.asked] == ["device_status"]
 
 
-async def test_nothing_is_brought_for_a_wish_that_has_come_to_its_end(
+async def test_nothing_is_brought_for_an_assignment_that_has_come_to_its_end(
     hostile: HostileSite,
 ) -> None:
     hostile.is_honest()

@@ -9,18 +9,18 @@ from tests.workflows.fake_devices import JETSON
 from tests.workflows.fake_machines import Machine
 from tests.workflows.fake_world import REGION
 from workflows.contracts.deployments import (
+    DeploymentAction,
     DeploymentOrder,
     DeploymentRequest,
     DeploymentStatus,
-    DeploymentWish,
     RolloutPolicy,
     TargetState,
 )
 from workflows.contracts.devices import (
+    DeviceAssignment,
     DeviceProgress,
     DeviceRequest,
     DeviceStatus,
-    DeviceWish,
     InferenceStatus,
 )
 from workflows.contracts.hosts import Announcement
@@ -37,7 +37,7 @@ IN_USE = (
     DeviceStatus.REMOVING,
 )
 FIRST, STOP = 1, 2
-"""The numbers of its wishes."""
+"""The numbers of its assignments."""
 
 
 class DeviceStory(Story):
@@ -105,8 +105,8 @@ class DeviceStory(Story):
     async def _while_active(self) -> None:
         """Deploy to it, then let it be lost, then stop it, then remove it."""
         ended = [number for number, _ in self.world.outcomes[DEVICE]]
-        if DEVICE not in self.world.wishes:
-            self.world.wish(DEVICE, 7)
+        if DEVICE not in self.world.assignments:
+            self.world.assignment(DEVICE, 7)
             await self.signal(self.workflow_id, "wake")
         elif FIRST not in ended:
             return
@@ -117,9 +117,9 @@ class DeviceStory(Story):
             machine.changed.set()
         elif self.is_to_be_lost and not self._was_back():
             return
-        elif self.world.wishes[DEVICE].number == FIRST:
+        elif self.world.assignments[DEVICE].number == FIRST:
             self._look_at_what_runs()
-            self.world.wish(DEVICE, None)
+            self.world.assignment(DEVICE, None)
             await self.signal(self.workflow_id, "wake")
         elif STOP in ended and not self.asked:
             self.asked = True
@@ -153,7 +153,7 @@ class DeviceStory(Story):
             status=DeviceStatus(self.status),
             resume_status=DeviceStatus.ACTIVE,
             host="10.0.0.1", port=22, user="root", root=None,
-            followed=DeviceWish(number=ended[-1][0]) if ended else None,
+            followed=DeviceAssignment(number=ended[-1][0]) if ended else None,
             removal=Removal() if removal else None,
             is_adopted=True,
         )  # fmt: skip
@@ -166,7 +166,7 @@ class DeviceStory(Story):
         self.expect(len(here.ran) == len(set(here.ran)), f"was switched twice: {here.ran}")
         self.expect(world.machines[DEVICE].boot <= 2, "it was restarted twice")
         ends = [number for number, _ in world.outcomes[DEVICE]]
-        self.expect(ends == sorted(set(ends)), f"its wishes came to an end twice: {ends}")
+        self.expect(ends == sorted(set(ends)), f"its assignments came to an end twice: {ends}")
         if self.mode in HARMLESS:
             self.expect(world.outcomes[DEVICE] == [(FIRST, None), (STOP, None)], f"{ends} only")
             self.expect(here.is_cleared, "it was not cleared")
@@ -227,7 +227,7 @@ class DeploymentStory(Story):
         await self.start(DeploymentLifecycle, request, self.workflow_id)
 
     async def cancel(self) -> None:
-        order = DeploymentOrder(wish=DeploymentWish.STOP, requested_by="ada")
+        order = DeploymentOrder(action=DeploymentAction.STOP, requested_by="ada")
         await self.signal(self.workflow_id, "order", order)
 
     async def step(self) -> bool:

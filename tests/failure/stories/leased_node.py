@@ -14,7 +14,7 @@ from workflows.contracts.statuses import NodeStatus, ProviderKind, RunState
 
 TAKEN = "it was preempted"
 ENDS = "the lease of its machine ends at noon"
-WISH = MachineClaim(
+CLAIM = MachineClaim(
     provider_id="prv-1",
     provider_kind=ProviderKind.GCP,
     offers=(
@@ -33,7 +33,7 @@ class LeasedNodeStory(NodeStory):
 
     @property
     def request(self) -> NodeRequest:
-        return super().request.model_copy(update={"machine": WISH, "minion_id": ""})
+        return super().request.model_copy(update={"machine": CLAIM, "minion_id": ""})
 
     async def begin(self) -> None:
         self.taken = False

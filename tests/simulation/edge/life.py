@@ -11,9 +11,9 @@ from tests.simulation.edge.rows import DeploymentRow, DeviceRow, Row, Rows, Targ
 from tests.simulation.engine.attempts import CallFault
 from tests.simulation.engine.engine import Engine, Limits
 from workflows.contracts.deployments import (
+    DeploymentAction,
     DeploymentOrder,
     DeploymentStatus,
-    DeploymentWish,
     RolloutPolicy,
 )
 from workflows.contracts.devices import DeviceRun, DeviceStatus, InferenceStatus
@@ -55,7 +55,7 @@ class EdgeLife:
         self.is_calm = True
         for deployment in self.rows.deployments.values():
             if deployment.status == DeploymentStatus.PAUSED:
-                self.rows.order(deployment, DeploymentOrder(wish=DeploymentWish.RESUME))
+                self.rows.order(deployment, DeploymentOrder(action=DeploymentAction.RESUME))
         for device in self.rows.devices.values():
             if device.status != "archived" and device.removal is None:
                 self.rows.want(device, DeviceStatus.ACTIVE)
@@ -105,8 +105,8 @@ class EdgeLife:
     def _order(self) -> None:
         if self.rows.deployments:
             row = self.random.choice(list(self.rows.deployments.values()))
-            wish = self.random.choice(list(DeploymentWish))
-            self.rows.order(row, DeploymentOrder(wish=wish, requested_by="ada"))
+            action = self.random.choice(list(DeploymentAction))
+            self.rows.order(row, DeploymentOrder(action=action, requested_by="ada"))
 
     def _stop(self) -> None:
         row = self._device()
@@ -211,7 +211,7 @@ class EdgeLife:
         for name, target in row.targets.items():
             device = self.rows.devices[name]
             ends = dict(device.ends)
-            newest = device.wish.number if device.wish else 0
+            newest = device.assignment.number if device.assignment else 0
             is_left = target.state == "left" and newest == target.number
             if target.state.is_open or (is_left and device.status != DeviceStatus.ARCHIVED):
                 yield f"nobody knows what became of {name}"
@@ -224,7 +224,7 @@ class EdgeLife:
         machine = self.machines.all[row.id]
         numbers = [number for number, _ in row.ends]
         if numbers != sorted(set(numbers)):
-            yield f"its wishes came to an end twice or in another order: {numbers}"
+            yield f"its assignments came to an end twice or in another order: {numbers}"
         if machine.ran != sorted(set(machine.ran)):
             yield f"it was switched twice or back: {machine.ran}"
         if row.status == DeviceStatus.ARCHIVED:
@@ -242,14 +242,14 @@ class EdgeLife:
     def _of_served(self, row: DeviceRow, machine: Machine) -> Iterator[str]:
         if row.status != DeviceStatus.ACTIVE:
             yield f"is {row.status} ({row.reason})"
-        elif row.wish is not None and row.followed != row.wish.number:
-            yield f"has not come to an end with wish {row.wish.number}"
+        elif row.assignment is not None and row.followed != row.assignment.number:
+            yield f"has not come to an end with assignment {row.assignment.number}"
         if row.run != machine.run:
             yield f"its row says {row.run}, and it has {machine.run}"
-        if row.wish is None or dict(row.ends).get(row.wish.number, "") is not None:
+        if row.assignment is None or dict(row.ends).get(row.assignment.number, "") is not None:
             return
         expected = {InferenceStatus.STOPPED}
-        if row.wish.revision is not None:  # Its command may have exited since.
+        if row.assignment.revision is not None:  # Its command may have exited since.
             expected = {InferenceStatus.RUNNING, InferenceStatus.FAILED}
-        if machine.run.number != row.wish.number or machine.run.status not in expected:
-            yield f"is to have followed {row.wish}, and has {machine.run}"
+        if machine.run.number != row.assignment.number or machine.run.status not in expected:
+            yield f"is to have followed {row.assignment}, and has {machine.run}"

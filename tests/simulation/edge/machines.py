@@ -31,11 +31,11 @@ class Machine:
     staged: set[int] = field(default_factory=set)
     run: DeviceRun = field(default_factory=DeviceRun)
     newest: int = 0
-    """The number of the newest wish that it was switched to or stopped for."""
+    """The number of the newest assignment that it was switched to or stopped for."""
     switching: int | None = None
-    """The wish that it is being switched to, which a cut of the power does not end."""
+    """The assignment that it is being switched to, which a cut of the power does not end."""
     came_to: dict[int, str | None] = field(default_factory=dict)
-    """By wish, why it does not run what was asked; None: it did."""
+    """By assignment, why it does not run what was asked; None: it did."""
     bad: set[int] = field(default_factory=set)
     ran: list[int] = field(default_factory=list)
     changed: Event = field(default_factory=Event)

@@ -20,11 +20,11 @@ from workflows.contracts.deployments import (
     TargetState,
 )
 from workflows.contracts.devices import (
+    DeviceAssignment,
     DeviceProgress,
     DeviceRequest,
     DeviceRun,
     DeviceStatus,
-    DeviceWish,
 )
 from workflows.contracts.lifecycles import DeploymentChanges, DeviceChanges, Record, Recorded
 from workflows.contracts.removals import Removal
@@ -51,7 +51,7 @@ class Row:
 @dataclass
 class DeviceRow(Row):
     host: str = ""
-    wish: DeviceWish | None = None
+    assignment: DeviceAssignment | None = None
     wanted: DeviceStatus | None = None
     wanted_revision: int = 0
     seen_revision: int = 0
@@ -60,7 +60,7 @@ class DeviceRow(Row):
     run: DeviceRun = field(default_factory=DeviceRun)
     removal: Removal | None = None
     ends: list[tuple[int, str | None]] = field(default_factory=list)
-    """The recorded ends of its wishes, with why each has failed."""
+    """The recorded ends of its assignments, with why each has failed."""
 
 
 @dataclass
@@ -105,9 +105,9 @@ class Rows:
     # ── what people ask ─────────────────────────────────────────────────────────────────────
 
     def ask(self, row: DeviceRow, revision: int | None, deployment_id: str | None = None) -> int:
-        """The number of a new wish."""
-        number = row.wish.number + 1 if row.wish else 1
-        row.wish = DeviceWish(
+        """The number of a new assignment."""
+        number = row.assignment.number + 1 if row.assignment else 1
+        row.assignment = DeviceAssignment(
             number=number,
             configuration_id=None if revision is None else "dcf-1",
             revision=revision,
@@ -174,7 +174,7 @@ class Rows:
             sequence=row.sequence, status=DeviceStatus(row.status), resume_status=resumes,
             host=row.host, port=22, user="root", root=None, reason=row.reason, is_adopted=True,
             removal=row.removal if row.status == "removing" else None, run=row.run,
-            followed=DeviceWish(number=row.followed) if row.followed else None,
+            followed=DeviceAssignment(number=row.followed) if row.followed else None,
         )  # fmt: skip
         return request.model_copy(update={"resumed_from": progress})
 
@@ -185,7 +185,7 @@ class Rows:
             "record": self._record,
             "find_announcement": lambda _, __: nodes.AnnouncementFound(),
             "find_peers": lambda _, __: nodes.PeersFound(),
-            "find_device_wishes": self._find,
+            "find_assignment": self._find,
             "seal_device_spec": self._seal,
             "discard_device_specs": self._discard,
             "advance_rollout": self._advance,
@@ -214,12 +214,12 @@ class Rows:
             self._close(row.id, None, TargetState.SUPERSEDED)
         if (outcome := changes.outcome) is None:
             return
-        row.followed = outcome.wish.number
-        row.ends.append((outcome.wish.number, outcome.failed))
+        row.followed = outcome.assignment.number
+        row.ends.append((outcome.assignment.number, outcome.failed))
         if outcome.failed is None:
-            row.runs_revision = outcome.wish.revision
+            row.runs_revision = outcome.assignment.revision
         state = TargetState.RUNNING if outcome.failed is None else TargetState.FAILED
-        self._close(row.id, outcome.wish.number, state)
+        self._close(row.id, outcome.assignment.number, state)
 
     def _close(self, device_id: str, number: int | None, state: TargetState) -> None:
         for deployment in self.deployments.values():
@@ -230,19 +230,19 @@ class Rows:
                 later = partial(self.tell, deployment, "wake")
                 self._temporal.later(0.05, later)
 
-    def _find(self, _: Attempt, asked: devices.FindDeviceWishes) -> Contract:
+    def _find(self, _: Attempt, asked: devices.FindAssignment) -> Contract:
         row = self.devices[asked.device_id]
         is_new = row.wanted_revision > row.seen_revision
-        return devices.DeviceWishesFound(
+        return devices.AssignmentFound(
             status=row.wanted if is_new else None,
             revision=row.wanted_revision,
-            wish=row.wish,
+            assignment=row.assignment,
             sequence=row.sequence,
         )
 
     def _seal(self, _: Attempt, asked: devices.SealDeviceSpec) -> Contract:
-        self.specs.add((asked.device_id, asked.wish.number))
-        return devices.DeviceSpecSealed(reference=f"{asked.device_id}/{asked.wish.number}")
+        self.specs.add((asked.device_id, asked.assignment.number))
+        return devices.DeviceSpecSealed(reference=f"{asked.device_id}/{asked.assignment.number}")
 
     def _discard(self, _: Attempt, asked: devices.DiscardDeviceSpecs) -> Contract:
         ended = {
@@ -261,7 +261,7 @@ class Rows:
             raise ApplicationError(f"{deployment_id}: is not there", type=errors.NOT_FOUND)
         for name, target in row.targets.items():
             device = self.devices[name]
-            is_newer = device.wish is not None and device.wish.number > target.number
+            is_newer = device.assignment is not None and device.assignment.number > target.number
             if (target.state is TargetState.ASKED and is_newer) or (
                 target.state.is_open and device.status in LEFT_ALONE
             ):
@@ -283,7 +283,7 @@ class Rows:
             most = next_to_ask(asked.policy, before)
             for name in (*sorted(set(waiting) - set(present)), *present[:most]):
                 target, device = row.targets[name], self.devices[name]
-                target.earlier = device.wish.revision if device.wish else None
+                target.earlier = device.assignment.revision if device.assignment else None
                 target.number = self.ask(device, row.revision, row.id)
                 target.state = TargetState.ASKED
             busy = before.asked - before.away
@@ -306,7 +306,7 @@ class Rows:
                 continue
             device, was_asked = self.devices[name], target.number > 0
             target.state = TargetState.WITHDRAWN
-            newest = device.wish.number if device.wish else 0
+            newest = device.assignment.number if device.assignment else 0
             if was_asked and device.status not in LEFT_ALONE and newest == target.number:
                 self.ask(device, target.earlier)
         return self._state(row)

@@ -238,17 +238,17 @@ def _not_stuck(life: Life, job: JobView) -> Iterable[str]:
 
 def _as_asked(life: Life, job: JobView) -> Iterable[str]:
     """The last request of a person came true, or something else had ended the job before."""
-    wishes = life.wishes_of(job.job_id)
-    if not wishes:
+    requests = life.persons_requests_of(job.job_id)
+    if not requests:
         return
-    requests, last = {wish.verb for wish in wishes}, wishes[-1].verb
-    if {"cancel", "discard"} & requests and job.status not in FINAL:
+    verbs, last = {each.verb for each in requests}, requests[-1].verb
+    if {"cancel", "discard"} & verbs and job.status not in FINAL:
         yield f"{job.job_id} was canceled, and is {job.status}"
     if last == "remove" and job.status != "archived":
         yield f"{job.job_id} was removed, and is {job.status}"
     if last == "stop" and job.status not in (*FINAL, "stopped"):
         yield f"{job.job_id} was stopped, and is {job.status}"
-    before = wishes[-1].attempt
+    before = requests[-1].attempt
     if last == "start" and before and job.status == "stopped" and job.attempt == before:
         yield f"{job.job_id} was started, and is stopped as before: {job.status_reason}"
 

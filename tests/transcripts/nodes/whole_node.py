@@ -12,7 +12,7 @@ from tests.simulation.contracts import Sleep, Steps
 from tests.simulation.engine.engine import Limits
 from tests.transcripts.whole import Answer, Signal, Whole, one_after_the_other, slowly
 from tests.workflows.leases.test_machine import OFFER, seen
-from tests.workflows.nodes.test_leased_machine import WISH
+from tests.workflows.nodes.test_leased_machine import CLAIM
 from workflows.contracts.base import Contract, Done
 from workflows.contracts.errors import NODE_UNREACHABLE
 from workflows.contracts.leases import MachineReady
@@ -128,8 +128,8 @@ class WholeNode(Whole):
         return WatchEnded()
 
     def short(self, value: object) -> str:
-        if value == WISH:
-            return "WISH"
+        if value == CLAIM:
+            return "CLAIM"
         if isinstance(value, Requirement):
             return f"{value.name} {value.passed} {value.relaxed}"
         if value == HARDWARE:
@@ -139,7 +139,7 @@ class WholeNode(Whole):
 
 def leased(*answers: Mapping[str, Answer], **asked: Any) -> WholeNode:
     """A node that claims a machine."""
-    return WholeNode(*answers, machine=WISH, minion_id="", host=None, **asked)
+    return WholeNode(*answers, machine=CLAIM, minion_id="", host=None, **asked)
 
 
 def in_turn(name: str, *answers: Answer | None) -> dict[str, Answer]:

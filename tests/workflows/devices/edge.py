@@ -11,13 +11,13 @@ from tests.workflows.fake_devices import JETSON
 from workflows.contracts import errors
 from workflows.contracts.base import Contract, Done
 from workflows.contracts.devices import (
+    AssignmentOutcome,
+    DeviceAssignment,
     DeviceProgress,
     DeviceRequest,
     DeviceRun,
     DeviceStatus,
-    DeviceWish,
     InferenceStatus,
-    WishOutcome,
 )
 from workflows.contracts.lifecycles import DeviceChanges, Record, Recorded
 from workflows.contracts.nodes import Preparation
@@ -39,7 +39,7 @@ class Edge:
         self.engine.serve(self._effects())
         # In the row.
         self.steps: list[Record] = []
-        self.wish: DeviceWish | None = None
+        self.assignment: DeviceAssignment | None = None
         self.wanted: tuple[DeviceStatus | None, int] = (None, 0)
         self.sequence = 0
         # On the device.
@@ -50,9 +50,9 @@ class Edge:
         self.staged: set[int] = set()
         self.run = DeviceRun()
         self.ran: list[int] = []
-        """The numbers of the wishes that it was switched to."""
+        """The numbers of the assignments that it was switched to."""
         self.bad: set[int] = set()
-        """The numbers of the wishes whose revision fails its health check."""
+        """The numbers of the assignments whose revision fails its health check."""
         self.stage_s = self.switch_s = 1.0
         self.failures: dict[str, list[ApplicationError]] = {}
         self.calls: list[str] = []
@@ -77,17 +77,17 @@ class Edge:
         self.begin().until(lambda: self.status == "active")
         return self
 
-    def deploy(self, revision: int | None, *, wakes: bool = True) -> DeviceWish:
-        """A deployment writes its wish into the row; None: a person stops the inference."""
-        self.wish = DeviceWish(
-            number=self.wish.number + 1 if self.wish else 1,
+    def deploy(self, revision: int | None, *, wakes: bool = True) -> DeviceAssignment:
+        """A deployment writes its assignment into the row; None: a person stops the inference."""
+        self.assignment = DeviceAssignment(
+            number=self.assignment.number + 1 if self.assignment else 1,
             configuration_id=None if revision is None else "dcf-1",
             revision=revision,
             requested_by="ada",
         )
         if wakes:
             self.tell("wake")
-        return self.wish
+        return self.assignment
 
     def want(self, status: DeviceStatus) -> None:
         self.wanted = (status, self.wanted[1] + 1)
@@ -147,12 +147,12 @@ class Edge:
 
     @property
     def outcomes(self) -> list[tuple[int, str | None]]:
-        """The recorded ends of wishes: the number of each, and why it has failed."""
+        """The recorded ends of assignments: the number of each, and why it has failed."""
         ended = [one.outcome for one in self.changes if one.outcome is not None]
-        return [(one.wish.number, one.failed) for one in ended]
+        return [(one.assignment.number, one.failed) for one in ended]
 
     @property
-    def last_outcome(self) -> WishOutcome:
+    def last_outcome(self) -> AssignmentOutcome:
         return [one.outcome for one in self.changes if one.outcome is not None][-1]
 
     @property
@@ -174,7 +174,7 @@ class Edge:
             ),
             "reboot_node": self._on_device(self._reboot),
             "restore_logins": self._on_device(lambda _: Done()),
-            "find_device_wishes": self._find,
+            "find_assignment": self._find,
             "seal_device_spec": self._seal,
             "discard_device_specs": self._discard,
             "stage_on_device": self._stage,
@@ -203,19 +203,19 @@ class Edge:
         self.steps.append(step)
         return Recorded(applied=True)
 
-    def _find(self, _: Attempt, __: devices.FindDeviceWishes) -> devices.DeviceWishesFound:
+    def _find(self, _: Attempt, __: devices.FindAssignment) -> devices.AssignmentFound:
         status, revision = self.wanted
         seen = max((one.seen_revision or 0 for one in self.changes), default=0)
-        return devices.DeviceWishesFound(
+        return devices.AssignmentFound(
             status=status if revision > seen else None,
             revision=revision,
-            wish=self.wish,
+            assignment=self.assignment,
             sequence=self.sequence,
         )
 
     def _seal(self, _: Attempt, asked: devices.SealDeviceSpec) -> devices.DeviceSpecSealed:
-        self.specs.add(asked.wish.number)
-        return devices.DeviceSpecSealed(reference=f"{DEVICE}/{asked.wish.number}")
+        self.specs.add(asked.assignment.number)
+        return devices.DeviceSpecSealed(reference=f"{DEVICE}/{asked.assignment.number}")
 
     def _discard(self, attempt: Attempt, asked: devices.DiscardDeviceSpecs) -> Done:
         if failures := self.failures.get(attempt.effect):

@@ -13,10 +13,10 @@ from tests.workflows.fake_machines import Machine
 from tests.workflows.fake_world import REGION
 from workflows.contracts import queues
 from workflows.contracts.deployments import (
+    DeploymentAction,
     DeploymentOrder,
     DeploymentReport,
     DeploymentRequest,
-    DeploymentWish,
     RolloutPolicy,
     TargetState,
 )
@@ -47,10 +47,13 @@ async def deployed(
     stage: Stage, handle: Device, revision: int | None, *, failed: str | None = None
 ) -> None:
     """Ask for a revision, and wait until the device has come to an end with it."""
-    wish = stage.world.wish(DEVICE, revision)
+    assignment = stage.world.assignment(DEVICE, revision)
     await handle.signal(DeviceLifecycle.wake)
     ends = stage.world.outcomes[DEVICE]
-    await eventually(lambda: ends[-1:] == [(wish.number, failed)], f"wish {wish.number} has ended")
+    await eventually(
+        lambda: ends[-1:] == [(assignment.number, failed)],
+        f"assignment {assignment.number} has ended",
+    )
 
 
 async def rollout(stage: Stage, *, away: AbstractSet[str] = frozenset()) -> Deployment:
@@ -72,8 +75,8 @@ async def rollout(stage: Stage, *, away: AbstractSet[str] = frozenset()) -> Depl
     return handle
 
 
-def order(wish: DeploymentWish) -> DeploymentOrder:
-    return DeploymentOrder(wish=wish, requested_by="ada")
+def order(action: DeploymentAction) -> DeploymentOrder:
+    return DeploymentOrder(action=action, requested_by="ada")
 
 
 async def runs(stage: Stage, device: str, handle: Deployment) -> None:

@@ -1,4 +1,4 @@
-"""The life of a device in virtual time: onboarding, wishes, outages, maintenance, removal."""
+"""The life of a device in virtual time: onboarding, assignments, outages, maintenance, removal."""
 
 import pytest
 from temporalio.exceptions import ApplicationError
@@ -7,10 +7,10 @@ from tests.simulation.engine.engine import Limits
 from tests.workflows.devices.edge import DEVICE, ID, LOST, Edge
 from workflows.contracts import errors
 from workflows.contracts.devices import (
+    DeviceAssignment,
     DeviceProgress,
     DeviceRun,
     DeviceStatus,
-    DeviceWish,
     InferenceStatus,
 )
 from workflows.contracts.nodes import Hardware
@@ -24,8 +24,8 @@ NOTHING = ApplicationError("the image is not there", type=errors.WORK_REFUSED)
 def running(revision: int = 7) -> Edge:
     """An active device that runs a revision."""
     edge = Edge().active()
-    wish = edge.deploy(revision)
-    edge.until(lambda: edge.outcomes[-1:] == [(wish.number, None)])
+    assignment = edge.deploy(revision)
+    edge.until(lambda: edge.outcomes[-1:] == [(assignment.number, None)])
     return edge
 
 
@@ -60,10 +60,10 @@ def test_a_refused_machine_is_tried_again_when_it_announces_itself() -> None:
     assert edge.reason is None
 
 
-# ── wishes ──────────────────────────────────────────────────────────────────────────────────────
+# ── assignments ────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_wish_is_followed_once() -> None:
+def test_an_assignment_is_followed_once() -> None:
     edge = running()
     for _ in range(3):
         edge.tell("wake")
@@ -74,7 +74,7 @@ def test_a_wish_is_followed_once() -> None:
     assert edge.specs == set(), "what was sealed for it is gone"
 
 
-def test_a_wish_whose_wake_was_lost_is_followed_within_an_hour() -> None:
+def test_an_assignment_whose_wake_was_lost_is_followed_within_an_hour() -> None:
     edge = Edge().active()
     edge.passes(60)
     edge.deploy(7, wakes=False)
@@ -94,7 +94,7 @@ def test_a_revision_that_fails_its_health_check_is_recorded_and_the_earlier_one_
     assert (edge.status, edge.specs) == ("active", set())
 
 
-def test_a_wish_that_cannot_be_brought_to_the_device_leaves_what_runs_there_alone() -> None:
+def test_an_assignment_that_cannot_be_brought_to_the_device_leaves_what_runs_there_alone() -> None:
     edge = running()
     edge.failures["stage_on_device"] = [NOTHING]
     edge.deploy(8)
@@ -104,7 +104,7 @@ def test_a_wish_that_cannot_be_brought_to_the_device_leaves_what_runs_there_alon
     assert edge.run.number == edge.known_run.number == 1
 
 
-def test_a_newer_wish_takes_the_place_of_one_that_is_under_way() -> None:
+def test_a_newer_assignment_takes_the_place_of_one_that_is_under_way() -> None:
     edge = running()
     edge.stage_s = 600
     edge.deploy(8)
@@ -114,12 +114,12 @@ def test_a_newer_wish_takes_the_place_of_one_that_is_under_way() -> None:
     edge.passes(HOUR_S)
     assert edge.ran == [1, 3], "the second was never switched to"
     assert edge.outcomes == [(1, None), (3, None)]
-    assert edge.last_outcome.wish.revision == 9
+    assert edge.last_outcome.assignment.revision == 9
     assert edge.at_once == 1, "a device is brought one thing at a time"
     assert edge.specs == set()
 
 
-def test_a_wake_without_a_newer_wish_does_not_begin_the_wish_again() -> None:
+def test_a_wake_without_a_newer_assignment_does_not_begin_the_assignment_again() -> None:
     edge = Edge().active()
     edge.stage_s = 600
     edge.deploy(7)
@@ -159,7 +159,7 @@ def test_an_inference_that_exits_by_itself_has_failed_and_is_not_started_again()
     assert edge.messages("device.inference-failed") == ["exit code 137: out of memory"]
 
 
-def test_a_spec_that_cannot_be_removed_is_an_event_and_no_failure_of_the_wish() -> None:
+def test_a_spec_that_cannot_be_removed_is_an_event_and_no_failure_of_the_assignment() -> None:
     edge = Edge().active()
     edge.failures["discard_device_specs"] = [ApplicationError("full", type=errors.REFUSED)]
     edge.deploy(7)
@@ -169,7 +169,7 @@ def test_a_spec_that_cannot_be_removed_is_an_event_and_no_failure_of_the_wish() 
     edge.deploy(8)
     edge.until(lambda: len(edge.outcomes) == 2)
     edge.passes(60)
-    assert edge.specs == set(), "the next wish removes what is left of earlier ones"
+    assert edge.specs == set(), "the next assignment removes what is left of earlier ones"
 
 
 # ── away ────────────────────────────────────────────────────────────────────────────────────────
@@ -186,7 +186,7 @@ def test_a_device_that_is_lost_is_offline_and_back_with_what_it_runs() -> None:
     assert (edge.ran, edge.run.number, edge.reason) == ([1], 1, None)
 
 
-def test_a_wish_while_the_device_is_away_waits_for_it() -> None:
+def test_an_assignment_while_the_device_is_away_waits_for_it() -> None:
     edge = running()
     edge.is_lost()
     edge.until(lambda: edge.status == "offline")
@@ -198,7 +198,7 @@ def test_a_wish_while_the_device_is_away_waits_for_it() -> None:
     assert edge.ran == [1, 2]
 
 
-def test_of_the_wishes_while_a_device_is_away_the_newest_is_followed() -> None:
+def test_of_the_assignments_while_a_device_is_away_the_newest_is_followed() -> None:
     edge = running()
     edge.is_lost()
     edge.until(lambda: edge.status == "offline")
@@ -207,7 +207,7 @@ def test_of_the_wishes_while_a_device_is_away_the_newest_is_followed() -> None:
         edge.passes(HOUR_S)
     edge.is_back()
     edge.until(lambda: len(edge.outcomes) == 2)
-    assert (edge.ran, edge.last_outcome.wish.revision) == ([1, 4], 10)
+    assert (edge.ran, edge.last_outcome.assignment.revision) == ([1, 4], 10)
 
 
 def test_what_a_device_did_while_it_was_away_is_known_when_it_is_back() -> None:
@@ -221,7 +221,9 @@ def test_what_a_device_did_while_it_was_away_is_known_when_it_is_back() -> None:
     assert edge.events.count("device.restarted") == 1
 
 
-def test_a_device_that_is_lost_while_a_wish_is_under_way_is_soon_offline_and_keeps_it() -> None:
+def test_a_device_that_is_lost_while_an_assignment_is_under_way_is_soon_offline_and_keeps_it() -> (
+    None
+):
     edge = running()
     edge.stage_s = 600
     edge.deploy(8)
@@ -235,7 +237,7 @@ def test_a_device_that_is_lost_while_a_wish_is_under_way_is_soon_offline_and_kee
     assert edge.ran == [1, 2]
 
 
-def test_a_short_loss_while_a_wish_is_under_way_fails_no_wish() -> None:
+def test_a_short_loss_while_an_assignment_is_under_way_fails_no_assignment() -> None:
     edge = running()
     lost = ApplicationError(LOST, type=errors.NODE_UNREACHABLE)
     edge.failures["stage_on_device"], edge.failures["switch_device"] = [lost], [lost]
@@ -257,7 +259,7 @@ def test_a_device_that_restarts_by_itself_is_inspected_again() -> None:
 # ── what people ask ─────────────────────────────────────────────────────────────────────────────
 
 
-def test_maintenance_holds_wishes_back() -> None:
+def test_maintenance_holds_assignments_back() -> None:
     edge = running()
     edge.want(DeviceStatus.MAINTENANCE)
     edge.until(lambda: edge.status == "maintenance")
@@ -268,9 +270,9 @@ def test_maintenance_holds_wishes_back() -> None:
     edge.until(lambda: edge.outcomes[1:] == [(2, None)])
 
 
-def test_maintenance_that_is_asked_for_during_a_deployment_begins_after_it() -> None:
+def test_maintenance_that_is_asked_for_during_a_switch_begins_after_it() -> None:
     edge = Edge().active()
-    edge.stage_s = 600
+    edge.switch_s = 600
     edge.deploy(7)
     edge.passes(60)
     edge.want(DeviceStatus.MAINTENANCE)
@@ -322,7 +324,7 @@ def test_a_removed_device_runs_nothing_and_has_nothing_of_ours() -> None:
 
 
 @pytest.mark.parametrize("takes", ["stage_s", "switch_s"])
-def test_nothing_runs_after_a_removal_while_a_wish_is_under_way(takes: str) -> None:
+def test_nothing_runs_after_a_removal_while_an_assignment_is_under_way(takes: str) -> None:
     edge = running()
     setattr(edge, takes, 600)
     edge.deploy(8)
@@ -342,7 +344,25 @@ def test_a_device_that_is_away_is_removed_and_says_that_it_may_run_on() -> None:
     assert edge.messages("device.inference-left") == [
         "its inference may still run there: the device cannot be reached"
     ]
-    assert "clear_device" not in edge.calls
+    assert edge.calls.count("clear_device") == 1, "only before it was active"
+
+
+def test_what_an_earlier_device_has_left_on_the_machine_ends_before_it_is_active() -> None:
+    edge = Edge()
+    edge.run = DeviceRun(number=7, status=InferenceStatus.RUNNING)
+    edge.active()
+    assert edge.run == DeviceRun()
+
+
+def test_a_device_that_is_announced_anew_after_a_failure_keeps_what_it_runs() -> None:
+    edge = running()
+    edge.failures["watch_device"] = [ApplicationError("torn", type=errors.PROTOCOL_VIOLATION)]
+    edge.is_back()
+    edge.exits(1)
+    edge.until(lambda: edge.status == "failed")
+    edge.tell("wake")
+    edge.until(lambda: edge.status == "active")
+    assert edge.calls.count("clear_device") == 1
 
 
 def test_a_device_is_removed_before_it_was_ever_reached() -> None:
@@ -377,18 +397,18 @@ def adopted(status: DeviceStatus, **changes: object) -> DeviceProgress:
     values = {
         "sequence": 9, "status": status, "resume_status": DeviceStatus.ACTIVE,
         "host": "10.0.0.1", "port": 22, "user": "root", "root": None, "is_adopted": True,
-        "followed": DeviceWish(number=1, configuration_id="dcf-1", revision=7), **changes,
+        "followed": DeviceAssignment(number=1, configuration_id="dcf-1", revision=7), **changes,
     }  # fmt: skip
     return DeviceProgress.model_validate(values)
 
 
 @pytest.mark.parametrize("status", [DeviceStatus.ACTIVE, DeviceStatus.OFFLINE])
-def test_a_device_that_is_adopted_from_its_row_goes_on_with_the_wish_that_is_due(
+def test_a_device_that_is_adopted_from_its_row_goes_on_with_the_assignment_that_is_due(
     status: DeviceStatus,
 ) -> None:
     edge = Edge()
     edge.run = DeviceRun(number=1, status=InferenceStatus.RUNNING)
-    edge.wish = DeviceWish(number=2, configuration_id="dcf-1", revision=8)
+    edge.assignment = DeviceAssignment(number=2, configuration_id="dcf-1", revision=8)
     edge.begin(adopted(status, run=edge.run))
     edge.until(lambda: edge.outcomes == [(2, None)])
     assert (edge.ran, edge.status, edge.steps[0].sequence) == ([2], "active", 10)
@@ -425,3 +445,41 @@ def test_a_device_that_breaks_the_protocol_fails_until_it_is_announced_anew() ->
     edge.tell("wake")
     edge.until(lambda: edge.ran == [1, 2])
     assert edge.status == "active"
+
+
+def test_maintenance_that_is_wanted_while_an_image_is_brought_holds_the_switch() -> None:
+    edge = running()
+    edge.stage_s = 3000  # A registry that is slow.
+    edge.deploy(8)
+    edge.passes(60)
+    edge.want(DeviceStatus.MAINTENANCE)
+    edge.until(lambda: edge.status == "maintenance", most_s=12 * HOUR_S)
+    assert edge.ran == [1], "in maintenance a device takes no deployments"
+
+
+def test_a_restart_that_a_person_asks_for_while_an_image_is_brought_comes_first() -> None:
+    edge = running()
+    edge.stage_s = 3000
+    edge.deploy(8)
+    edge.passes(60)
+    edge.tell("reboot")
+    edge.until(lambda: edge.boot == 2, most_s=600)
+    assert edge.ran == [1]
+    edge.until(lambda: edge.outcomes[-1] == (2, None), most_s=2 * HOUR_S)
+    assert edge.ran == [1, 2]
+
+
+def test_a_device_that_was_lost_under_a_deployment_and_is_held_says_what_it_runs() -> None:
+    edge = running()
+    edge.stage_s = 600
+    edge.deploy(8)
+    edge.passes(60)
+    edge.want(DeviceStatus.MAINTENANCE)
+    edge.passes(5)
+    edge.is_lost()
+    edge.until(lambda: edge.status == "offline")
+    edge.is_back()
+    edge.until(lambda: edge.status == "maintenance")
+    edge.passes(3 * HOUR_S)
+    last = [c for c in edge.changes if c.run is not None or c.deploying is not None][-1]
+    assert last.deploying is None, "its row says for ever that it is being deployed to"

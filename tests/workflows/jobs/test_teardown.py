@@ -18,7 +18,7 @@ from tests.workflows.jobs.test_job_lifecycle import (
     reaches,
 )
 from tests.workflows.jobs.test_races import Gate
-from tests.workflows.nodes.test_leased_machine import WISH, leased
+from tests.workflows.nodes.test_leased_machine import CLAIM, leased
 from workflows.contracts import errors
 from workflows.contracts.base import Contract
 from workflows.contracts.jobs import EndRequest, WorkerIdle, run_id
@@ -76,8 +76,8 @@ async def test_a_machine_does_not_stay_after_a_job_that_did_nothing(stage: Stage
 async def test_a_node_that_was_made_for_a_job_ends_with_the_deadline_of_its_lease(
     stage: Stage,
 ) -> None:
-    spec = WISH.spec.model_copy(update={"lifetime_s": 10})
-    claim = WISH.model_copy(update={"spec": spec, "stays": True})
+    spec = CLAIM.spec.model_copy(update={"lifetime_s": 10})
+    claim = CLAIM.model_copy(update={"spec": spec, "stays": True})
     handle = await leased(stage, NodeType.EPHEMERAL, claim)
     await eventually(lambda: "active" in stage.world.statuses["nod-1"], "its machine is there")
     report = await handle.result(rpc_timeout=timedelta(seconds=60))

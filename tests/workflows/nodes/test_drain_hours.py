@@ -11,7 +11,7 @@ from temporalio.exceptions import ApplicationError
 
 from tests.simulation.contracts import Attempt, Handler
 from tests.simulation.engine.engine import Engine
-from tests.workflows.nodes.test_leased_machine import WISH
+from tests.workflows.nodes.test_leased_machine import CLAIM
 from tests.workflows.primitives.played import ID, Played, played
 from workflows.contracts.base import Contract, Done
 from workflows.contracts.errors import REFUSED
@@ -229,7 +229,7 @@ def test_a_run_that_is_leaving_keeps_a_node_that_outlives_it(
     async def look(jobs: RunningJobs) -> None:
         found.append(await jobs.users())
 
-    assert world.play(look, machine=WISH if machine else None) == "completed"
+    assert world.play(look, machine=CLAIM if machine else None) == "completed"
     assert found == [users]
 
 

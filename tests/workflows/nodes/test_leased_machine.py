@@ -19,7 +19,7 @@ from workflows.contracts.statuses import NodeStatus, NodeType, ProviderKind
 from workflows.nodes.node_lifecycle import NodeLifecycle
 from workflows.primitives.journal import LEASE_ID
 
-WISH = MachineClaim(
+CLAIM = MachineClaim(
     provider_id="prv-1",
     provider_kind=ProviderKind.GCP,
     offers=(
@@ -42,7 +42,7 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
 async def leased(
     stage: Stage,
     kind: NodeType = NodeType.PERMANENT,
-    machine: MachineClaim = WISH,
+    machine: MachineClaim = CLAIM,
     service: str = "compute",
 ) -> Handle:
     """A node that waits for its machine, as what was made for it is: nobody has activated it."""
@@ -176,8 +176,8 @@ async def test_a_node_waits_for_the_drivers_of_its_gpus(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workflows.hosts.inspection.DRIVERS_POLL_MIN", timedelta(milliseconds=50))
-    offer = WISH.offers[0].model_copy(update={"gpu_type": "T4", "gpu_count": 1})
-    await leased(stage, machine=WISH.model_copy(update={"offers": (offer,)}))
+    offer = CLAIM.offers[0].model_copy(update={"gpu_type": "T4", "gpu_count": 1})
+    await leased(stage, machine=CLAIM.model_copy(update={"offers": (offer,)}))
     await eventually(lambda: "node.incomplete" in stage.world.events["nod-1"], "it is told")
     assert stage.world.told["nod-1"]["node.incomplete"] == "was created with 1×T4, has none"
     assert statuses(stage)[-1] == "inspecting"
@@ -191,8 +191,8 @@ async def test_a_node_that_is_to_run_containers_waits_for_podman(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workflows.hosts.inspection.DRIVERS_POLL_MIN", timedelta(milliseconds=50))
-    spec = WISH.spec.model_copy(update={"containers": True})
-    await leased(stage, machine=WISH.model_copy(update={"spec": spec}))
+    spec = CLAIM.spec.model_copy(update={"containers": True})
+    await leased(stage, machine=CLAIM.model_copy(update={"spec": spec}))
     await eventually(lambda: "node.incomplete" in stage.world.events["nod-1"], "it is told")
     assert stage.world.told["nod-1"]["node.incomplete"].startswith("was created with podman, has")
     assert statuses(stage)[-1] == "inspecting"
@@ -206,8 +206,8 @@ async def test_a_node_without_the_gpus_it_was_made_for_gives_its_machine_back(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workflows.hosts.inspection.DRIVERS_LIMIT", timedelta(0))
-    offer = WISH.offers[0].model_copy(update={"gpu_type": "T4", "gpu_count": 2})
-    await leased(stage, machine=WISH.model_copy(update={"offers": (offer,)}))
+    offer = CLAIM.offers[0].model_copy(update={"gpu_type": "T4", "gpu_count": 2})
+    await leased(stage, machine=CLAIM.model_copy(update={"offers": (offer,)}))
     await reaches(stage, NodeStatus.FAILED)
     await eventually(lambda: stage.world.cloud.machines == {}, "its machine is gone")
     reason = str(stage.world.rows["nod-1"].status_reason)
@@ -230,7 +230,7 @@ async def test_a_node_taken_up_again_gives_back_the_machine_that_it_has(stage: S
         minion_id="SHA256:key",
         lease_id=lease_id,
     )
-    again = await stage.node(machine=WISH, minion_id="", host=None, resumed_from=resumed_from)
+    again = await stage.node(machine=CLAIM, minion_id="", host=None, resumed_from=resumed_from)
     await again.signal(NodeLifecycle.remove, Removal())
     assert (await again.result()).status == "archived"
     assert stage.world.cloud.machines == {}
@@ -245,7 +245,7 @@ async def test_a_node_that_has_forgotten_its_lease_is_not_gone_before_its_machin
     await eventually(lambda: sum(stage.world.cloud.made.values()) == 1, "it is made")
     await first.terminate("from outside")
     sequence = stage.world.rows["nod-1"].sequence
-    again = await stage.node(machine=WISH, minion_id="", host=None, sequence=sequence)
+    again = await stage.node(machine=CLAIM, minion_id="", host=None, sequence=sequence)
     await again.signal(NodeLifecycle.remove, Removal())
     assert (await again.result()).status == "archived"
     assert stage.world.cloud.machines == {}

@@ -6,7 +6,7 @@ import pytest
 from temporalio import workflow
 
 from tests.simulation.contracts import Attempt, Handler
-from tests.workflows.nodes.test_leased_machine import WISH
+from tests.workflows.nodes.test_leased_machine import CLAIM
 from tests.workflows.primitives.played import ID, played
 from workflows.contracts.lifecycles import Record, Recorded
 from workflows.contracts.nodes import NodeProgress, NodeRequest
@@ -54,7 +54,7 @@ def changed(parts: Parts, how: str, **machine: Any) -> tuple[list[tuple[str, str
         )  # fmt: skip
         request = NodeRequest(
             node_id="nod-1", account_id="acc-1", region_id="reg-1", name="n1", minion_id="",
-            machine=WISH, resumed_from=progress,
+            machine=CLAIM, resumed_from=progress,
         )  # fmt: skip
         journal, region = Journal("nod-1", "acc-1", 4, "it was lost"), NodeRegion(request)
         steps = NodeSteps(request, journal, region)

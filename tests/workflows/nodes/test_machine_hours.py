@@ -10,7 +10,7 @@ from temporalio.exceptions import ApplicationError
 
 from tests.simulation.contracts import Attempt, Handler
 from tests.workflows.leases.test_machine import OFFER, seen
-from tests.workflows.nodes.test_leased_machine import WISH
+from tests.workflows.nodes.test_leased_machine import CLAIM
 from tests.workflows.primitives.played import ID, Story, played
 from workflows.contracts.leases import LeaseEnding, MachineLost, MachineReady
 from workflows.contracts.lifecycles import Record, Recorded
@@ -44,7 +44,7 @@ class World:
         asked = NodeRequest.model_validate(
             {
                 "node_id": "nod-1", "account_id": "acc-1", "region_id": "reg-1", "name": "n1",
-                "minion_id": "", "machine": WISH, "services": ("compute",), **changes,
+                "minion_id": "", "machine": CLAIM, "services": ("compute",), **changes,
             }
         )  # fmt: skip
         journal, region = Journal("nod-1", "acc-1", 4), NodeRegion(asked)
@@ -114,7 +114,7 @@ def test_a_machine_that_is_ready_is_taken_over_with_its_address() -> None:
     assert offers == [("lea-1", OFFER)]
     assert (world.location.host, world.location.minion_id) == ("10.0.0.1", "SHA256:key")
     ((_, asked),) = world.acquired
-    assert (asked.node_id, asked.region_id, asked.machine) == ("nod-1", "reg-1", WISH)
+    assert (asked.node_id, asked.region_id, asked.machine) == ("nod-1", "reg-1", CLAIM)
     assert asked.lease_id.startswith("lea-")
     assert world.events == [("node.leased", "lea-1 leases its machine")]
 

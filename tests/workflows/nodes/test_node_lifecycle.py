@@ -85,7 +85,7 @@ async def test_hardware_that_misses_a_requirement_fails_with_what_was_found(stag
     assert (await handle.result()).status == "archived"
 
 
-async def test_a_node_whose_other_log_ins_stay_open_against_its_regions_wish_says_so(
+async def test_a_node_whose_other_log_ins_stay_open_against_its_regions_setting_says_so(
     stage: Stage,
 ) -> None:
     machine = stage.world.machines["nod-1"]

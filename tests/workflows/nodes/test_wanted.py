@@ -71,7 +71,7 @@ async def test_a_flood_of_wakes_does_not_keep_a_node_from_continuing_as_new(
     assert stage.world.statuses["nod-1"][-2:] == ["active", "maintenance"]
 
 
-async def test_of_two_wishes_the_last_one_holds_however_late_the_first_arrives(
+async def test_of_two_requests_the_last_one_holds_however_late_the_first_arrives(
     stage: Stage,
 ) -> None:
     handle = await stage.node()

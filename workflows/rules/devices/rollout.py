@@ -46,7 +46,7 @@ def described(counts: RolloutCounts) -> str:
         "under way": counts.asked - counts.away,
         "away": counts.away,
         "not asked yet": counts.waiting,
-        "with a newer wish": counts.superseded,
+        "with a newer assignment": counts.superseded,
         "left to follow when they are back": counts.left,
         "withdrawn": counts.withdrawn,
     }

@@ -163,12 +163,12 @@ def upgrade() -> None:
         sa.Column("wanted_revision", sa.Integer(), nullable=False),
         sa.Column("seen_revision", sa.Integer(), nullable=False),
         sa.Column("configuration_id", sa.String(), nullable=True),
-        sa.Column("wish_number", sa.Integer(), nullable=False),
-        sa.Column("wish_configuration_id", sa.String(), nullable=True),
-        sa.Column("wish_revision", sa.Integer(), nullable=True),
-        sa.Column("wish_deployment_id", sa.String(), nullable=True),
-        sa.Column("wish_by", sa.String(), nullable=False),
-        sa.Column("wish_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("assignment_number", sa.Integer(), nullable=False),
+        sa.Column("assignment_configuration_id", sa.String(), nullable=True),
+        sa.Column("assignment_revision", sa.Integer(), nullable=True),
+        sa.Column("assignment_deployment_id", sa.String(), nullable=True),
+        sa.Column("assignment_by", sa.String(), nullable=False),
+        sa.Column("assignment_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("followed_number", sa.Integer(), nullable=False),
         sa.Column("run_number", sa.Integer(), nullable=False),
         sa.Column("running_configuration_id", sa.String(), nullable=True),
@@ -196,12 +196,12 @@ def upgrade() -> None:
         postgresql_where=sa.text("status != 'archived'"),
     )
     op.create_index(
-        "devices_with_open_wishes",
+        "devices_with_open_assignments",
         "devices",
         ["id"],
         unique=False,
-        sqlite_where=sa.text("wish_number > followed_number"),
-        postgresql_where=sa.text("wish_number > followed_number"),
+        sqlite_where=sa.text("assignment_number > followed_number"),
+        postgresql_where=sa.text("assignment_number > followed_number"),
     )
     op.create_index("ix_devices_account_id", "devices", ["account_id"], unique=False)
     op.create_index("ix_devices_configuration_id", "devices", ["configuration_id"], unique=False)
@@ -212,7 +212,7 @@ def upgrade() -> None:
         sa.Column("deployment_id", sa.String(), nullable=False),
         sa.Column("device_id", sa.String(), nullable=False),
         sa.Column("state", sa.String(), nullable=False),
-        sa.Column("wish_number", sa.Integer(), nullable=True),
+        sa.Column("assignment_number", sa.Integer(), nullable=True),
         sa.Column("earlier_configuration_id", sa.String(), nullable=True),
         sa.Column("earlier_revision", sa.Integer(), nullable=True),
         sa.Column("reason", sa.Text(), nullable=True),

@@ -1,6 +1,7 @@
 """What a device writes while its datastore is away: real NFS and SMB servers."""
 
 import os
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,9 @@ from typing import Any
 import pytest
 
 from activities.agent.devices import spool
-from activities.agent.devices.state import Revision
+from activities.agent.devices.state import Revision, Store
+from activities.agent.folders import JOB_USER
+from activities.agent.host import job_accounts
 from tests.activities.agent.devices.conftest import MakeRevision
 from tests.activities.agent.test_datastores import described, server
 from tests.lab.file_servers import NfsServer, SmbServer
@@ -93,6 +96,29 @@ def test_a_full_spool_gives_up_what_is_stored_and_then_the_oldest(
     found = spool.report([revision])
     assert (found["dropped_files"], found["dropped_bytes"]) == (1, 8192)
     assert (found["waiting_files"], found["waiting_bytes"]) == (1, 8192)
+
+
+def test_the_next_revision_writes_into_the_folders_that_the_one_before_has_made(
+    make_revision: MakeRevision, server: NfsServer | SmbServer, store: Store
+) -> None:
+    shop(server, "shop-9")
+    folder = place(described(server), "shop-9/of/detector")
+    users = []
+    for number in (1, 2):
+        revision = make_revision(number, output=folder)
+        users.append(job_accounts.claim(store.folders, revision.run_id, JOB_USER))
+        spec = {**(revision.read("spec.json") or {}), "user": users[-1]}
+        revision.write("spec.json", spec)
+        for content in (b"first", b"second"):
+            path = write(revision, f"day/{number}", content, 60)
+            write(revision, "latest", content + b" %d" % number, 60)
+            shutil.chown(path, users[-1])
+            shutil.chown(revision.at("output"), users[-1])
+            assert not spool.copy(revision), spool.counts(revision)["away"]
+    assert len(set(users)) == 2
+    stored = server.shared / "shop-9/of/detector"
+    assert (stored / "latest").read_bytes() == b"second 2"
+    assert [(stored / "day" / name).read_bytes() for name in "12"] == [b"second"] * 2
 
 
 def test_no_link_of_the_command_leads_the_spool_elsewhere(

@@ -1,0 +1,90 @@
+"""The keeper of a device whose disk is full, and whose machine has no memory for a moment."""
+
+import errno
+from typing import Any
+
+import pytest
+
+from activities.agent.devices import starting, unit
+from activities.agent.devices.keeper import Keeper
+from activities.agent.devices.state import RUNNING, Store, fresh
+from tests.activities.agent.devices.conftest import MakeRevision
+
+LOOPS = 20
+
+
+@pytest.fixture
+def keeper(store: Store, make_revision: MakeRevision, monkeypatch: pytest.MonkeyPatch) -> Keeper:
+    """A machine that has just booted, and ran a revision before."""
+    revision = make_revision(1, output={"datastore": {}, "path": "shop-7"})
+    ran = {"number": 1, "run_id": revision.run_id}
+    store.keep({**fresh(), "done": 1, "current": ran, "status": RUNNING, "boot_id": "before"})
+    found = Keeper(store)
+    looped: list[int] = []
+
+    def select(*_: Any) -> tuple[list[int], list[int], list[int]]:
+        looped.append(1)
+        found.is_ending = len(looped) >= LOOPS
+        return [], [], []
+
+    monkeypatch.setattr("select.select", select)
+    monkeypatch.setattr(found, "_listen", lambda: None)
+    monkeypatch.setattr(unit, "forget_other_copies", lambda _: None)
+    return found
+
+
+class Runs:
+    """What runs, and has not ended."""
+
+    def __init__(self, revision: Any) -> None:
+        self.revision, self.is_over = revision, False
+
+    def reap(self) -> bool:
+        return False
+
+    def end(self) -> None:
+        self.is_over = True
+
+
+def test_a_full_disk_keeps_no_device_from_starting_what_it_runs(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[Any] = []
+    stored: list[int] = []
+
+    def full(_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def start(revision: Any) -> Runs:
+        if not keeper.is_ending:  # Not only when the machine goes down again.
+            started.append(revision)
+        return Runs(revision)
+
+    monkeypatch.setattr(keeper.store, "keep", full)
+    monkeypatch.setattr(starting, "start", start)
+    monkeypatch.setattr(keeper.copier, "keep", lambda: stored.append(1))
+    keeper.main()
+    assert (len(started), bool(stored)) == (1, True), "nor from storing what fills the disk"
+
+
+def test_a_command_that_is_to_stop_is_not_started_by_the_boot_before(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Power was cut when the request was written, and before the keeper had seen it."""
+    keeper.store.ask({"number": 2, "kind": "stop"})
+    started: list[Any] = []
+    monkeypatch.setattr(starting, "start", started.append)
+    keeper.main()
+    assert (started, keeper.store.state()["status"]) == ([], "stopped")
+
+
+def test_a_machine_without_memory_for_a_child_keeps_what_it_runs(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_memory() -> int:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(starting, "start", Runs)
+    monkeypatch.setattr("os.fork", no_memory)
+    keeper.main()
+    assert (keeper.store.state()["status"], keeper.copier.is_there) == ("running", False)
