@@ -29,7 +29,7 @@ cp "$image"/../../../activities/agent/upnp/*.py "$programs/activities/agent/upnp
 lb clean >/dev/null
 lb config
 lb build
-[ -f baseload-node-amd64.hybrid.iso ] || fail "live-build has made no image: see $folder/build.log and above"
+[ -f baseload-node-amd64.hybrid.iso ] || fail "live-build has made no image in $folder: its last words are above"
 
 # The data partition lies behind the system, as a third partition that any computer can write to.
 size_mib=64
