@@ -294,6 +294,30 @@ def exits(scene: Scene, device_id: str) -> None:
     scene.world.machines[device_id].changed.set()
 
 
+async def shows_what_hangs(scene: Scene, reader: RunbookReader) -> None:
+    """The command, tctl and the UI say how far each device of the deployment is."""
+    deployment_id = reader.names["dpl-…"]
+    workflow_id = f"deployment/{deployment_id}"
+    asked = answer_of(await reader.types("tctl workflow query"))
+    assert (asked["status"], asked["counts"]["asked"], asked["counts"]["away"]) == (
+        "rolling_out", 2, 1
+    )  # fmt: skip
+    listed = await reader.types("baseload deployment ls")
+    assert deployment_id in listed
+    assert "rolling out" in listed
+    shown = await reader.types("baseload deployment show")
+    lines = {line.split()[0]: line for line in shown.splitlines() if line.startswith("shop-")}
+    states = {name: line.split()[2] for name, line in lines.items()}
+    assert states == {"shop-7": "asked", "shop-8": "asked", "shop-9": "waiting"}
+    listing = await pages_are_there(scene, reader, workflow_id)
+    await shows(
+        lambda: scene.ui.listed(listing) == {workflow_id: "rolling_out"}, "it is listed with status"
+    )
+    details = await asyncio.to_thread(scene.ui.current_details, workflow_id)
+    assert "**rolling_out** since step " in details
+    assert "0 of 3 devices run it, 1 under way, 1 away, 1 not asked yet" in details
+
+
 async def test_the_runbook_of_a_deployment_that_hangs(scene: Scene, programs: Path) -> None:
     """Of three devices one brings it to itself, one is away, and one has still to be asked."""
     device_id = await scene.device()
@@ -323,24 +347,7 @@ async def test_the_runbook_of_a_deployment_that_hangs(scene: Scene, programs: Pa
         await eventually(are, f"the deployment counts {expected}")
 
     await counted(asked=2, away=1, waiting=1)
-    asked = answer_of(await reader.types("tctl workflow query"))
-    assert (asked["status"], asked["counts"]["asked"], asked["counts"]["away"]) == (
-        "rolling_out", 2, 1
-    )  # fmt: skip
-    listed = await reader.types("baseload deployment ls")
-    assert deployment_id in listed
-    assert "rolling out" in listed
-    shown = await reader.types("baseload deployment show")
-    lines = {line.split()[0]: line for line in shown.splitlines() if line.startswith("shop-")}
-    states = {name: line.split()[2] for name, line in lines.items()}
-    assert states == {"shop-7": "asked", "shop-8": "asked", "shop-9": "waiting"}
-    listing = await pages_are_there(scene, reader, workflow_id)
-    await shows(
-        lambda: scene.ui.listed(listing) == {workflow_id: "rolling_out"}, "it is listed with status"
-    )
-    details = await asyncio.to_thread(scene.ui.current_details, workflow_id)
-    assert "**rolling_out** since step " in details
-    assert "0 of 3 devices run it, 1 under way, 1 away, 1 not asked yet" in details
+    await shows_what_hangs(scene, reader)
 
     # A device that is back is counted at once, where somebody asks for it.
     scene.site.set(tables.Device, away, status="active")
