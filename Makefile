@@ -32,7 +32,7 @@ down:  ## End everything that was started; jobs on nodes go on
 status:  ## Show what runs
 	@.venv/bin/python -m workers.runner status || :
 
-setup-tests: setup  ## Install what the tests need: Debian packages, the time-skipping server
+setup-tests: setup  ## Install what the tests need: Debian packages, the time-skipping server, tctl
 	@.venv/bin/python deploy/setup/tests.py
 
 # With ARGS that part alone, without the checks; else everything.

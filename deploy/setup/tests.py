@@ -1,4 +1,4 @@
-"""Installs what only the tests need: Debian packages and the time-skipping Temporal server."""
+"""Installs what only the tests need: Debian packages, the time-skipping Temporal server, tctl."""
 
 import os
 import shutil
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from console import CACHE, CHECKOUT, SetupError, locked, main_of, need_disk, run, say
 from sums import check_folder
+from tctl import LINK, set_up_tctl
 
 TEST_SERVER = CACHE / "temporal-test-server-1.38.0"
 PIN = CHECKOUT / "deploy" / "test-server" / "pom.xml"
@@ -51,6 +52,17 @@ def set_up_tests() -> None:
     """Install what is missing; a line names what cannot be installed, whose tests are skipped."""
     _packages()
     _test_server()
+    _tctl()
+
+
+def _tctl() -> None:
+    """The program that the runbooks are tested with."""
+    if LINK.exists():
+        return
+    try:
+        set_up_tctl()
+    except SetupError as error:
+        say(f"no tctl, so the runbooks are not tested: {error}")
 
 
 def _packages() -> None:

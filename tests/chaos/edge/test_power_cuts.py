@@ -33,7 +33,7 @@ async def cut_in(lab: Lab, machine: Machine, phase: str, number: int) -> bool:
     async with agent_on(lab, machine) as agent:
         await stage(agent, number, f"trap '' TERM; {sleeper(number)}")
         health = {**QUICK, "up_s": 1}
-        asked = {"number": number, "run_id": name_of(number), "health": health}
+        asked: dict[str, Any] = {"number": number, "run_id": name_of(number), "health": health}
         await agent.begin_call("switch_device", **asked)
         is_held = await asyncio.to_thread(
             held_at, machine, files, lambda found: found == phase, lambda found: found == "done"
