@@ -39,7 +39,7 @@ class Entry:
 
 _STORED = "create, ls, show, export, retry, rm"
 _ACTIONS = ", ".join(action.name for action in NODE_ACTIONS)
-_DEVICE = "add, ls, show, set, activate, maintenance, stop, …, rm: Jetsons at the edge"
+_DEVICE = "add, ls, show, logs, set, maintenance, stop, …, rm: Jetsons at the edge"
 SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
     (
         "Jobs",

@@ -145,9 +145,10 @@ def logs(
         typer.Option(min=0, max=MOST_LOG_LINES, help="the last so many of what was said before"),
     ] = LOG_LINES,
 ) -> None:
-    """Print what the command of a device prints now; with --json a line for each piece of it.
+    """Print what the command of a device prints now, read from the device itself.
 
-    It is read from the device, which must be reached. Control characters are shown as escapes.
+    The device must be reached. Control characters are shown as escapes; with --json there is a
+    line for each piece of the log: offset, text.
     """
     path = f"{_path(session, device)}/logs"
     printer = LogPrinter(1, sys.stdout, is_own=False)
