@@ -3,8 +3,11 @@
 import os
 from pathlib import Path
 
+import pytest
+
 from activities.agent.devices import log
 from activities.agent.devices.state import Revision
+from activities.agent.host import processes
 from tests.activities.agent.devices.conftest import MakeRevision
 
 MOST = 1000
@@ -45,3 +48,18 @@ def test_a_log_begins_anew_with_each_start(make_revision: MakeRevision) -> None:
     written(revision, 2)
     assert log.bounds(revision) == (0, 16)
     assert log.last_lines(revision, 2000) == "0000000\n0000001"
+
+
+def test_a_command_that_prints_for_ever_prints_no_more_than_a_flash_bears(
+    make_revision: MakeRevision, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(processes, "monotonic_s", lambda: clock[0])
+    bounded = log.BoundedLog(make_revision(), {})
+    written = 0
+    while clock[0] < 3600:
+        clock[0] += max(0.0, bounded._spend(1 << 18))
+        written += 1 << 18
+    assert written <= log.AT_ONCE_BYTES + 3601 * log.MOST_BYTES_PER_S
+    clock[0] += 3600
+    assert bounded._spend(log.AT_ONCE_BYTES) <= 0
