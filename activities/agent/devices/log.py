@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 from collections.abc import Callable
 from typing import Any
 
 from ..folders import Run, read_json, write_json
+from ..host import processes
 from ..runs.log import Log
 
 MOST_BYTES = 8 << 20
+MOST_BYTES_PER_S = 1 << 18
+"""What a command may print for long: one that prints more waits, so that it wears out no flash."""
+AT_ONCE_BYTES = 64 << 20
 EARLIER = "log.1"
 AT = "log-at.json"
 SCAN_BYTES = 1 << 16
@@ -30,13 +35,23 @@ class BoundedLog(Log):
         self._most = int(spec.get("most_log_bytes") or MOST_BYTES)
         self._size = 0
         self._at = 0
+        self._spent, self._spent_at_s = 0.0, processes.monotonic_s()
 
     def _write(self, content: bytes) -> bool:
         if self._size and self._size + len(content) > self._most:
             with contextlib.suppress(OSError):  # On a full disk it grows on, until there is room.
                 self._turn()
         self._size += len(content)
+        if (wait_s := self._spend(len(content))) > 0:
+            select.select([self._told], [], [], wait_s)  # The end waits for nothing.
         return super()._write(content)
+
+    def _spend(self, size: int) -> float:
+        """How long to wait before so many more bytes are written."""
+        now = processes.monotonic_s()
+        regained = (now - self._spent_at_s) * MOST_BYTES_PER_S
+        self._spent, self._spent_at_s = max(0.0, self._spent - regained) + size, now
+        return (self._spent - AT_ONCE_BYTES) / MOST_BYTES_PER_S
 
     def _turn(self) -> None:
         write_json(self._run.at(AT), {"at": self._at + self._size}, durable=False)

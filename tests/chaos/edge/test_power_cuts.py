@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from tests.chaos.edge.moments import Files, held_at
 from tests.lab.agent import ROOT

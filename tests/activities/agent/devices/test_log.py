@@ -7,6 +7,7 @@ import pytest
 
 from activities.agent.devices import log
 from activities.agent.devices.state import Revision
+from activities.agent.host import processes
 from tests.activities.agent.devices.conftest import MakeRevision
 
 MOST = 1000
@@ -65,3 +66,18 @@ def test_the_last_lines_begin_where_they_are_counted_from_the_end(
     Path(revision.at(log.EARLIER)).unlink()
     Path(revision.at(log.AT)).unlink()
     assert [log.begin_of_last(revision, lines, 100) for lines in (1, 2, 3, 4)] == [2, 1, 0, 0]
+
+
+def test_a_command_that_prints_for_ever_prints_no_more_than_a_flash_bears(
+    make_revision: MakeRevision, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(processes, "monotonic_s", lambda: clock[0])
+    bounded = log.BoundedLog(make_revision(), {})
+    written = 0
+    while clock[0] < 3600:
+        clock[0] += max(0.0, bounded._spend(1 << 18))
+        written += 1 << 18
+    assert written <= log.AT_ONCE_BYTES + 3601 * log.MOST_BYTES_PER_S
+    clock[0] += 3600
+    assert bounded._spend(log.AT_ONCE_BYTES) <= 0
