@@ -79,6 +79,7 @@ def test_output_that_is_not_on_the_share_is_lost() -> None:
     assert len(list(verdicts_of_output({"a-b": 2, "c-d": 2}, stored))) == 1
     assert {what for what, _ in verdicts_of_output({"a-b": 3}, stored)} == {"lost"}
     assert [what for what, _ in verdicts_of_output({"e-f": 1}, stored)] == ["lost"]
+    assert [what for what, _ in verdicts_of_output({}, [(".baseload-part-1a", "")])] == ["left"]
 
 
 def test_an_inference_is_known_by_its_number() -> None:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from activities.agent.datastores.copying import PART
+
 Wrong = Literal["lost", "doubled", "left", "untrue"]
 LOG_BYTES = 2 * (8 << 20) + (1 << 20)
 """The two files of a log, and what one write may add."""
@@ -118,6 +120,9 @@ def verdicts_of_output(
     """
     found: dict[str, set[int]] = defaultdict(set)
     for name, content in stored:
+        if name.startswith(PART):
+            yield "left", f"{name} on the datastore"
+            continue
         start, _, number = name.rpartition("-")
         if content.strip() == number:
             found[start].add(int(number))
