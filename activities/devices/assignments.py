@@ -12,6 +12,15 @@ from workflows.contracts.devices import DeviceAssignment, DeviceStatus
 from workflows.effects.devices import AssignmentFound, FindAssignment
 
 
+def next_number(before: int, at: datetime) -> int:
+    """The number of a device's next assignment: the minute since 1970, or one more than before.
+
+    So a device follows it also where it knows numbers that its row has not: from a time of which
+    the database was restored without them, or of an earlier device on the same machine.
+    """
+    return max(before + 1, int(at.timestamp()) // 60)
+
+
 def want(row: Device, status: DeviceStatus) -> None:
     """Set the wanted status of a locked row; a repeated request counts as another one."""
     row.wanted_status, row.wanted_revision = status, row.wanted_revision + 1
@@ -22,7 +31,7 @@ def ask(session: Session, row: Device, assignment: DeviceAssignment, at: datetim
 
     The number of the given assignment does not count.
     """
-    row.assignment_number += 1
+    row.assignment_number = next_number(row.assignment_number, at)
     row.assignment_configuration_id, row.assignment_revision = (
         assignment.configuration_id,
         assignment.revision,

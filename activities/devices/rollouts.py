@@ -1,7 +1,7 @@
 """The rollout of a deployment: its devices are asked in steps, counted, and left or rolled back.
 
-Each activity is one transaction that holds the row of its deployment; devices are locked in the
-order of their ids.
+Each activity is one transaction that holds the row of its deployment; then devices are locked in
+the order of their ids, and targets after their devices, as a step of a device does.
 """
 
 from collections.abc import Collection, Sequence
@@ -121,10 +121,11 @@ def _go_back(
     session: Session, row: DeviceDeployment, target: DeploymentTarget, at: datetime
 ) -> str | None:
     """Withdraw a target; return the outbox row that wakes its device, if that was asked."""
+    device = session.get_one(Device, target.device_id, with_for_update=True)
+    session.refresh(target, with_for_update=True)
     was_asked = target.assignment_number is not None
     target.state, target.updated_at = TargetState.WITHDRAWN, at
     session.add(target)
-    device = session.get_one(Device, target.device_id, with_for_update=True)
     if (
         not was_asked
         or device.status in _LEFT_ALONE
@@ -214,8 +215,7 @@ def _ask(
     )
     request_ids = []
     for target, device in found:
-        target.earlier_configuration_id = device.assignment_configuration_id
-        target.earlier_revision = device.assignment_revision
+        target.earlier_configuration_id, target.earlier_revision = _ran(device)
         request_ids.append(ask(session, device, assignment, at))
         target.state, target.assignment_number = TargetState.ASKED, device.assignment_number
         target.updated_at = at
@@ -224,12 +224,24 @@ def _ask(
     return request_ids
 
 
+def _ran(device: Device) -> tuple[str | None, int | None]:
+    """The configuration and revision that the device runs, or is to run before anything newer."""
+    if device.assignment_number > device.followed_number:
+        return device.assignment_configuration_id, device.assignment_revision
+    return device.running_configuration_id, device.running_revision
+
+
 def _open(session: Session, deployment_id: str) -> Sequence[DeploymentTarget]:
+    """Those without an end, locked as they are now."""
     return session.exec(
-        select(DeploymentTarget).where(
+        select(DeploymentTarget)
+        .where(
             DeploymentTarget.deployment_id == deployment_id,
             col(DeploymentTarget.state).in_((TargetState.WAITING, TargetState.ASKED)),
         )
+        .order_by(col(DeploymentTarget.device_id))
+        .with_for_update()
+        .execution_options(populate_existing=True)
     ).all()
 
 

@@ -95,6 +95,41 @@ async def test_a_run_opens_its_own_amd_gpu_and_no_other_one(
     assert str(RENDER_GROUP) in groups.split()
 
 
+CDI = {
+    "cdiVersion": "0.5.0",
+    "kind": "nvidia.com/gpu",
+    "devices": [
+        {"name": "all", "containerEdits": {"deviceNodes": [{"path": "/dev/nvhost-ctrl-gpu"}]}}
+    ],
+}
+"""As NVIDIA's toolkit describes the accelerator of a Jetson to podman, of one file here."""
+
+
+@pytest.mark.parametrize("is_described", [False, True], ids=["by_its_files", "by_cdi"])
+async def test_a_container_opens_the_accelerator_of_its_jetson(
+    lab: Lab, boot_machine: BootMachine, is_described: bool
+) -> None:
+    machine = boot_machine("systemd", Jetson("Orin NX"))
+    put_image(machine)
+    if is_described:
+        (machine.disk / "etc/cdi").mkdir()
+        (machine.disk / "etc/cdi/nvidia.json").write_text(json.dumps(CDI))
+    async with agent_on(lab, machine) as agent:
+        found = read(await agent.call("inspect"))
+        prepared = await agent.call("prepare", exclusive=False, authorized_key="", peers=[])
+        more = {"user": prepared["job_user"], "gpu_uuids": [found.gpus[0].uuid]}
+        spec = {"command": OPENS, "runtime": "podman", "grace_s": 1, **more}
+        await agent.call("stage", run_id="job-jetson-0-1", owned=True, image=IMAGE, spec=spec)
+        await agent.call("start", run_id="job-jetson-0-1")
+        await agent.exited("job-jetson-0-1")
+    log = machine.run("cat", f"{RUNS}/job-jetson-0-1/log").splitlines()
+    opened = {line for line in log if line.startswith("/dev/")}
+    assert "/dev/nvhost-ctrl-gpu" in opened
+    assert ("/dev/nvmap" in opened) is not is_described
+    assert not {"/dev/video0", "/dev/rtc0"} & opened
+    assert log[-1] == "cuda=0 rocr= hip="
+
+
 def put_image(machine: Machine) -> None:
     """Put an image and settings for podman onto the machine."""
     (machine.disk / "etc/containers").mkdir(exist_ok=True)

@@ -90,7 +90,9 @@ class DeploymentLifecycle:
         state = await advance_rollout(command)
         await self._journal.stop_if_behind(state.sequence)
         verdict = verdict_of(self._request.policy, state.counts)
-        if verdict is DeploymentStatus.ROLLING_BACK:
+        if order := self._inbox.pick(DeploymentOrder):
+            await self._obey(order)
+        elif verdict is DeploymentStatus.ROLLING_BACK:
             await self._begin_rollback(self._failures(state))
         elif verdict is not None:
             await self._end(verdict, self._failures(state))
@@ -129,11 +131,11 @@ class DeploymentLifecycle:
         return not is_paused and waits_for_absent(counts) and self._left() <= timedelta(0)
 
     async def _obey(self, order: DeploymentOrder) -> None:
-        by = f"by {order.requested_by or 'a person'}"
+        by = _by(order)
         if order.action is DeploymentAction.STOP:
             await self._end(DeploymentStatus.STOPPED, f"stopped {by}")
         elif order.action is DeploymentAction.ROLL_BACK:
-            await self._begin_rollback(f"rolled back {by}")
+            await self._begin_rollback(_rolled_back_by(order))
         elif order.action is DeploymentAction.PAUSE and self._status is not DeploymentStatus.PAUSED:
             self._status = DeploymentStatus.PAUSED
             paused = Event(type=DeploymentEvent.PAUSED, message=f"paused {by}")
@@ -155,7 +157,12 @@ class DeploymentLifecycle:
     async def _end(self, status: DeploymentStatus, why: str) -> None:
         """End the deployment; devices that were asked keep their assignment."""
         command = EndRollout(deployment_id=self._request.deployment_id, at=workflow.now())
-        await self._finish(status, await end_rollout(command), why)
+        state = await end_rollout(command)
+        while order := self._inbox.pick(DeploymentOrder):
+            if order.action is DeploymentAction.ROLL_BACK:
+                await self._begin_rollback(_rolled_back_by(order))
+                return
+        await self._finish(status, state, why)
 
     async def _finish(self, status: DeploymentStatus, state: RolloutState, why: str) -> None:
         self._status, self._counts = status, state.counts
@@ -215,3 +222,11 @@ class DeploymentLifecycle:
             status_reason=self._journal.reason,
             counts=self._counts,
         )
+
+
+def _by(order: DeploymentOrder) -> str:
+    return f"by {order.requested_by or 'a person'}"
+
+
+def _rolled_back_by(order: DeploymentOrder) -> str:
+    return f"rolled back {_by(order)}"

@@ -150,6 +150,9 @@ class DeviceLifecycle:
         if self._inspection.asks_for_a_restart and self._request.exclusive:
             await self._connection.restart()
         preparation = await prepared(self._request, self._location)
+        if self._inference.followed is None:
+            # An earlier device on this machine may have been removed while nobody reached it.
+            await clear_device(ClearDevice(node=self._location.address()))
         self._steps.status = self._steps.resume_status
         words = describe_preparation(preparation, exclusive=self._request.exclusive)
         await self._steps.write(
@@ -218,21 +221,32 @@ class DeviceLifecycle:
             self._stop_watch()
             if not await self._follow(assignment) or self._steps.status is not DeviceStatus.ACTIVE:
                 return
+            if self._inbox.holds(Reboot):
+                self.wake()  # What is due is followed after the restart.
+                break
         if self._watch is None:
             self._start_watch()
 
     async def _follow(self, assignment: DeviceAssignment) -> bool:
-        """Follow an assignment, until there is a newer one. False: a removal has interrupted it."""
+        """Follow an assignment, until there is a newer one. False: a removal has interrupted it.
+
+        Maintenance and a restart come first as well, unless the device is being switched.
+        """
+
+        def has_messages() -> bool:
+            is_to_restart = self._inbox.holds(Reboot) and not self._inference.is_switching
+            return is_to_restart or self._inbox.holds(Wake)
 
         async def read() -> None:
             self._inbox.pick(Wake)
-            await self._inference.find()
-            if self._inference.is_newer_than(assignment):
+            found = await self._inference.find()
+            waits = found.status is DeviceStatus.MAINTENANCE or self._inbox.holds(Reboot)
+            if (waits and not self._inference.is_switching) or self._inference.is_newer_than(
+                assignment
+            ):
                 raise Interrupted
 
-        work = while_handling(
-            self._inference.follow(assignment), partial(self._inbox.holds, Wake), read
-        )
+        work = while_handling(self._inference.follow(assignment), has_messages, read)
         try:
             return await self._interrupt(work)
         except Interrupted:

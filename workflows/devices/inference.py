@@ -1,6 +1,6 @@
 """The inference of a device: what it shall run, and what it does."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import timedelta
 from typing import Any
 
@@ -46,6 +46,7 @@ LOSS_PAUSE = timedelta(seconds=10)
 LAST_LOSS_PAUSE = timedelta(minutes=5)
 """Between two tries: at first, and the longest."""
 _EVENTS = {
+    InferenceStatus.DEPLOYING: DeviceEvent.DEPLOYING,
     InferenceStatus.RUNNING: DeviceEvent.INFERENCE_RUNNING,
     InferenceStatus.STOPPED: DeviceEvent.INFERENCE_STOPPED,
     InferenceStatus.FAILED: DeviceEvent.INFERENCE_FAILED,
@@ -74,7 +75,9 @@ class Inference:
         self.followed = resumed_from.followed if resumed_from else None
         """The last assignment that came to an end on the device."""
         self.run = resumed_from.run if resumed_from else DeviceRun()
-        """What the device said last."""
+        """What the device said last; *deploying* from the begin of an assignment to its end."""
+        self.is_switching = False
+        """Whether the device is being switched or stopped, which is not to be interrupted."""
         self.assignment: DeviceAssignment | None = None
         """The newest assignment in the row, as it was read last."""
 
@@ -107,6 +110,7 @@ class Inference:
 
         Raises: ProtocolViolatedError.
         """
+        before = self.run
         await self._record_begin(assignment)
         deadline, pause = workflow.now() + LOSS_LIMIT, LOSS_PAUSE
         while True:
@@ -126,7 +130,7 @@ class Inference:
                 if not await self._is_reachable(why):
                     return
                 if kind not in LOSSES or workflow.now() >= deadline:
-                    switched = DeviceSwitched(run=self.run, failed=why)
+                    switched = DeviceSwitched(run=before, failed=why)
                     break
             await workflow.sleep(pause, summary="it was lost, and is there again")
             pause = min(2 * pause, LAST_LOSS_PAUSE)
@@ -156,9 +160,8 @@ class Inference:
             await self._steps.record_event(left)
 
     async def _stop(self, assignment: DeviceAssignment) -> DeviceSwitched:
-        return await stop_device(
-            StopDevice(node=self._location.address(), number=assignment.number)
-        )
+        command = StopDevice(node=self._location.address(), number=assignment.number)
+        return await self._switching(stop_device(command))
 
     async def _deploy(self, assignment: DeviceAssignment) -> DeviceSwitched:
         sealed = await seal_device_spec(
@@ -170,13 +173,23 @@ class Inference:
             summary=f"revision {assignment.revision} of {assignment.configuration_id}",
         )
         command = SwitchDevice(node=there, number=assignment.number, health=sealed.health)
-        return await switch_device(command, summary=f"revision {assignment.revision}")
+        switch = switch_device(command, summary=f"revision {assignment.revision}")
+        return await self._switching(switch)
+
+    async def _switching(self, work: Awaitable[DeviceSwitched]) -> DeviceSwitched:
+        self.is_switching = True
+        try:
+            return await work
+        finally:
+            self.is_switching = False
 
     async def _record_begin(self, assignment: DeviceAssignment) -> None:
         words = "its inference is to be stopped"
         if assignment.revision is not None:
             words = f"revision {assignment.revision} of {assignment.configuration_id}"
         begins = Event(type=DeviceEvent.DEPLOYING, message=words)
+        # Where it never comes to its end, as in maintenance, the watch says what runs all the same.
+        self.run = self.run.model_copy(update={"status": InferenceStatus.DEPLOYING})
         await self._steps.record_changes(DeviceChanges(deploying=assignment), (begins,))
 
     async def _record_end(self, assignment: DeviceAssignment, switched: DeviceSwitched) -> None:

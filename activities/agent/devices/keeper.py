@@ -81,6 +81,8 @@ class Keeper:
         self.state = store.state()
         self.start: Start | None = None
         self.is_ending = False
+        self.is_kept = True
+        """Whether the state is written as it is."""
         self.wake_fd = -1
         self.media: Media | None = None
         self.copier = spool.Copier(store)
@@ -93,7 +95,8 @@ class Keeper:
         for revision in revisions(self.store.folders):
             starting.end_left(revision)
         self._begin()
-        finish_removals(self.store, self.state)
+        if self.is_kept:
+            finish_removals(self.store, self.state)
         while not self.is_ending:
             if self._is_asked():
                 self._follow(self.store.asked())
@@ -111,7 +114,7 @@ class Keeper:
     def _tidy_when_due(self) -> None:
         """Remove the revisions that were kept for output which is stored by now."""
         now = processes.monotonic_s()
-        if now >= self.tidy_due:
+        if now >= self.tidy_due and self.is_kept:  # Else the disk names what is not needed here.
             self.tidy_due = now + TIDY_INTERVAL_S
             tidy(self.store, self.state)
 
@@ -130,6 +133,8 @@ class Keeper:
         """Wait for an event; whether the keeper ends, or something newer was asked."""
         if self.media is not None:
             self.media.keep()
+        if not self.is_kept:
+            self._write()
         self.copier.keep()
         ready, _, _ = select.select([self.wake_fd], [], [], limit_s)
         if ready:
@@ -144,18 +149,27 @@ class Keeper:
         return number > max(int(self.state["done"]), int(trial.get("number", 0)))
 
     def _keep(self, **changes: Any) -> None:
-        """Write the changed state for good, also when the disk has no room at first."""
+        """Write the changed state for good before an act; waits until a full disk has room."""
+        self._note(**changes)
+        while not self.is_kept and not self.is_ending:
+            self.copier.keep()  # What it stores makes room.
+            select.select([], [], [], IDLE_POLL_S)
+            self._write()
+
+    def _note(self, **changes: Any) -> None:
+        """Change the state, which is written now, or when the disk has room."""
         self.state.update(changes, boot_id=processes.boot_id())
-        while True:
-            try:
-                self.store.keep(self.state)
-            except OSError as error:
+        self._write()
+
+    def _write(self) -> None:
+        try:
+            self.store.keep(self.state)
+        except OSError as error:
+            if self.is_kept:
                 sys.stderr.write("the state is not written: %s\n" % error)
-                select.select([], [], [], IDLE_POLL_S)
-                if self.is_ending:
-                    return
-            else:
-                return
+            self.is_kept = False
+        else:
+            self.is_kept = True
 
     def _begin(self) -> None:
         """Finish what a keeper before has begun, or start what shall run."""
@@ -167,14 +181,15 @@ class Keeper:
             elif not self._is_asked():
                 self._try()
             return
-        if self.state["status"] == STOPPED or self.state["current"] is None:
+        is_to_stop = self._is_asked() and self.store.asked()["kind"] == STOP
+        if is_to_stop or self.state["status"] == STOPPED or self.state["current"] is None:
             return
         if self.state["status"] == FAILED and was_this_boot:
             return
         self._start_current()
 
     def _start_current(self) -> None:
-        self._keep(status=RUNNING, exit_code=None, reason="")
+        self._note(status=RUNNING, exit_code=None, reason="")
         self._start(self.state["current"])
 
     def _start(self, named: dict[str, Any]) -> Start:
@@ -273,7 +288,7 @@ class Keeper:
         exit_code, reason = self.start.how_it_ended()
         self.start = self.media = None
         if not self.is_ending:
-            self._keep(status=FAILED, exit_code=exit_code, reason=reason)
+            self._note(status=FAILED, exit_code=exit_code, reason=reason)
 
     def _end_start(self) -> None:
         if self.start is not None:

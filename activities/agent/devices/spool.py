@@ -199,6 +199,11 @@ class Copier:
         if any(map(has_output, revisions(self._store.folders))):
             self._fork()
 
+    @property
+    def is_there(self) -> bool:
+        """Whether it was started, and has not been seen to end."""
+        return bool(self._pid)
+
     def has_work(self) -> bool:
         """Whether a revision that is here has files that are not stored."""
         return any(map(waiting, revisions(self._store.folders)))
@@ -214,7 +219,11 @@ class Copier:
     def _fork(self) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
-        self._pid = os.fork()
+        try:
+            self._pid = os.fork()
+        except OSError as error:  # The machine has no memory for it now; it is tried again.
+            sys.stderr.write("the output is copied later: %s\n" % error)
+            return
         if self._pid:
             return
         try:

@@ -1,13 +1,18 @@
 """A rollout in rows: who is asked, in which steps, and what becomes of those who were not."""
 
+import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
 
 import pytest
-from sqlmodel import select
+from sqlmodel import Session, select
 
 from activities.db import tables
 from activities.db.session import Database
-from activities.devices.assignments import ask, find_assignment
+from activities.devices import rollouts
+from activities.devices.assignments import ask, find_assignment, next_number
 from activities.devices.rollouts import advance_rollout, end_rollout, roll_back
 from activities.lifecycles.record import record
 from tests.activities.devices.rows import (
@@ -30,6 +35,8 @@ from workflows.effects.deployments import AdvanceRollout, EndRollout, RollBack, 
 from workflows.effects.devices import FindAssignment
 
 NAMES = ("a", "b", "c", "d")
+FIRST = next_number(0, NOW)
+"""The number of the first assignment of a device."""
 
 
 @dataclass
@@ -115,7 +122,7 @@ def test_as_many_are_asked_as_may_be_unavailable_and_all_that_are_away(rollout: 
         assignment.revision,
         assignment.deployment_id,
     )
-    assert asked == (1, rollout.configuration.id, 1, rollout.deployment.id)
+    assert asked == (FIRST, rollout.configuration.id, 1, rollout.deployment.id)
     assert rollout.woken() == {rollout.devices[name].id for name in "abd"}
 
 
@@ -123,7 +130,7 @@ def test_a_repeated_step_asks_nobody_twice(rollout: Rollout) -> None:
     for _ in range(2):
         rollout.advance(max_unavailable=2)
     assert rollout.states["c"] == "waiting"
-    assert rollout.assignment("a").number == 1
+    assert rollout.assignment("a").number == FIRST
 
 
 def test_the_next_device_is_asked_when_one_has_come_to_an_end(rollout: Rollout) -> None:
@@ -183,7 +190,7 @@ def test_a_rollback_asks_for_what_was_wanted_before(rollout: Rollout) -> None:
     assigned = {
         name: (newer.assignment(name).number, newer.assignment(name).revision) for name in NAMES
     }
-    assert assigned == {"a": (3, 1), "b": (1, 1), "c": (1, 1), "d": (3, 1)}
+    assert assigned == {"a": (FIRST + 2, 1), "b": (FIRST, 1), "c": (FIRST, 1), "d": (FIRST + 2, 1)}
 
 
 def test_a_rollback_of_the_first_deployment_stops_its_devices(rollout: Rollout) -> None:
@@ -201,7 +208,10 @@ def test_a_rollback_leaves_a_device_that_a_person_has_asked_since(rollout: Rollo
         row = session.get_one(tables.Device, rollout.devices["a"].id)
         ask(session, row, DeviceAssignment(number=0, requested_by="eve"), NOW)
     roll_back(RollBack(deployment_id=rollout.deployment.id, at=NOW))
-    assert (rollout.assignment("a").number, rollout.assignment("a").requested_by) == (2, "eve")
+    assert (rollout.assignment("a").number, rollout.assignment("a").requested_by) == (
+        FIRST + 1,
+        "eve",
+    )
     assert rollout.states["a"] == "superseded"
 
 
@@ -223,9 +233,80 @@ def test_what_a_device_runs_is_in_its_row(rollout: Rollout) -> None:
     rollout.ends("a")
     row = device_of(rollout.database, row.id)
     runs = (row.inference_status, row.running_revision, row.followed_number, row.deployed_by)
-    assert runs == ("running", 1, 1, "ada")
+    assert runs == ("running", 1, FIRST, "ada")
     exited = DeviceRun(number=1, status=InferenceStatus.FAILED, exit_code=3, reason="boom")
     rollout.record(row, "active", DeviceChanges(run=exited))
     row = device_of(rollout.database, row.id)
     said = (row.inference_status, row.exit_code, row.inference_reason, row.running_revision)
     assert said == ("failed", 3, "boom", 1)
+
+
+def test_a_rollback_returns_to_what_a_device_ran_and_not_to_a_revision_that_failed_on_it(
+    rollout: Rollout,
+) -> None:
+    rollout.advance()
+    rollout.ends("a")
+    second = rollout.deploy(2)
+    second.advance()
+    second.ends("a", failed="no line of its log has 'ready'")
+    end_rollout(EndRollout(deployment_id=second.deployment.id, at=NOW))
+    third = rollout.deploy(3)
+    third.advance()
+    third.ends("a")
+    roll_back(RollBack(deployment_id=third.deployment.id, at=NOW))
+    assert rollout.assignment("a").revision == 1
+
+
+def test_an_end_of_a_rollout_takes_no_outcome_back(rollout: Rollout) -> None:
+    """The device comes to its end while the deployment is ended."""
+    rollout.advance()
+    found = rollouts._open
+    ender = threading.Thread(target=rollout.ends, args=("a",))
+
+    def late(session: Session, deployment_id: str) -> Sequence[tables.DeploymentTarget]:
+        targets = found(session, deployment_id)
+        ender.start()
+        ender.join(1)  # It waits for the target, or for the only writer.
+        return targets
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rollouts, "_open", late)
+        end_rollout(EndRollout(deployment_id=rollout.deployment.id, at=NOW))
+    ender.join(30)
+    assert rollout.states["a"] == "running"
+
+
+def test_a_device_comes_to_its_end_while_its_deployment_is_rolled_back(
+    rollout: Rollout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rollout.advance()
+    failures: list[str] = []
+
+    def end() -> None:
+        try:
+            rollout.ends("a")
+        except Exception as error:  # noqa: BLE001 - whatever it is
+            failures.append(str(error))
+
+    ender = threading.Thread(target=end)
+    get_one = Session.get_one
+
+    def late(self: Session, entity: Any, *args: Any, **more: Any) -> Any:
+        if entity is tables.Device and more.get("with_for_update") and ender.ident is None:
+            self.flush()
+            ender.start()
+            ender.join(1)  # On PostgreSQL it may have the device by now.
+        return get_one(self, entity, *args, **more)
+
+    monkeypatch.setattr(Session, "get_one", late)
+    roll_back(RollBack(deployment_id=rollout.deployment.id, at=NOW))
+    ender.join(30)
+    assert not failures
+
+
+def test_a_device_follows_what_it_is_asked_after_an_earlier_state_of_the_rows_is_restored() -> None:
+    lost = next_number(next_number(0, NOW), NOW)
+    assert lost == FIRST + 1, "two in one minute have different numbers"
+    later = NOW + timedelta(minutes=5)
+    assert next_number(0, later) > lost
+    assert next_number(lost + 60, later) == lost + 61, "whatever the clock says"

@@ -270,9 +270,9 @@ def test_maintenance_holds_assignments_back() -> None:
     edge.until(lambda: edge.outcomes[1:] == [(2, None)])
 
 
-def test_maintenance_that_is_asked_for_during_a_deployment_begins_after_it() -> None:
+def test_maintenance_that_is_asked_for_during_a_switch_begins_after_it() -> None:
     edge = Edge().active()
-    edge.stage_s = 600
+    edge.switch_s = 600
     edge.deploy(7)
     edge.passes(60)
     edge.want(DeviceStatus.MAINTENANCE)
@@ -344,7 +344,25 @@ def test_a_device_that_is_away_is_removed_and_says_that_it_may_run_on() -> None:
     assert edge.messages("device.inference-left") == [
         "its inference may still run there: the device cannot be reached"
     ]
-    assert "clear_device" not in edge.calls
+    assert edge.calls.count("clear_device") == 1, "only before it was active"
+
+
+def test_what_an_earlier_device_has_left_on_the_machine_ends_before_it_is_active() -> None:
+    edge = Edge()
+    edge.run = DeviceRun(number=7, status=InferenceStatus.RUNNING)
+    edge.active()
+    assert edge.run == DeviceRun()
+
+
+def test_a_device_that_is_announced_anew_after_a_failure_keeps_what_it_runs() -> None:
+    edge = running()
+    edge.failures["watch_device"] = [ApplicationError("torn", type=errors.PROTOCOL_VIOLATION)]
+    edge.is_back()
+    edge.exits(1)
+    edge.until(lambda: edge.status == "failed")
+    edge.tell("wake")
+    edge.until(lambda: edge.status == "active")
+    assert edge.calls.count("clear_device") == 1
 
 
 def test_a_device_is_removed_before_it_was_ever_reached() -> None:
@@ -427,3 +445,41 @@ def test_a_device_that_breaks_the_protocol_fails_until_it_is_announced_anew() ->
     edge.tell("wake")
     edge.until(lambda: edge.ran == [1, 2])
     assert edge.status == "active"
+
+
+def test_maintenance_that_is_wanted_while_an_image_is_brought_holds_the_switch() -> None:
+    edge = running()
+    edge.stage_s = 3000  # A registry that is slow.
+    edge.deploy(8)
+    edge.passes(60)
+    edge.want(DeviceStatus.MAINTENANCE)
+    edge.until(lambda: edge.status == "maintenance", most_s=12 * HOUR_S)
+    assert edge.ran == [1], "in maintenance a device takes no deployments"
+
+
+def test_a_restart_that_a_person_asks_for_while_an_image_is_brought_comes_first() -> None:
+    edge = running()
+    edge.stage_s = 3000
+    edge.deploy(8)
+    edge.passes(60)
+    edge.tell("reboot")
+    edge.until(lambda: edge.boot == 2, most_s=600)
+    assert edge.ran == [1]
+    edge.until(lambda: edge.outcomes[-1] == (2, None), most_s=2 * HOUR_S)
+    assert edge.ran == [1, 2]
+
+
+def test_a_device_that_was_lost_under_a_deployment_and_is_held_says_what_it_runs() -> None:
+    edge = running()
+    edge.stage_s = 600
+    edge.deploy(8)
+    edge.passes(60)
+    edge.want(DeviceStatus.MAINTENANCE)
+    edge.passes(5)
+    edge.is_lost()
+    edge.until(lambda: edge.status == "offline")
+    edge.is_back()
+    edge.until(lambda: edge.status == "maintenance")
+    edge.passes(3 * HOUR_S)
+    last = [c for c in edge.changes if c.run is not None or c.deploying is not None][-1]
+    assert last.deploying is None, "its row says for ever that it is being deployed to"

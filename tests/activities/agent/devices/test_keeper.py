@@ -1,66 +1,90 @@
-"""What a keeper does when it begins, without a command to start."""
+"""The keeper of a device whose disk is full, and whose machine has no memory for a moment."""
 
-from pathlib import Path
+import errno
+from typing import Any
 
 import pytest
 
-from activities.agent.devices import keeper, spool
+from activities.agent.devices import starting, unit
 from activities.agent.devices.keeper import Keeper
-from activities.agent.devices.state import Store, fresh
+from activities.agent.devices.state import RUNNING, Store, fresh
 from tests.activities.agent.devices.conftest import MakeRevision
 
-
-@pytest.fixture(autouse=True)
-def no_signals(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The handlers of signals are those of this process."""
-    monkeypatch.setattr(Keeper, "_listen", lambda _: None)
+LOOPS = 20
 
 
-def test_a_keeper_removes_what_the_one_before_had_no_time_to_remove(
-    store: Store, make_revision: MakeRevision
+@pytest.fixture
+def keeper(store: Store, make_revision: MakeRevision, monkeypatch: pytest.MonkeyPatch) -> Keeper:
+    """A machine that has just booted, and ran a revision before."""
+    revision = make_revision(1, output={"datastore": {}, "path": "shop-7"})
+    ran = {"number": 1, "run_id": revision.run_id}
+    store.keep({**fresh(), "done": 1, "current": ran, "status": RUNNING, "boot_id": "before"})
+    found = Keeper(store)
+    looped: list[int] = []
+
+    def select(*_: Any) -> tuple[list[int], list[int], list[int]]:
+        looped.append(1)
+        found.is_ending = len(looped) >= LOOPS
+        return [], [], []
+
+    monkeypatch.setattr("select.select", select)
+    monkeypatch.setattr(found, "_listen", lambda: None)
+    monkeypatch.setattr(unit, "forget_other_copies", lambda _: None)
+    return found
+
+
+class Runs:
+    """What runs, and has not ended."""
+
+    def __init__(self, revision: Any) -> None:
+        self.revision, self.is_over = revision, False
+
+    def reap(self) -> bool:
+        return False
+
+    def end(self) -> None:
+        self.is_over = True
+
+
+def test_a_full_disk_keeps_no_device_from_starting_what_it_runs(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ids = [make_revision(number).run_id for number in (1, 2, 3, 4)]
-    named = [{"number": number, "run_id": run_id} for number, run_id in enumerate(ids, 1)]
-    store.keep({**fresh(), "done": 3, "current": named[2], "before": named[1]})
-    store.ask({**named[2], "kind": "switch"})
-    Keeper(store).main()
-    assert store.folders.run_ids() == ids[1:]  # The newest was staged, and not asked for yet.
+    started: list[Any] = []
+    stored: list[int] = []
+
+    def full(_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def start(revision: Any) -> Runs:
+        if not keeper.is_ending:  # Not only when the machine goes down again.
+            started.append(revision)
+        return Runs(revision)
+
+    monkeypatch.setattr(keeper.store, "keep", full)
+    monkeypatch.setattr(starting, "start", start)
+    monkeypatch.setattr(keeper.copier, "keep", lambda: stored.append(1))
+    keeper.main()
+    assert (len(started), bool(stored)) == (1, True), "nor from storing what fills the disk"
 
 
-def test_a_keeper_removes_what_a_power_cut_has_broken_off(
-    store: Store, make_revision: MakeRevision
+def test_a_command_that_is_to_stop_is_not_started_by_the_boot_before(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_id = make_revision(1).run_id
-    store.keep({**fresh(), "done": 1, "current": {"number": 1, "run_id": run_id}})
-    kept = sorted(path.name for path in Path(store.path).iterdir())
-    root = Path(store.folders.root)
-    broken = [
-        *(Path(store.path) / name for name in (".part-1a", ".agent-2b")),
-        root / "runs/.removed-dev-test-0-9-tag.3c/run",
-        root / "contents/.removed-4d/content",
-    ]
-    for path in broken:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"half")
-    Keeper(store).main()
-    assert not any(path.exists() for path in broken)
-    assert sorted(path.name for path in Path(store.path).iterdir()) == sorted([*kept, "lock"])
-    assert sorted(path.name for path in (root / "runs").iterdir()) == [run_id]
+    """Power was cut when the request was written, and before the keeper had seen it."""
+    keeper.store.ask({"number": 2, "kind": "stop"})
+    started: list[Any] = []
+    monkeypatch.setattr(starting, "start", started.append)
+    keeper.main()
+    assert (started, keeper.store.state()["status"]) == ([], "stopped")
 
 
-def test_a_revision_that_was_kept_for_its_output_goes_when_that_is_stored(
-    store: Store, make_revision: MakeRevision, monkeypatch: pytest.MonkeyPatch
+def test_a_machine_without_memory_for_a_child_keeps_what_it_runs(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ids = [make_revision(number).run_id for number in (1, 2, 3)]
-    named = [{"number": number, "run_id": run_id} for number, run_id in enumerate(ids, 1)]
-    failed = {"done": 3, "failed": "it was bad", "current": named[1], "before": named[0]}
-    store.keep({**fresh(), **failed, "status": "stopped"})
-    store.ask({**named[2], "kind": "switch"})
-    left = {ids[2]}
-    monkeypatch.setattr(spool, "waiting", lambda each: [each] if each.run_id in left else [])
-    monkeypatch.setattr(Keeper, "_pause", lambda *_: left.clear())  # The copier has stored it.
-    kept: list[list[str]] = []
-    monkeypatch.setattr(keeper, "finish_removals", lambda *_: kept.append(store.folders.run_ids()))
-    Keeper(store).main()
-    assert kept == [ids]
-    assert store.folders.run_ids() == ids[:2]
+    def no_memory() -> int:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(starting, "start", Runs)
+    monkeypatch.setattr("os.fork", no_memory)
+    keeper.main()
+    assert (keeper.store.state()["status"], keeper.copier.is_there) == ("running", False)
