@@ -204,6 +204,7 @@ class Edge:
             row=self.row(name),
             state=self.state(name),
             folders=tuple(runs),
+            newest=self._of_failed(name, root),
             units=tuple(sorted(path.name for path in units.glob("baseload-device*"))),
             keepers=sum(f" {KEEPER} " in line for line in _firsts(machine, KEEPER)),
             watches=sum(f" {WATCH}" in line for line in lines),
@@ -211,6 +212,12 @@ class Edge:
             parts=tuple(str(path.relative_to(machine.disk)) for path in broken),
             specs=tuple(self._specs(device_id)),
         )
+
+    def _of_failed(self, name: str, root: Path) -> frozenset[str]:
+        """What is there of an assignment that came to its end before the device was asked."""
+        done = int(self.state(name).get("done", 0))
+        newer = [path.name for path in (root / "runs").iterdir() if number_in(path) > done]
+        return frozenset(newer if self.wanted[name].failed and len(newer) == 1 else ())
 
     def _specs(self, device_id: str) -> Iterator[str]:
         for path in (self.stack.home / "storage").rglob(f"*{device_id}*/*"):
@@ -263,6 +270,12 @@ def read(path: Path) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(path.read_bytes())
         return found
     return {}
+
+
+def number_in(folder: Path) -> int:
+    """The number of the assignment that a run folder is of; 0: of none."""
+    number = folder.name.split("-")[-2:-1]
+    return int(number[0]) if number and number[0].isdigit() else 0
 
 
 def _ledger(folder: Path) -> dict[str, int]:

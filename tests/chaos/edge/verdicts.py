@@ -36,8 +36,8 @@ class Seen:
     """The keeper's own file."""
     folders: tuple[str, ...]
     """The run folders of the device."""
-    waiting: frozenset[str] = frozenset()
-    """Those of them whose output is not on the datastore yet."""
+    newest: frozenset[str] = frozenset()
+    """That of them which was staged for an assignment that then failed; it stays until the next."""
     units: tuple[str, ...] = ()
     keepers: int = 1
     watches: int = 1
@@ -92,7 +92,7 @@ def _of_row(wanted: Wanted, seen: Seen) -> Iterator[tuple[Wrong, str]]:
 def _of_files(wanted: Wanted, seen: Seen) -> Iterator[tuple[Wrong, str]]:
     current, before = ((seen.state.get(name) or {}).get("run_id") for name in ("current", "before"))
     for name in seen.folders:
-        if name not in (current, before) and name not in seen.waiting:
+        if name not in (current, before) and name not in seen.newest:
             yield "left", f"run folder {name}"
     if current and current not in seen.folders:
         yield "lost", f"the folder of the current revision, {current}"
