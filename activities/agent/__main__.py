@@ -19,6 +19,7 @@ ANSWERS = {
     "prepare": "prepare:prepare",
     "release": "prepare:release",
     "reboot": "prepare:reboot",
+    "show_status": "prepare:show_status",
     "switch_idle_workload": "idle.workload:switch",
     "has_code": "files.code_archive:has_code",
     "unpack_code": "files.code_archive:unpack_code",

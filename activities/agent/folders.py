@@ -6,6 +6,7 @@
 <root>/packages/owned/     those of the runs of the machine's owner, for their group alone
 <root>/system/<key>/       one system layer per set of Debian packages
 <root>/packages/pip-<key>/ the pip of all runs
+<root>/status.json         what the console shows of the node, see `prepare.py: show_status`
 <root>/idle/               the agent root of the idle workload, see `idle/README.md`
 <root>/datastores/<id>/    the lock and the mount of a datastore, for root alone
 <root>/images/<image id>   a container image that a run had pulled; podman has the image itself
@@ -215,6 +216,12 @@ def write_json(path: str, document: dict[str, Any], durable: bool = True) -> Non
         raise
     if durable:
         sync_folder(folder)
+
+
+def forget(path: str) -> None:
+    """Remove a file; silent when there is none."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
 
 
 def sync_folder(path: str) -> None:

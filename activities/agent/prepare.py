@@ -11,27 +11,35 @@ from typing import Any
 
 from .cache import service
 from .errors import RefusedError
-from .folders import JOB_USER, Folders
+from .folders import JOB_USER, Folders, forget, write_json
 from .host import job_accounts, join_file, logins, mount_namespace, network_wall, run_root
 from .loading import load
 
 PEER_LIMIT_S = 3.0
+CONSOLE = "/usr/local/lib/baseload/console.py"
+"""The program by which the console of this machine shows the status of its node; join.sh puts it
+there, and boot drives have it."""
+STATUS = "status.json"
+"""The file that it reads, see `deploy/node/console.py`."""
 
 
 def prepare(request: dict[str, Any]) -> dict[str, Any]:
     """Prepare this machine; a repeat changes nothing.
 
+    node_id: of the node that this machine is; what an idle workload of another one has left ends.
     exclusive: the machine serves the platform alone, so every other login is closed (root only).
     cache: the machine serves its region's cache, see `cache/service.py: serve_here`.
     network_wall: what is closed to jobs, see `host/network_wall.py: build`; None leaves all open,
     and `no_wall_reason` of the answer says why a wall that was asked for cannot be had.
     `open_gpus_reason` says why a job can open GPUs that it was not allocated.
     `no_run_root_reason` says why root can give no run a root of its own, with Debian packages.
+    `has_console` says whether the machine has a console that shows the node's status.
     `nfs_way` and `smb_way` say how datastores are reached from here.
-    Raises: RefusedError `job-user`, `sshd-config`, `no-key`.
+    Raises: RefusedError `job-user`, `sshd-config`, `no-key`, `tree-alive`.
     """
     folders = Folders(request.get("root", ""))
     made = folders.make()
+    load("idle.workload:end_of_others")(folders, request.get("node_id"))
     is_root = os.geteuid() == 0
     job_user = job_accounts.make(JOB_USER) if is_root else None
     closed = bool(request.get("exclusive")) and is_root
@@ -51,6 +59,7 @@ def prepare(request: dict[str, Any]) -> dict[str, Any]:
         "job_user": job_user,
         "unreachable_peers": unreachable(request.get("peers") or []),
         "closed_logins": closed,
+        "has_console": os.path.exists(CONSOLE),
     }
 
 
@@ -65,6 +74,7 @@ def release(request: dict[str, Any]) -> dict[str, Any]:
     """
     folders = Folders(request.get("root", ""))
     load("idle.workload:end")(folders)
+    forget(os.path.join(folders.root, STATUS))
     service.end_serving(folders)
     load("host.image_mirror:forget")()
     network_wall.remove(folders)
@@ -76,6 +86,17 @@ def release(request: dict[str, Any]) -> dict[str, Any]:
     # here, the keeper sees in the join file that the port is to be closed.
     load("upnp.keeper:end_unjoined")(join_file.paths(folders))
     return {"opened": opened, "left": changed}
+
+
+def show_status(request: dict[str, Any]) -> dict[str, Any]:
+    """Keep the status of the node for this machine's console; a repeat changes nothing.
+
+    status: `active` or `maintenance`.
+    """
+    folders = Folders(request.get("root", ""))
+    status = {"node_id": request["node_id"], "status": request["status"]}
+    write_json(os.path.join(folders.root, STATUS), status)
+    return {}
 
 
 def unreachable(peers: list[list[Any]]) -> list[str]:

@@ -24,7 +24,7 @@ from workflows.effects.deployments import AdvanceRollout, EndRollout, RollBack, 
 from workflows.rules.devices.rollout import has_failed, next_to_ask
 
 MOST_FAILURES = 3
-MOST_WORDS = 200
+MOST_CHARACTERS = 200
 NEWER = "something newer was asked of it"
 _PRESENT = (DeviceStatus.ACTIVE,)
 """The statuses in which a device follows an assignment at once."""
@@ -265,7 +265,7 @@ def _counts(session: Session, deployment_id: str) -> RolloutCounts:
 
 
 def _line(reason: str | None) -> str:
-    return (reason or "").partition("\n")[0][:MOST_WORDS]
+    return (reason or "").partition("\n")[0][:MOST_CHARACTERS]
 
 
 def _state(session: Session, row: DeviceDeployment) -> RolloutState:

@@ -23,12 +23,14 @@ def find_wanted_status(command: FindWantedStatus) -> WantedStatusFound:
     if row is None or account is None:
         return WantedStatusFound()
     idle_workload = _idle_workload(row, account)
+    has_console = bool((row.preparation or {}).get("has_console"))
     if row.wanted_status is None or row.wanted_revision <= row.seen_revision:
-        return WantedStatusFound(idle_workload=idle_workload)
+        return WantedStatusFound(idle_workload=idle_workload, has_console=has_console)
     return WantedStatusFound(
         status=NodeStatus(row.wanted_status),
         revision=row.wanted_revision,
         idle_workload=idle_workload,
+        has_console=has_console,
     )
 
 

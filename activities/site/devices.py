@@ -178,11 +178,11 @@ async def _until_the_worker_stops() -> None:
 async def _differing(command: WatchDevice) -> DeviceRun | None:
     """The run that the device reports, once it is another one than is known."""
     node = command.node
-    client, turns = NodeClient(node), TokenBucket(FRAMES_PER_S, FRAMES_AT_ONCE)
+    client, rate = NodeClient(node), TokenBucket(FRAMES_PER_S, FRAMES_AT_ONCE)
     async with client.stream("watch_device", {}, eof=False, loss=errors.NODE_UNREACHABLE) as stream:
         frames = device_frames(stream, client.speaker("watch_device"))
         async for frame in _within_limit(node, frames):
-            if (delay_s := turns.delay_s()) > 0:  # Else many frames would leave no time to others.
+            if (delay_s := rate.delay_s()) > 0:  # Else many frames would leave no time to others.
                 await asyncio.sleep(delay_s)
             if not isinstance(frame, RunFrame):
                 continue

@@ -59,6 +59,7 @@ from workflows.effects.nodes import (
     RebootNode,
     RestoreLogins,
     RunsListed,
+    ShowNodeStatus,
     SwitchIdleWorkload,
 )
 from workflows.effects.regions import CheckSite, SiteChecked
@@ -120,6 +121,7 @@ async def prepare_node(command: PrepareNode) -> NodePrepared:
     """
     request = {
         **_joined(command.node),
+        "node_id": command.node.node_id,
         "exclusive": command.exclusive,
         "authorized_key": await asyncio.to_thread(region_key_line, command.node.region_id),
         "peers": [[peer.host, peer.port] for peer in command.peers],
@@ -143,6 +145,7 @@ async def prepare_node(command: PrepareNode) -> NodePrepared:
             no_cache_reason=answer.cache.reason if answer.cache else None,
             trusted_only_reason=alone or open_network or answer.open_gpus_reason,
             no_run_root_reason=answer.no_run_root_reason,
+            has_console=answer.has_console,
             nfs_way=answer.nfs_way,
             smb_way=answer.smb_way,
         )
@@ -326,11 +329,20 @@ async def switch_idle_workload(command: SwitchIdleWorkload) -> IdleWorkloadSwitc
                 type=errors.REFUSED,
             ) from error
         most_tasks = settings().job_most_tasks
-        workload = {"revision": wanted.revision, "most_tasks": most_tasks, **opened.model_dump()}
+        named = {"revision": wanted.revision, "node_id": node.node_id, "most_tasks": most_tasks}
+        workload = {**named, **opened.model_dump()}
     answer = await NodeClient(node).call(
         "switch_idle_workload", {"workload": workload}, IdleWorkloadReport, limit_s=27
     )
     return IdleWorkloadSwitched(facts=IdleWorkloadFacts(**answer.model_dump()))
+
+
+@activity.defn
+async def show_node_status(command: ShowNodeStatus) -> Done:
+    """Show the node's status on the console of its machine; a repeat changes nothing."""
+    request = {"node_id": command.node.node_id, "status": command.status}
+    await NodeClient(command.node).call("show_status", request, Nothing, limit_s=18)
+    return Done()
 
 
 @activity.defn

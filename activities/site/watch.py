@@ -23,6 +23,7 @@ from activities.site.answers.frames import (
     Frame,
     HostnameFrame,
     IdleFrame,
+    IdleWorkloadFrame,
     LogFrame,
     LostFrame,
     RunFrame,
@@ -30,6 +31,7 @@ from activities.site.answers.frames import (
     frames,
 )
 from activities.site.answers.verbs import Status
+from activities.site.idle_workloads import IdleWorkloadSignals
 from activities.site.job_signals import JobSignals
 from activities.site.node_client import NodeClient
 from activities.site.run_names import RunNames
@@ -154,9 +156,10 @@ class Watch:
         async with (
             node.stream("watch", request, eof=False, loss=loss) as stream,
             JobSignals(self._node.node_id) as signals,
+            IdleWorkloadSignals(self._node.node_id) as idle_workload,
         ):
             await first_of(
-                self._read(stream, signals),
+                self._read(stream, signals, idle_workload),
                 self._store(stream, signals),
                 activity.wait_for_worker_shutdown(),
             )
@@ -185,7 +188,9 @@ class Watch:
     def _by_name(self, offsets: dict[str, int]) -> dict[str, int]:
         return {self._names.of(run_id): offset for run_id, offset in offsets.items()}
 
-    async def _read(self, stream: NodeStream, signals: JobSignals) -> None:
+    async def _read(
+        self, stream: NodeStream, signals: JobSignals, idle_workload: IdleWorkloadSignals
+    ) -> None:
         by = NodeClient(self._node).speaker("watch")
         turns = TokenBucket(FRAMES_PER_S, FRAMES_AT_ONCE)
         log_bytes = TokenBucket(LOG_BYTES_PER_S, LOG_BYTES_AT_ONCE)
@@ -199,6 +204,9 @@ class Watch:
                 continue
             if isinstance(frame, UtilisationFrame):
                 self._utilisation.note(frame)
+                continue
+            if isinstance(frame, IdleWorkloadFrame):
+                idle_workload.note(frame)
                 continue
             run_id = self._names.read(frame.run_id)
             if run_id is None:  # It is of another control plane, or was never placed there.

@@ -49,7 +49,7 @@ class DeploymentCounts(ResponseBody):
     superseded: int
     """Something newer was asked of them."""
     left: int
-    """They are away, and follow when they are back."""
+    """They were asked, and follow by themselves after the end, or when they are back."""
     withdrawn: int
     """They were not asked before the end, or were asked to return."""
     total: int

@@ -108,7 +108,7 @@ def create_boot_drive_request(
     drives = counted(asked.count, "drive")
     by = f" by {context.caller.user_id}" if context.caller.user_id else ""
     details = {"count": asked.count, "region_id": region.id}
-    _append_event(context, row, f"{drives} for region {region.name} were requested{by}", details)
+    _append_event(context, row, f"{drives} for region {region.name} requested{by}", details)
     return boot_drive_request_response(row)
 
 

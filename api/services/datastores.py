@@ -118,7 +118,7 @@ def remove_datastore(context: ChangeContext, datastore_id: str) -> schemas.Datas
     row = own_locked(context.session, tables.Datastore, datastore_id, context.caller)
     if row.status not in GONE:
         _check_unused(context.session, row)
-    remove(context, row, force=False, holds=("jobs", []))
+    remove(context, row, force=False)
     return datastore_response(row)
 
 

@@ -159,7 +159,8 @@ def _common_configuration(context: ChangeContext, device_ids: tuple[str, ...] | 
         rule = "are devices of this account: not found"
         raise invalid(field_error("device_ids", rule, list(device_ids)))
     named = some_of(sorted(each or "none" for each in found))
-    raise invalid(field_error("device_ids", f"have one configuration: found {named}", None))
+    rule = f"are all set to the same configuration: found {named}"
+    raise invalid(field_error("device_ids", rule, None))
 
 
 def _devices(

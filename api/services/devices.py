@@ -39,6 +39,11 @@ WANTED = {
     DeviceAction.MAINTENANCE: DeviceStatus.MAINTENANCE,
 }
 """The status that an action asks for; the other actions ask for none."""
+_INFINITIVES = {
+    DeviceAction.ACTIVATE: "be activated",
+    DeviceAction.MAINTENANCE: "be put in maintenance",
+    DeviceAction.REBOOT: "be rebooted",
+}
 
 
 def device_responses(session: Session, rows: Sequence[tables.Device]) -> list[schemas.Device]:
@@ -119,8 +124,7 @@ def add_device(context: ChangeContext, asked: schemas.DeviceCreation) -> schemas
     """Add a machine as a device.
 
     Raises: Problem `not-found`, when the region is not the account's; `conflict`, when the region
-    takes no devices, or a node or device has this minion id or a device of the region this name;
-    `limit-reached`.
+    takes no devices, or a node or device of the account has this minion id; `limit-reached`.
     """
     region = own_locked(context.session, tables.Region, asked.region_id, context.caller)
     _check_region(context.session, region)
@@ -153,10 +157,11 @@ def _check_region(session: Session, region: tables.Region) -> None:
     if region.status not in (RegionStatus.HEALTHY, RegionStatus.OFFLINE):
         raise wrong_state("region", region, "healthy to take devices")
     if traits_of(region.provider_kind).is_cloud or region.storage_mode != "central":
-        found = "in a cloud" if traits_of(region.provider_kind).is_cloud else "with local storage"
+        is_cloud = traits_of(region.provider_kind).is_cloud
+        found = "is in a cloud" if is_cloud else "has local storage"
         raise Problem(
             "conflict",
-            f"region {region.name}: is {found}; devices are in regions of machines you own with "
+            f"region {region.name}: {found}; devices are in regions of machines you own with "
             "central storage",
         )
     nodes = session.exec(
@@ -219,7 +224,7 @@ def act(context: ChangeContext, device_id: str, action: DeviceAction) -> schemas
         _stop(context, row)
         return device_response(context.session, row)
     if row.status not in _REACHED:
-        raise wrong_state("device", row, f"active or maintenance to {action.value}")
+        raise wrong_state("device", row, f"active or maintenance to {_INFINITIVES[action]}")
     if action is DeviceAction.REBOOT:
         context.tell(row.id, "reboot")
         return device_response(context.session, row)
@@ -249,7 +254,7 @@ def remove_device(context: ChangeContext, device_id: str) -> schemas.Device:
     Raises: Problem `not-found`.
     """
     row = own_locked(context.session, tables.Device, device_id, context.caller)
-    remove(context, row, force=False, holds=("jobs", []))
+    remove(context, row, force=False)
     return device_response(context.session, row)
 
 

@@ -1,5 +1,6 @@
 """The removal of resources with a lifecycle, and the problem of a wrong status."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from sqlmodel import Session, SQLModel, col, select
@@ -8,38 +9,37 @@ from activities.db import tables
 from api.changes import ChangeContext
 from api.problems import Problem
 from workflows.contracts.removals import Removal
+from workflows.rules.counts import some_of
 
 GONE = ("removing", "archived")
+Holds = tuple[str, list[str]]
+"""The kind of some dependents, such as `nodes`, and their names."""
 
 
 def remove(
-    context: ChangeContext, row: tables.LifecycleRow, *, force: bool, holds: tuple[str, list[str]]
+    context: ChangeContext, row: tables.LifecycleRow, *, force: bool, holds: Sequence[Holds] = ()
 ) -> None:
     """Signal the workflow of a resource to remove the resource; a second call changes nothing.
 
-    holds: the kind and the names of the dependents, which forbid a removal that is not forced.
+    holds: the dependents, which forbid a removal that is not forced.
     Raises: Problem `conflict`, naming the dependents.
     """
     if row.status in GONE:
         return
     if not force:
-        must_be_free(row, holds)
+        must_be_free(row, *holds)
     context.tell(row.id, "remove", Removal(force=force, requested_by=context.caller.user_id))
 
 
-def must_be_free(row: tables.LifecycleRow, holds: tuple[str, list[str]]) -> None:
+def must_be_free(row: tables.LifecycleRow, *holds: Holds) -> None:
     """Refuse an action that ends dependents of a resource.
 
-    Raises: Problem `conflict`, naming the dependents.
+    Raises: Problem `conflict`, naming the dependents of each kind.
     """
-    kind, names = holds
-    if names:
-        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    named = "; ".join(f"{kind} {some_of(names)}" for kind, names in holds if names)
+    if named:
         noun = type(row).__name__.lower()
-        raise Problem(
-            "conflict",
-            f"{noun} {row.name}: has {kind} {', '.join(names[:5])}{more}; force ends them",
-        )
+        raise Problem("conflict", f"{noun} {row.name}: has {named}; force ends them")
 
 
 def wrong_state(noun: str, row: tables.LifecycleRow, asked: str) -> Problem:

@@ -252,5 +252,5 @@ def remove_node(context: ChangeContext, node_id: str, *, force: bool) -> schemas
     left = [] if row.machine is not None else shown.leaving_allocations
     runs = [run_id(each.job_id, each.worker, each.attempt) for each in left]
     kind = "runs that could not be ended:" if runs and not shown.job_ids else "jobs"
-    remove(context, row, force=force, holds=(kind, shown.job_ids or runs))
+    remove(context, row, force=force, holds=[(kind, shown.job_ids or runs)])
     return shown

@@ -175,7 +175,7 @@ def remove_provider(context: ChangeContext, provider_id: str, *, force: bool) ->
         context,
         row,
         force=force,
-        holds=("regions", names_of(context.session, tables.Region, is_open)),
+        holds=[("regions", names_of(context.session, tables.Region, is_open))],
     )
     return provider_response(row)
 

@@ -237,13 +237,12 @@ def remove_region(context: ChangeContext, region_id: str, *, force: bool) -> sch
     at_the_edge = names_of(context.session, tables.Device, devices)
     held = names_of(context.session, tables.Datastore, datastores)
     reservations = names_of(context.session, tables.Reservation, kept_in(row.id))
-    kinds = (
+    holds = (
         ("nodes", nodes),
         ("devices", at_the_edge),
         ("datastores", held),
         ("reservations", reservations),
     )
-    holds = next((kind for kind in kinds if kind[1]), kinds[0])
     if row.status not in GONE:
         remove(context, row, force=force, holds=holds)
     return region_response(context.session, row)

@@ -17,6 +17,7 @@ import base64
 import contextlib
 import glob
 import hashlib
+import json
 import os
 import shutil
 import socket
@@ -122,6 +123,16 @@ def open_runs(root: str = NODE_ROOT) -> int:
     return sum(not os.path.exists(run[: -len("spec.json")] + "exit.json") for run in runs)
 
 
+def node_status(root: str = NODE_ROOT) -> str | None:
+    """The status that the platform has said last that the node has; None: it has said none."""
+    try:
+        with open(os.path.join(root, "status.json"), errors="replace") as file:
+            status = json.loads(file.read(4096))["status"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return status if isinstance(status, str) else None
+
+
 def state() -> str:
     """What this machine is to the platform, as far as it can say so itself."""
     regions = joined()
@@ -131,8 +142,11 @@ def state() -> str:
     if not glob.glob(os.path.join(NODE_ROOT, "agent", "agent-*.pyz")):
         return "announced to %s; waits until it is added there and reached" % where
     runs = open_runs()
+    taken = {"active": "; active: takes jobs", "maintenance": "; maintenance: takes no new jobs"}
+    takes = taken.get(node_status() or "", "")
     jobs = "; %d job%s here" % (runs, "" if runs == 1 else "s") if runs else ""
-    return ("connected to %s%s" if has_session() else "of %s, not connected now%s") % (where, jobs)
+    where = ("connected to %s" if has_session() else "of %s, not connected now") % where
+    return where + takes + jobs
 
 
 def notes() -> list[str]:

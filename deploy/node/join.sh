@@ -1,7 +1,7 @@
 #!/bin/sh
-# Run on a machine that is to become a node: shows its minion id, writes down which region it joins, lets
-# the region's key in, and announces it. Doing it twice changes nothing. When it is a node, the platform closes all other
-# logins to it until the node is removed, unless its region leaves them open (`baseload region create --shared`).
+# Run on a machine that is to become a node or a device: shows its minion id, writes down which region it joins, lets
+# the region's key in, and announces it. Doing it twice changes nothing. When it is added, the platform closes all other
+# logins to it until it is removed, unless its region leaves them open (`baseload region create --shared`).
 #
 #   join.sh --api http://HOST:8700 --token join_reg-… --key "restrict ssh-ed25519 AAAA… baseload"
 #       [--address A] [--port N] [--user NAME] [--host-key FILE.pub] [--authorized-keys FILE] [--join-file FILE]
@@ -9,7 +9,7 @@
 #
 # Behind a router it has the router forward a TCP port to the SSH server, by UPnP, unless --no-upnp or --address is
 # given or the platform is in the same private network. The port is renewed every 10 minutes, and closed once the
-# node is removed.
+# node or device is removed.
 #
 # `baseload node join-token --region REGION` shows the token and the key. The token is for one machine, which
 # keeps it in the join file (/etc/baseload/join; ~/.baseload-node/join where the user is not root). So later runs

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ from activities.site.nodes import (
     reach_node,
     reboot_node,
     restore_logins,
+    show_node_status,
     switch_idle_workload,
 )
 from activities.site.region_cache import fill_cache
@@ -69,6 +71,7 @@ from workflows.contracts.devices import DeviceRun, HealthCheck, device_run_id
 from workflows.contracts.jobs import WorkerAssignment
 from workflows.contracts.nodes import NodeAddress
 from workflows.contracts.regions import CacheAddress
+from workflows.contracts.statuses import NodeStatus
 from workflows.effects.datastores import CheckDatastore, TransferFromDatastore
 from workflows.effects.devices import (
     ClearDevice,
@@ -95,6 +98,7 @@ from workflows.effects.nodes import (
     ReachNode,
     RebootNode,
     RestoreLogins,
+    ShowNodeStatus,
     SwitchIdleWorkload,
     WatchNode,
 )
@@ -200,6 +204,8 @@ class HostileSite:
         orphans = EndOrphanedRuns(node=node, among=(self.name,), live=())
         snapshot = SaveSnapshot(at=NOW, **run)
         cache = RegionCache(node=node, address="10.0.0.1:8710")
+        shown = ShowNodeStatus(node=node, status=NodeStatus.ACTIVE)
+        staged = partial(self._stage, cache=cache, contents=self._contents())
         return {
             "status": lambda: (get_run_status, GetRunStatus(**run)),
             "status of the node": lambda: (reach_node, ReachNode(node=node)),
@@ -220,6 +226,7 @@ class HostileSite:
             ),
             "release": lambda: (restore_logins, RestoreLogins(node=node)),
             "switch_idle_workload": lambda: (switch_idle_workload, SwitchIdleWorkload(node=node)),
+            "show_status": lambda: (show_node_status, shown),
             "reboot": lambda: (reboot_node, RebootNode(node=node, boot_id=BOOT)),
             "has_code": lambda: (stage_worker, self._stage(code_sha256=SHA256)),
             "unpack_code": lambda: (stage_worker, self._stage(code_sha256=SHA256)),
@@ -227,18 +234,9 @@ class HostileSite:
             "keep_code": lambda: (stage_worker, self._stage(cache=cache, code_sha256=SHA256)),
             "find_contents": lambda: (stage_worker, self._stage(contents=self._contents())),
             "receive_content": lambda: (stage_worker, self._stage(contents=self._contents())),
-            "fetch_content": lambda: (
-                stage_worker,
-                self._stage(cache=cache, contents=self._contents()),
-            ),
-            "missing_parts": lambda: (
-                stage_worker,
-                self._stage(cache=cache, contents=self._contents()),
-            ),
-            "keep_parts": lambda: (
-                stage_worker,
-                self._stage(cache=cache, contents=self._contents()),
-            ),
+            "fetch_content": lambda: (stage_worker, staged()),
+            "missing_parts": lambda: (stage_worker, staged()),
+            "keep_parts": lambda: (stage_worker, staged()),
             "open_volumes": lambda: (stage_worker, self._stage(contents=self._contents(VOLUME))),
             "fingerprint_volume": lambda: (store_volume, self._store_volume()),
             "pack_volume": lambda: (store_volume, self._store_volume()),

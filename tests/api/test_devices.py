@@ -29,7 +29,7 @@ async def test_adding_a_device_starts_its_workflow(site: Site, ada: Person) -> N
 @pytest.mark.parametrize(
     ("region", "node", "words"),
     [
-        ({"storage_mode": "local"}, None, "with local storage"),
+        ({"storage_mode": "local"}, None, "has local storage"),
         ({"storage_mode": "central"}, None, "found none"),
         ({"storage_mode": "central"}, "maintenance", "which is maintenance"),
     ],
@@ -210,6 +210,17 @@ async def test_the_storage_node_and_the_region_of_a_device_stay(site: Site, ada:
     assert device_id in refused.json()["detail"]
     site.set(tables.Device, device_id, status="archived")
     assert (await ada.call("DELETE", f"/v1/nodes/{store.id}")).status_code == 202
+
+
+async def test_the_refusal_to_remove_a_region_names_all_that_force_would_end(
+    site: Site, ada: Person
+) -> None:
+    region_id = await edge_region(site, ada)
+    device_id = await device(site, ada, region_id)
+    detail = (await ada.call("DELETE", f"/v1/regions/{region_id}")).json()["detail"]
+    (store,) = site.rows(tables.Node, region_id=region_id)
+    named = f"has nodes store ({store.id}); devices shop-1 ({device_id}); force ends them"
+    assert named in detail
 
 
 async def test_what_a_jetson_says_is_shown(site: Site, ada: Person) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from activities.transport.agent_archive import agent_archive
+from tests.lab.agent import ROOT
 from tests.lab.fixtures import BootMachine
 from tests.lab.machine import Machine
 from tests.lab.waiting import wait_until
@@ -76,6 +79,16 @@ def shown_anew(machine: Machine) -> str:
     """The console's text after the next run of the unit that the timer starts."""
     machine.run("systemctl", "start", "baseload-console.service")
     return issue(machine)
+
+
+def ask_agent(machine: Machine, verb: str, **asked: object) -> dict[str, Any]:
+    """What the agent answers, as the platform asks it."""
+    agent = f"{ROOT}/agent/{agent_archive().name}"
+    (machine.disk / agent[1:]).write_bytes(agent_archive().content)
+    request = json.dumps({"root": ROOT, **asked})
+    answer: dict[str, Any] = json.loads(machine.run("python3", agent, verb, input_text=request))
+    assert answer["ok"], answer
+    return answer
 
 
 def start_from_drive(machine: Machine) -> None:
@@ -154,6 +167,15 @@ def test_a_machine_that_joins_by_the_script_shows_it_until_it_has_left(machine: 
     text = shown_anew(machine)
     assert f"state      of {REGION}" in text or f"state      connected to {REGION}" in text
     assert "; 1 job here" in text
+    assert ask_agent(machine, "prepare")["has_console"] is True
+    for status, takes in (("maintenance", "takes no new jobs"), ("active", "takes jobs")):
+        ask_agent(machine, "show_status", node_id="nod-1", status=status)
+        machine.run(f"{HERE}/console.py", "refresh")
+        assert f"; {status}: {takes}; 1 job here" in issue(machine)
+    ask_agent(machine, "release")
+    machine.run(f"{HERE}/console.py", "refresh")
+    text = issue(machine)
+    assert ("; 1 job here" in text, "takes jobs" in text) == (True, False)
     machine.run("truncate", "--size=0", "/etc/baseload/join")  # As the agent does on removal.
     assert shown_anew(machine) == "Debian GNU/Linux 12 \\n \\l\n\n"
     left = f"ls {HERE} /etc/systemd/system | grep console; true"

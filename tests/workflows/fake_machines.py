@@ -68,6 +68,8 @@ class Machine:
     """Its owner may log in as before."""
     idle_workload: str = ""
     """The revision of the idle workload that is switched on; empty: none is."""
+    shown_status: str = ""
+    """The status that its console shows."""
     runs: dict[str, Run] = field(default_factory=dict)
     hardware: Hardware = field(
         default_factory=lambda: Hardware(cpu_count=4, memory_bytes=8 * 2**30, is_root=True)

@@ -44,7 +44,7 @@ class TargetState(StrEnum):
     SUPERSEDED = "superseded"
     """A newer assignment has taken the place of this one, or the device was removed."""
     LEFT = "left"
-    """The deployment has ended; the device is away, and follows the assignment when it is back."""
+    """The deployment has ended; the device keeps the assignment, and follows it by itself."""
     WITHDRAWN = "withdrawn"
     """The deployment ended before the device was asked, or took the assignment back."""
 

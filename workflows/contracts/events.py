@@ -99,6 +99,7 @@ class NodeEvent(StrEnum):
     RESTARTED = "node.restarted"
     RESTARTING = "node.restarting"
     RUNS_LEFT = "node.runs-left"
+    STATUS_NOT_SHOWN = "node.status-not-shown"
 
 
 class LeaseEvent(StrEnum):

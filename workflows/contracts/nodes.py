@@ -139,6 +139,8 @@ class Preparation(Contract):
     no_run_root_reason: str | None = None
     """Why no run can have a root of its own on this node, with Debian packages; None: it can, or
     the login user is not root."""
+    has_console: bool = False
+    """Whether the machine has a console that shows the status of its node."""
     nfs_way: str | None = None
     """How the node reaches NFS shares: by the kernel, in user space, or not, and why; None: an
     earlier release has not looked."""
@@ -169,6 +171,14 @@ class IdleWorkloadFacts(Contract):
     """Why it could not be started last; empty: it could."""
     at: datetime | None = None
     """When the node has said it."""
+
+
+class IdleWorkloadReported(Contract):
+    """What a node has said of its idle workload while it was watched."""
+
+    revision: str
+    """Of the workload that is switched on there."""
+    facts: IdleWorkloadFacts
 
 
 class NodeRequest(HostRequest):
@@ -233,6 +243,8 @@ class NodeProgress(HostProgress):
     """Why the node removes itself; None: it does not."""
     idle_workload: str | None = None
     """The revision of the idle workload that is switched on, empty when none is; None: unknown."""
+    shown_status: NodeStatus | None = None
+    """The status that the console of its machine shows; None: none, or it is not known."""
 
 
 class NodeReport(Contract):

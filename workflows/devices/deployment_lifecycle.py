@@ -29,9 +29,9 @@ from workflows.primitives.journal import Journal
 from workflows.rules.devices.rollout import described, verdict_of, waits_for_absent
 
 LEAST_INTERVAL = timedelta(seconds=1)
-"""Between two looks at the devices, however many of them come to an end."""
+"""Between two counts of the devices, however many of them come to an end."""
 COUNT_INTERVAL = timedelta(minutes=5)
-"""Between two looks without a wake, which may have been lost."""
+"""Between two counts without a wake, which may have been lost."""
 PAUSED_INTERVAL = timedelta(days=1)
 _EVENTS = {
     DeploymentStatus.FINISHED: DeploymentEvent.FINISHED,
@@ -91,7 +91,7 @@ class DeploymentLifecycle:
         await self._journal.stop_if_behind(state.sequence)
         verdict = verdict_of(self._request.policy, state.counts)
         if order := self._inbox.pick(DeploymentOrder):
-            await self._obey(order)
+            await self._follow_order(order)
         elif verdict is DeploymentStatus.ROLLING_BACK:
             await self._begin_rollback(self._failures(state))
         elif verdict is not None:
@@ -99,7 +99,7 @@ class DeploymentLifecycle:
         elif self._leaves_absent(state.counts):
             await self._end(DeploymentStatus.FINISHED, "")
         else:
-            await self._show(state)
+            await self._record_counts(state)
             await self._wait(is_paused)
 
     async def _wait(self, is_paused: bool) -> None:
@@ -109,7 +109,7 @@ class DeploymentLifecycle:
         order = message if isinstance(message, DeploymentOrder) else None
         order = order or self._inbox.pick(DeploymentOrder)
         if order is not None:
-            await self._obey(order)
+            await self._follow_order(order)
 
     def _pause(self, is_paused: bool) -> timedelta:
         if is_paused:
@@ -130,7 +130,7 @@ class DeploymentLifecycle:
         is_paused = self._status is DeploymentStatus.PAUSED
         return not is_paused and waits_for_absent(counts) and self._left() <= timedelta(0)
 
-    async def _obey(self, order: DeploymentOrder) -> None:
+    async def _follow_order(self, order: DeploymentOrder) -> None:
         by = _by(order)
         if order.action is DeploymentAction.STOP:
             await self._end(DeploymentStatus.STOPPED, f"stopped {by}")
@@ -170,7 +170,7 @@ class DeploymentLifecycle:
         ended = Event(type=_EVENTS[status], message=words)
         await self._write(ended, changes=DeploymentChanges(counts=state.counts), reason=words)
 
-    async def _show(self, state: RolloutState) -> None:
+    async def _record_counts(self, state: RolloutState) -> None:
         """Record counts that are new."""
         if state.counts == self._counts:
             return

@@ -125,8 +125,8 @@ class DeviceLifecycle:
         self._steps.status = DeviceStatus.CONNECTING
         await self._write(DeviceEvent.CONNECTING, "waits for the machine")
         await self._connection.await_announcement(self._inbox)
-        there = self._location.address()
-        found = Event(type=DeviceEvent.FOUND, message=f"at {there.host}:{there.port}")
+        node = self._location.address()
+        found = Event(type=DeviceEvent.FOUND, message=f"at {node.host}:{node.port}")
         await self._steps.write(found, changes=self._location.changes())
         await self._connection.connect(self._inbox, self._show_cause)
 

@@ -39,7 +39,7 @@ from workflows.hosts.connection import raise_if_violated
 from workflows.hosts.location import HostLocation
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 
-MOST_WORDS = 2000
+MOST_CHARACTERS = 2000
 LOSS_LIMIT = timedelta(hours=4)
 """For how long an assignment is tried again on a device that is lost again and again."""
 LOSS_PAUSE = timedelta(seconds=10)
@@ -126,7 +126,7 @@ class Inference:
                     raise
                 raise_if_violated(failure)
                 kind, message = cause_of(failure)
-                why = message[:MOST_WORDS]
+                why = message[:MOST_CHARACTERS]
                 if not await self._is_reachable(why):
                     return
                 if kind not in LOSSES or workflow.now() >= deadline:
@@ -144,7 +144,7 @@ class Inference:
         words = run.reason or f"its inference is {run.status}"
         if run.exit_code is not None:
             words = f"exit code {run.exit_code}: {words}"
-        event = Event(type=_EVENTS[run.status], message=words[:MOST_WORDS])
+        event = Event(type=_EVENTS[run.status], message=words[:MOST_CHARACTERS])
         await self._steps.record_changes(DeviceChanges(run=run), (event,))
 
     async def discard_specs(self, number: int | None = None) -> None:
@@ -196,7 +196,9 @@ class Inference:
         self.followed, self.run = assignment, switched.run
         ends = Event(type=DeviceEvent.DEPLOYED, message=_came_to(assignment))
         if switched.failed is not None:
-            ends = Event(type=DeviceEvent.DEPLOYMENT_FAILED, message=switched.failed[:MOST_WORDS])
+            ends = Event(
+                type=DeviceEvent.DEPLOYMENT_FAILED, message=switched.failed[:MOST_CHARACTERS]
+            )
         elif assignment.revision is None:
             ends = Event(type=DeviceEvent.INFERENCE_STOPPED, message=_came_to(assignment))
         outcome = AssignmentOutcome(assignment=assignment, failed=switched.failed)

@@ -56,6 +56,8 @@ class WantedStatusFound(Contract):
     revision: int = 0
     idle_workload: IdleWorkloadWanted | None = None
     """None: the node cannot have one, or nobody has ever wanted one there."""
+    has_console: bool = False
+    """Whether the node's machine has a console that shows its status."""
 
 
 class ReachNode(SiteCommand):
@@ -106,6 +108,12 @@ class SwitchIdleWorkload(SiteCommand):
     """Switch the idle workload of the node on, to another one, or off, when none is given."""
 
     workload: IdleWorkloadWanted = IdleWorkloadWanted()
+
+
+class ShowNodeStatus(SiteCommand):
+    """Show the status of the node on the console of its machine."""
+
+    status: NodeStatus
 
 
 class IdleWorkloadSwitched(Contract):
@@ -308,6 +316,15 @@ switch_idle_workload = Effect(
     start_to_close_s=30,
     schedule_to_close_s=120,
     attempts=3,
+)
+show_node_status = Effect(
+    "show_node_status",
+    ShowNodeStatus,
+    Done,
+    queue=None,
+    start_to_close_s=20,
+    schedule_to_close_s=45,
+    attempts=2,
 )
 restore_logins = Effect(
     "restore_logins",

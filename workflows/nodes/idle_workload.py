@@ -6,7 +6,7 @@ from temporalio import workflow
 
 from workflows.contracts.events import Event, NodeEvent
 from workflows.contracts.lifecycles import NodeChanges
-from workflows.contracts.nodes import NodeRequest
+from workflows.contracts.nodes import IdleWorkloadReported, NodeRequest
 from workflows.contracts.statuses import NodeStatus
 from workflows.effects.nodes import (
     IdleWorkloadWanted,
@@ -65,6 +65,15 @@ class IdleWorkload:
         facts = answer.facts.model_copy(update={"at": workflow.now()})
         events = (Event(type=kind, message=message),) if is_switched else ()
         await self._steps.record_changes(NodeChanges(idle_workload=facts), events)
+
+    async def take(self, report: IdleWorkloadReported) -> None:
+        """Record what the node has said of its workload by itself.
+
+        What it says of another one was said before a switch, or is nothing that we know of.
+        """
+        if self.revision and report.revision == self.revision:
+            facts = report.facts.model_copy(update={"at": workflow.now()})
+            await self._steps.record_changes(NodeChanges(idle_workload=facts), ())
 
     async def _show(self, failure: str) -> None:
         """Record once why it could not be switched; it is tried again at the next wake."""

@@ -13,6 +13,7 @@ from workflows.contracts.leases import LeaseEnding, MachineLost, MachineReady
 from workflows.contracts.lifecycles import NodeChanges, Refresh, Wake
 from workflows.contracts.nodes import (
     Hardware,
+    IdleWorkloadReported,
     NodeNotice,
     NodeProgress,
     NodeReport,
@@ -29,6 +30,7 @@ from workflows.hosts.location import HostLocation, refusal
 from workflows.hosts.outage import Outage
 from workflows.hosts.preparation import prepared
 from workflows.hosts.relocation import Relocation
+from workflows.nodes.console import NodeConsole
 from workflows.nodes.drain import Drain
 from workflows.nodes.idle_workload import IdleWorkload
 from workflows.nodes.leased_machine import LeasedMachine, LeaseEndingError, MachineGoneError
@@ -50,9 +52,10 @@ from workflows.rules.nodes.requirements import STORAGE, requirements_of
 
 FAILED_INTERVAL = timedelta(hours=6)
 _ONBOARDED = (NodeStatus.MAINTENANCE, NodeStatus.ACTIVE, NodeStatus.OFFLINE, NodeStatus.REMOVING)
-_REPEATED = (Wake, Refresh, LeaseEnding, MachineReady, ProtocolViolation)
+_REPEATED = (Wake, Refresh, LeaseEnding, MachineReady, ProtocolViolation, IdleWorkloadReported)
 """The messages that the next workflow run can miss: it reads the row and ends orphaned runs when it
-resumes, its lease repeats a planned end and is polled until it is ready, and a job tries again."""
+resumes, its lease repeats a planned end and is polled until it is ready, a job tries again, and a
+new watch reports the idle workload anew."""
 
 
 @workflow.defn(name="NodeLifecycle")
@@ -91,6 +94,7 @@ class NodeLifecycle:
         self._urgent = UrgentMessages(self._inbox, self._removal, self._machine, self._location)
         self._wanted = WantedStatus(self._journal, self._inbox, steps, self._running_jobs)
         self._idle_workload = IdleWorkload(request, self._location, steps)
+        self._console = NodeConsole(request, self._location, steps)
         self._watch = NodeWatch(self._location)
         self._drain = Drain(request, self._machine, self._running_jobs, self._watch, self._inbox)
         self._machine_change = MachineChange(
@@ -331,6 +335,11 @@ class NodeLifecycle:
         if not self._inbox.holds(ProtocolViolation):
             self._inbox.put(violation)
 
+    @workflow.signal(description="The node has said what its idle workload has done.")
+    def idle_workload_reported(self, report: IdleWorkloadReported) -> None:
+        self._inbox.pick(IdleWorkloadReported)  # The last report counts.
+        self._inbox.put(report)
+
     @workflow.query(description="Status and reason.")
     def status(self) -> NodeReport:
         return self._report()
@@ -339,6 +348,10 @@ class NodeLifecycle:
         if isinstance(message, Wake):
             wanted = await self._wanted.follow()
             await self._idle_workload.follow(wanted.idle_workload)
+            if wanted.has_console:
+                await self._console.follow()
+        elif isinstance(message, IdleWorkloadReported):
+            await self._idle_workload.take(message)
         elif isinstance(message, Refresh):
             await self._tidy()
         elif isinstance(message, Reboot):
@@ -472,6 +485,7 @@ class NodeLifecycle:
             unheld_runs=self._running_jobs.unheld_runs,
             reason=self._journal.reason,
             idle_workload=self._idle_workload.revision,
+            shown_status=self._console.shown,
             **self._removal.progress(),
         )
         return self._request.model_copy(update={"resumed_from": progress})

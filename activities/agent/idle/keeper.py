@@ -6,6 +6,7 @@ themselves (`workload.give_way`).
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import subprocess
@@ -18,7 +19,7 @@ from ..folders import JOB_USER, Folders, Run, read_json, take_lock, write_json
 from ..host import inspection, network_wall, nvidia_gpus
 from ..host.launch import archive
 from ..runs import clean, stage, start, status
-from . import workload
+from . import lease, workload
 
 POLL_S = 1.0
 IDLE_AFTER_S = 30.0
@@ -33,7 +34,7 @@ MOST_REASON = 500
 
 
 def launch(folders: Folders) -> None:
-    """Start the keeper, unless it runs or no workload is switched on."""
+    """Start the keeper, unless it runs, no workload is switched on, or its lease has ended."""
     if workload.wanted(folders) is None or workload.is_kept(folders):
         return
     command = [sys.executable, "-I", "-S", archive(), "keep_idle_workload", folders.root]
@@ -55,12 +56,16 @@ def launch(folders: Folders) -> None:
 
 
 def keep(root: str) -> None:
-    """Keep the workload until it is switched off; silent when another keeper does that."""
+    """Keep the workload until it is switched off or its lease ends.
+
+    Silent when another keeper does that.
+    """
     folders = Folders(root)
     own = workload.root_of(folders)
     lock = take_lock(os.path.join(own.root, workload.LOCK), wait=False)
     if lock is None:
         return
+    lease.note_restart(own)
     keeper = Keeper(folders)
     while (wanted := workload.wanted(folders)) is not None:
         try:
@@ -68,6 +73,7 @@ def keep(root: str) -> None:
         except (RefusedError, OSError) as error:
             keeper.fail(str(error))
         time.sleep(min(POLL_S, keeper.idle_after_s(wanted)))
+    keeper.give_up()
 
 
 def count_ended(folders: Folders) -> None:
@@ -149,6 +155,14 @@ class Keeper:
         if figures.get("reason") != reason[-MOST_REASON:]:
             figures["reason"] = reason[-MOST_REASON:]
             write_figures(self.folders, figures)
+
+    def give_up(self) -> None:
+        """End what is switched off or has no lease any more, and keep why if that is the lease."""
+        with contextlib.suppress(RefusedError):  # Who has switched it off tries again as well.
+            workload.end_runs(self.own)
+        if workload.switched_on(self.folders) is not None:
+            count_ended(self.folders)
+            self.fail(lease.ended_reason(self.own))
 
     def _start(self, wanted: dict[str, Any]) -> None:
         """Stage the workload, and start it unless a run has come meanwhile."""

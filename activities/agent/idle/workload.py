@@ -8,9 +8,10 @@ import zlib
 from typing import Any
 
 from ..errors import RefusedError
-from ..folders import Folders, Run, read_json, take_lock, write_json
+from ..folders import Folders, Run, forget, read_json, take_lock, write_json
 from ..host import job_accounts
 from ..loading import load
+from . import lease
 
 FOLDER = "idle"
 WORKLOAD = "workload.json"
@@ -31,15 +32,22 @@ def root_of(folders: Folders) -> Folders:
 
 
 def wanted(folders: Folders) -> dict[str, Any] | None:
-    """The workload that is switched on; None: none is."""
+    """The workload that is switched on; None: none is, or its lease has ended."""
+    workload = switched_on(folders)
+    return None if workload is None or lease.has_ended(root_of(folders)) else workload
+
+
+def switched_on(folders: Folders) -> dict[str, Any] | None:
+    """The workload that was switched on last, whether or not its lease has ended; None: none."""
     return read_json(os.path.join(folders.root, FOLDER, WORKLOAD))
 
 
 def switch(request: dict[str, Any]) -> dict[str, Any]:
     """Switch the idle workload on, to another one, or off; return the answer of `report`.
 
-    workload: `revision`, `command` or `image` with `command`, `environment`; None: off. After this
-    answer nothing of an earlier workload runs.
+    workload: `revision`, `command` or `image` with `command`, `environment`, and the `node_id` of
+    the node that it is for; None: off. After this answer nothing of an earlier workload runs. The
+    lease of the workload begins anew.
     Raises: RefusedError `needs-root`; `tree-alive`, when it could not be ended.
     """
     folders = Folders(request.get("root", ""))
@@ -51,8 +59,9 @@ def switch(request: dict[str, Any]) -> dict[str, Any]:
         words = "idle workload: the node's account is not root: it would have no account of its own"
         raise RefusedError("needs-root", words)
     own = root_of(folders)
-    if wanted(folders) != workload:
-        own.make()
+    own.make()
+    lease.renew(own, workload)
+    if switched_on(folders) != workload:
         write_json(os.path.join(own.root, WORKLOAD), workload)
         os.makedirs(job_accounts.ACCOUNTS, mode=0o700, exist_ok=True)
         write_json(_note(folders), {"root": own.root})
@@ -69,14 +78,24 @@ def end(folders: Folders) -> None:
     own = root_of(folders)
     if not os.path.isdir(own.root):
         return
-    _forget(os.path.join(own.root, WORKLOAD))  # Before all else: the keeper starts no other.
+    forget(os.path.join(own.root, WORKLOAD))  # Before all else: the keeper starts no other.
     end_runs(own)
     deadline = time.monotonic() + END_OF_KEEPER_S
     while is_kept(folders) and time.monotonic() < deadline:
         time.sleep(POLL_S)
     end_runs(own)
     load("idle.keeper:count_ended")(folders)
-    _forget(_note(folders))
+    forget(_note(folders))
+
+
+def end_of_others(folders: Folders, node_id: str | None) -> None:
+    """End the idle workload that an earlier node of this machine has left, perhaps another's.
+
+    Raises: RefusedError `tree-alive`.
+    """
+    workload = switched_on(folders)
+    if node_id and workload is not None and workload.get("node_id") != node_id:
+        end(folders)
 
 
 def give_way(folders: Folders, spec: dict[str, Any]) -> None:
@@ -167,10 +186,3 @@ def _note(folders: Folders) -> str:
     """The file that names this root to the agents of other roots on this machine."""
     name = "%s%08x.json" % (NOTE, zlib.crc32(os.fsencode(folders.root)))
     return os.path.join(job_accounts.ACCOUNTS, name)
-
-
-def _forget(path: str) -> None:
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        return

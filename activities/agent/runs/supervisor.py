@@ -179,6 +179,8 @@ class Supervisor:
             self.publication.keep()
         with contextlib.suppress(OSError):  # A full disk: reported below; the last beat stays.
             self.run.write("beat.json", {"elapsed_s": self._elapsed_s()}, durable=False)
+        if self.spec.get("is_idle_workload") and self.reason is None:
+            self._check_lease()
         if disk.nearly_full(self.run):  # Measured soon: whoever has filled the disk has to end.
             soon = processes.monotonic_s() + SOON * self.measured_s
             self.due["disk"] = min(self.due["disk"], soon)
@@ -198,6 +200,13 @@ class Supervisor:
         self._stop_if(problem)
         pause_s = max(LEAST_DISK_USE_S, self.measured_s * DISK_USE_SHARE)
         self.due["disk"] = now + min(pause_s, MOST_DISK_USE_S)
+
+    def _check_lease(self) -> None:
+        """End an idle workload whose lease has ended, also when nobody keeps it any more."""
+        if load("idle.lease:has_ended")(self.run.folders):
+            self.reason = "ended"
+            self.message = load("idle.lease:ended_reason")(self.run.folders)
+            self._start_ending(float(self.spec.get("grace_s") or 0))
 
     def _stop_if(self, problem: str | None) -> None:
         if problem and self.reason is None:

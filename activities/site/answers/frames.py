@@ -20,7 +20,7 @@ from activities.site.answers.bounds import (
     Text,
 )
 from activities.site.answers.reading import Speaker, parsed, violation
-from activities.site.answers.verbs import RunExit
+from activities.site.answers.verbs import IdleWorkloadReport, RunExit
 from workflows.contracts.reservations import HostnameState
 
 MOST_HEADER_BYTES = 64 << 10
@@ -109,12 +109,20 @@ class UtilisationFrame(Said):
     runs: Annotated[tuple[SaidRun, ...], Field(max_length=MOST_MEASURED_RUNS)] = ()
 
 
+class IdleWorkloadFrame(IdleWorkloadReport):
+    """What the idle workload of the node does and has done, every half minute."""
+
+    kind: Literal["idle_workload"] = "idle_workload"
+    revision: Annotated[str, Field(pattern=r"^[a-z0-9_-]{0,64}$")] = ""
+    """Of the workload that is switched on there; empty: none is."""
+
+
 RunFrame: TypeAlias = LogFrame | ExitFrame | LostFrame | IdleFrame | HostnameFrame
 """What is said of one run, by its name on the node."""
-Frame: TypeAlias = RunFrame | UtilisationFrame | BeatFrame
+Frame: TypeAlias = RunFrame | UtilisationFrame | IdleWorkloadFrame | BeatFrame
 
 
-_KINDS = ("log", "exit", "lost", "idle", "hostname", "utilisation")
+_KINDS = ("log", "exit", "lost", "idle", "hostname", "utilisation", "idle_workload")
 
 
 def _kind(header: Any) -> str:
@@ -130,6 +138,7 @@ _FRAME: TypeAdapter[Frame] = TypeAdapter(
         | Annotated[IdleFrame, Tag("idle")]
         | Annotated[HostnameFrame, Tag("hostname")]
         | Annotated[UtilisationFrame, Tag("utilisation")]
+        | Annotated[IdleWorkloadFrame, Tag("idle_workload")]
         | Annotated[BeatFrame, Tag("beat")],
         Discriminator(_kind),
     ]

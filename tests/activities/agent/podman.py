@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import tarfile
 
-PROGRAMS = ("sh", "cat", "id", "sleep", "touch", "setsid")
+PROGRAMS = ("sh", "bash", "cat", "id", "sleep", "timeout", "touch", "setsid")
 IMAGE = "localhost/baseload-test:1"
 WITH_VOLUME = "localhost/baseload-test:volume"
 # What podman needs on a kernel that gives a container no further rights than ours. All stores of a

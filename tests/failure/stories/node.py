@@ -60,6 +60,7 @@ class NodeStory(Story):
         self.world.put_run(STRAY, Run(RunState.RUNNING, 1, STRAY_S))
         wanted = IdleWorkloadWanted(revision="1", sealed="sealed")
         self.world.idle_workloads["nod-1"] = wanted
+        self.world.consoles.add("nod-1")
         await self.start(NodeLifecycle, self.request, self.workflow_id)
 
     async def cancel(self) -> None:

@@ -113,6 +113,10 @@ class NodeEffects:
         state = IdleWorkloadState.WAITING if command.workload.revision else IdleWorkloadState.OFF
         return nodes.IdleWorkloadSwitched(facts=IdleWorkloadFacts(state=state, run_s=60.0))
 
+    def show_node_status(self, _: Attempt, command: nodes.ShowNodeStatus) -> Contract:
+        reach(self._machines, command.node)
+        return Done()
+
     def restore_logins(self, _: Attempt, command: nodes.RestoreLogins) -> Contract:
         try:
             machine = reach(self._machines, command.node)

@@ -79,6 +79,7 @@ class World:
             "reboot_node": nodes.reboot_node,
             "restore_logins": nodes.restore_logins,
             "switch_idle_workload": nodes.switch_idle_workload,
+            "show_node_status": nodes.show_node_status,
             "list_runs": nodes.list_runs,
             "end_orphaned_runs": nodes.end_orphaned_runs,
             "watch_node": watches.watch_node,

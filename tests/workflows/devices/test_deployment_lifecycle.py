@@ -242,7 +242,7 @@ def test_devices_that_are_away_are_waited_for_until_the_limit_and_keep_their_ass
     it.comes_to_an_end("dev-4")
     assert it.ends(most_s=HOUR_S) == "finished"
     assert it.states(TargetState.LEFT) == ["dev-1"]
-    assert it.reason == "3 of 4 devices run it, 1 left to follow when they are back"
+    assert it.reason == "3 of 4 devices run it, 1 left to follow it by themselves"
     assert 7200 <= it.engine.now().timestamp() - it.steps[0].at.timestamp() <= 7260
 
 

@@ -3,7 +3,11 @@
 import pytest
 
 from tests.transcripts.nodes.whole_node import WholeNode, in_turn
-from workflows.contracts.nodes import IdleWorkloadFacts, IdleWorkloadState
+from workflows.contracts.nodes import (
+    IdleWorkloadFacts,
+    IdleWorkloadReported,
+    IdleWorkloadState,
+)
 from workflows.contracts.statuses import NodeStatus
 from workflows.effects.nodes import (
     IdleWorkloadSwitched,
@@ -54,3 +58,19 @@ def test_another_workload_is_switched_without_an_event() -> None:
 def test_a_node_that_never_had_one_is_asked_nothing(status: NodeStatus | None) -> None:
     _, asked = played(WantedStatusFound(status=status, revision=1 if status else 0))
     assert asked == []
+
+
+def test_what_its_node_says_of_the_workload_is_recorded_if_it_is_the_one_that_is_on() -> None:
+    later = FACTS.model_copy(update={"run_s": 61.5, "energy_joules": 8.25})
+    reports = [
+        (150, "idle_workload_reported", IdleWorkloadReported(revision="1", facts=later)),
+        (160, "idle_workload_reported", IdleWorkloadReported(revision="0", facts=FACTS)),
+    ]
+    answers = in_turn("find_wanted_status", lambda _: active(WANTED))
+    node = WholeNode(answers, {"switch_idle_workload": lambda _: IdleWorkloadSwitched(facts=FACTS)})
+    text = node.play((100, "wake", None), *reports, most_s=1500)
+    said = [line.partition("idle_workload ")[2] for line in text if "idle_workload state" in line]
+    assert said == [
+        "state running, run_s 60.0, at 0",
+        "state running, run_s 61.5, energy_joules 8.25, at 150",
+    ]

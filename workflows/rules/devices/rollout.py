@@ -47,7 +47,7 @@ def described(counts: RolloutCounts) -> str:
         "away": counts.away,
         "not asked yet": counts.waiting,
         "with a newer assignment": counts.superseded,
-        "left to follow when they are back": counts.left,
+        "left to follow it by themselves": counts.left,
         "withdrawn": counts.withdrawn,
     }
     return ", ".join((words, *(f"{number} {name}" for name, number in parts.items() if number)))

@@ -82,6 +82,12 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
             ),
             Entry("node", f"add, join-token, ls, show, {_ACTIONS}, replace, rm", "nodes", True),
             Entry(
+                "idle-workload",
+                "show, set, rm: what nodes run while no job is there, and the wallets",
+                "idle_workload",
+                True,
+            ),
+            Entry(
                 "datastore", "add, ls, show, rm: NFS and SMB shares of a region", "datastores", True
             ),
             Entry(

@@ -37,7 +37,7 @@ POLL_INTERVAL_S = 2.0
 MOST_DEVICES = 10_000
 MOST_SHOWN = 30
 """How many devices the live table has, those first that need attention."""
-COLUMNS = ("name", "device", "state", "reason")
+COLUMNS = ("device", "status", "state", "reason")
 _FIRST = ("failed", "asked", "waiting", "left", "superseded", "withdrawn", "running")
 _NO_LIMIT_S = 31 * 86_400.0
 """Longer than any deployment waits for devices."""
@@ -54,7 +54,7 @@ def deploy(
     ],
     revision: Annotated[int | None, typer.Option(help="default: the latest")] = None,
     max_unavailable: Annotated[
-        int | None, typer.Option(help="so many devices change at once at most")
+        int | None, typer.Option(help="at most so many devices change at the same time")
     ] = None,
     max_failures: Annotated[
         int | None, typer.Option(help="after so many failed devices no more are asked")
@@ -135,8 +135,8 @@ def show(session: Session, deployment_: Reference) -> None:
             ("configuration", found.get("configuration_id")),
             ("revision", found.get("revision")),
             ("asked for by", found.get("requested_by")),
-            ("at once", policy.get("max_unavailable")),
-            ("most failures", policy.get("max_failures")),
+            ("max unavailable", policy.get("max_unavailable")),
+            ("max failures", policy.get("max_failures")),
             ("rolls back", policy.get("rolls_back")),
             ("waits until", found.get("deadline") and moment_text(found["deadline"])),
             ("begun", moment_text(found.get("created_at"))),
@@ -187,7 +187,12 @@ def _targets(session: Session, references: Sequence[str]) -> Document:
     """
     if len(references) == 1 and (configuration := _configuration(session, references[0])):
         return {"configuration_id": configuration}
-    return {"device_ids": [find_id(session, "devices", each) for each in references]}
+    try:
+        return {"device_ids": [find_id(session, "devices", each) for each in references]}
+    except UnknownNameError as error:
+        if len(references) > 1:
+            raise MistakeError(f"{error}; name one configuration, or devices") from None
+        raise MistakeError(f"{error}, and no configuration has it") from None
 
 
 def _configuration(session: Session, reference: str) -> str | None:

@@ -20,7 +20,9 @@ Reference = Annotated[str, typer.Argument(help="id or name")]
 Image = Annotated[str | None, typer.Option(help="container image; without it on the device itself")]
 Model = Annotated[str | None, typer.Option(help="id or name; the command runs in its folder")]
 Checkpoints = Annotated[list[str] | None, typer.Option(help="id or name; repeatable")]
-Datastore = Annotated[str | None, typer.Option(help="of the region, for what the command writes")]
+Datastore = Annotated[
+    str | None, typer.Option(help="id or name, of the region; gets what the command writes")
+]
 Folder = Annotated[str | None, typer.Option(help="the folder of the datastore")]
 Variables = Annotated[
     list[str] | None,
@@ -34,12 +36,20 @@ Credentials = Annotated[
     list[str] | None, typer.Option(help="type of a key of the project, as aws; repeatable")
 ]
 ImageCredentials = Annotated[str | None, typer.Option(help="docker or ngc; default: what opens it")]
-UpFor = Annotated[int | None, typer.Option(help="healthy once up for so many seconds (10)")]
-HttpPort = Annotated[int | None, typer.Option(help="and once this port answers")]
-HttpPath = Annotated[str | None, typer.Option(help="at this path")]
-LogLine = Annotated[str | None, typer.Option(help="and once a line of its log has this text")]
-HealthLimit = Annotated[int | None, typer.Option(help="all within so many seconds (300)")]
-Disk = Annotated[int | None, typer.Option(help="what its files may take on the device (10)")]
+UpFor = Annotated[
+    int | None, typer.Option(help="health: up for so many seconds without a break (10)")
+]
+HttpPort = Annotated[
+    int | None, typer.Option(help="health: this port of the device answers by HTTP")
+]
+HttpPath = Annotated[
+    str | None, typer.Option(help="health: at this path (/), with a status below 400")
+]
+LogLine = Annotated[str | None, typer.Option(help="health: a line of its log has this text")]
+HealthLimit = Annotated[
+    int | None, typer.Option(help="health: all of it within so many seconds (300)")
+]
+Disk = Annotated[int | None, typer.Option(help="GB that its files may take on the device (10)")]
 
 
 @dataclass(frozen=True)
@@ -170,7 +180,7 @@ def update(
         ),
     ] = None,
 ) -> None:
-    """Make the next revision: what is named changes, all else stays; then `baseload deploy`."""
+    """Make the next revision, unless nothing changes: what is named changes, all else stays."""
     given = _Given(
         command=command_,
         image=image,

@@ -27,7 +27,7 @@ NONE = "none"
 def add(
     session: Session,
     name: Annotated[str, typer.Argument(help="what to call it")],
-    region: Annotated[str, typer.Option(help="id or name; its central storage is active")],
+    region: Annotated[str, typer.Option(help="id or name; its storage node is active")],
     minion_id: Annotated[
         str, typer.Option(help="SHA256:…, the fingerprint of its SSH host key, as join.sh shows")
     ],
@@ -35,12 +35,12 @@ def add(
     port: Annotated[int | None, typer.Option(help="of its SSH server")] = None,
     user: Annotated[str | None, typer.Option(help="to log in as")] = None,
     no_upnp: Annotated[
-        bool, typer.Option("--no-upnp", help="the machine closes the port on its router; --address")
+        bool, typer.Option("--no-upnp", help="the machine closes its router's port; give --address")
     ] = False,
     wait: Annotated[bool, typer.Option("--wait", help="until it is active")] = False,
     timeout: Limit = WAIT_LIMIT_S,
 ) -> None:
-    """Add a Jetson as a device, by its minion id; `baseload node join-token` is for it too."""
+    """Add a Jetson as a device, by its minion id, once `join.sh` was run there."""
     optional = {"address": address, "port": port, "user": user}
     body: Document = {
         "region_id": find_id(session, "regions", region),
@@ -60,9 +60,9 @@ def ls(
     session: Session,
     region: Annotated[str | None, typer.Option(help="only of this region")] = None,
     status: Annotated[str | None, typer.Option(help="only with this status, as offline")] = None,
-    config: Annotated[str | None, typer.Option(help="only those set to this one")] = None,
+    config: Annotated[str | None, typer.Option(help="only those set to this configuration")] = None,
     inference: Annotated[
-        str | None, typer.Option(help="only those whose inference is so, as failed")
+        str | None, typer.Option(help="only with this inference status, as failed")
     ] = None,
 ) -> None:
     """List devices, each with what is wanted of it and what it runs; `list` is the same."""

@@ -27,6 +27,11 @@ PREFIXES = {
     "device-configurations": "dcf",
     "device-deployments": "dpl",
 }
+_SINGULARS = {
+    "device-configurations": "device configuration",
+    "device-deployments": "deployment",
+}
+"""What people read, where it is not the noun of the URL without its `s`."""
 NEWEST = 1000
 """Among how many resources a name or a pattern is searched."""
 GONE = frozenset({"archived", "removing"})
@@ -127,7 +132,7 @@ def _all(session: Session, noun: str, reference: str) -> list[Document]:
     ]
     found = [each for each in named if each.get("status") not in GONE] or named
     if not found:
-        singular = noun.removesuffix("s")
+        singular = _SINGULARS.get(noun) or noun.removesuffix("s")
         raise UnknownNameError(f"no {singular} has the id or the name {reference!r}")
     return found
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from baseload.commands.app import new_app
+from baseload.commands.idle_workload import figures
 from baseload.commands.lookup import find, find_id
 from baseload.commands.node_actions import NODE_ACTIONS, NodeAction
 from baseload.commands.reachability import answers, reachable_url
@@ -159,7 +160,7 @@ def show(session: Session, node: Reference) -> None:
             ("smb shares by", preparation.get("smb_way")),
             ("takes the place of", found.get("fills_from")),
             ("region's cache", _cache(preparation)),
-            ("idle workload", _idle_workload(found)),
+            ("idle workload", figures(found)),
             ("jobs", found.get("job_ids") or None),
             ("created", moment_text(found.get("created_at"))),
         ]
@@ -207,21 +208,10 @@ def idle_workload(
     node: Reference,
     off: Annotated[bool, typer.Option("--off", help="end it, and start it no more")] = False,
 ) -> None:
-    """Run the account's idle workload on a node while no job is there."""
+    """Run the account's idle workload on a node while no job is there, see idle-workload."""
     found = find(session, "nodes", node)
     changed = session.patch(f"/v1/nodes/{found['id']}", {"mining": not off})
     _show_result(session, changed)
-
-
-def _idle_workload(node: Document) -> str | None:
-    """What the node says of its idle workload, and whether it is switched on."""
-    said = node.get("idle_workload")
-    if said is None:
-        return "switched on" if node.get("mining") else None
-    joules, hours = said["energy_joules"], said["run_s"] / 3600
-    energy = "energy unknown" if joules is None else f"{joules / 3.6e6:.2f} kWh"
-    text = f"{said['state']}, {hours:.1f} h, {energy}"
-    return f"{text}: {said['reason']}" if said["reason"] else text
 
 
 @command(app)
