@@ -195,7 +195,10 @@ class Edge:
         runs = sorted(path.name for path in (root / "runs").iterdir())
         units = machine.disk / "etc/systemd/system"
         broken = [*(root / "device").glob(".*"), *units.glob(".baseload-*")]
-        broken += [*root.glob("runs/*/.part-*"), *root.glob("contents/.arriving-*")]
+        broken += root.glob("runs/*/.part-*")
+        failed = self._of_failed(name, root)
+        if not failed:  # Else what has come of its model, which goes with it.
+            broken += root.glob("contents/.arriving-*")
         logs = {run: _log_bytes(root / "runs" / run) for run in runs}
         device_id = self.paths[name].rpartition("/")[2]
         return Seen(
@@ -204,7 +207,7 @@ class Edge:
             row=self.row(name),
             state=self.state(name),
             folders=tuple(runs),
-            newest=self._of_failed(name, root),
+            newest=failed,
             units=tuple(sorted(path.name for path in units.glob("baseload-device*"))),
             keepers=sum(f" {KEEPER} " in line for line in _firsts(machine, KEEPER)),
             watches=sum(f" {WATCH}" in line for line in lines),
