@@ -32,6 +32,9 @@ SHARE_PATH = "seen"
 LIMIT_S = 400.0
 REST_S = 90.0
 """How long a device may take until all of it is as it must be."""
+COUNTED_S = 330.0
+"""How long a deployment may take until it has seen that something newer was asked."""
+OPEN = ("new", "rolling_out", "rolling_back")
 HEALTH = {"up_s": 1, "limit_s": 60}
 KEEPER = "run_device"
 WATCH = "watch_device"
@@ -228,9 +231,19 @@ class Edge:
                 yield str(path.relative_to(self.stack.home))
 
     def _look_at_platform(self, fault: str) -> None:
-        for row in self.platform.items("/v1/device-deployments", limit=100):
-            if row["status"] in ("new", "rolling_out", "rolling_back"):
-                self.wrong(fault, "left", f"{row['id']} is {row['status']} still")
+        """See that deployments end, also those in whose place something newer was asked."""
+        left: list[str] = []
+
+        def look() -> bool:
+            rows = self.platform.items("/v1/device-deployments", limit=100)
+            opened = [row for row in rows if row["status"] in OPEN]
+            left[:] = [f"{row['id']} is {row['status']} still" for row in opened]
+            return not left
+
+        with contextlib.suppress(TimeoutError):
+            wait_until(look, "no deployment is open", COUNTED_S)
+        for each in left:
+            self.wrong(fault, "left", each)
 
     def ledger(self) -> dict[str, int]:
         """For each start of a command how many files it has written."""
