@@ -17,8 +17,12 @@ from workflows.contracts.statuses import JobStatus, JobType, RunState, WorkerSta
 _JOB = r"job-[0-9a-z]{1,26}"
 _JOB_ID = re.compile(_JOB)
 _DEVICE = r"dev-[0-9a-z]{1,26}"
-_RUN_ID = re.compile(rf"({_JOB}|{_DEVICE})-(0|[1-9][0-9]{{0,2}})-(0|[1-9][0-9]{{0,5}})")
-"""A name that is no path and no pattern, whoever says it; numbers as `run_id` writes them."""
+_RUN_ID = re.compile(
+    rf"({_JOB}(?=-[0-9]+-[0-9]{{1,6}}\Z)|{_DEVICE}(?=-0-))"
+    r"-(0|[1-9][0-9]{0,2})-(0|[1-9][0-9]{0,8})"
+)
+"""A name that is no path and no pattern, whoever says it; numbers as `run_id` writes them. That of
+an assignment is a count of minutes since 1970 (`activities/devices/assignments.py`)."""
 _SHOWN = 80
 """How much of a wrong id an error shows."""
 

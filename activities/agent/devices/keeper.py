@@ -95,7 +95,8 @@ class Keeper:
         for revision in revisions(self.store.folders):
             starting.end_left(revision)
         self._begin()
-        finish_removals(self.store, self.state)
+        if self.is_kept:
+            finish_removals(self.store, self.state)
         while not self.is_ending:
             if self._is_asked():
                 self._follow(self.store.asked())
@@ -113,7 +114,7 @@ class Keeper:
     def _tidy_when_due(self) -> None:
         """Remove the revisions that were kept for output which is stored by now."""
         now = processes.monotonic_s()
-        if now >= self.tidy_due:
+        if now >= self.tidy_due and self.is_kept:  # Else the disk names what is not needed here.
             self.tidy_due = now + TIDY_INTERVAL_S
             tidy(self.store, self.state)
 

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from activities.devices.assignments import next_number
 from activities.storage import names
 from activities.storage.blobs import BlobStore
 from activities.storage.logs import LogStore
 from activities.storage.state_snapshots import StateSnapshot, copies_of
+from workflows.contracts.devices import device_run_id
 from workflows.contracts.jobs import parse_run_id, run_id
 
 JOB = "job-01jd0000000000000000000000"
@@ -50,6 +52,7 @@ HOSTILE_RUNS = (
     f"{JOB}-0-{'9' * 5000}",
     f"{JOB}-0-1/../../x",
 )
+DEVICE = "dev-01m8a5vc5y96tgzv1g10eqy2bt"
 SAVED = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -107,6 +110,16 @@ def test_a_fingerprint_that_a_node_made_up_names_no_snapshot(mark: str) -> None:
 @pytest.mark.parametrize(("worker", "attempt"), [(0, 1), (7, 12), (999, 999_999)])
 def test_a_run_id_is_read_as_it_was_made(worker: int, attempt: int) -> None:
     assert parse_run_id(run_id(JOB, worker, attempt)) == (JOB, worker, attempt)
+
+
+def test_the_run_of_an_assignment_is_read_as_it_was_made_whatever_the_year() -> None:
+    for year in (2026, 2126, 3126):
+        number = next_number(0, SAVED.replace(year=year))
+        for each in (1, number):
+            assert parse_run_id(device_run_id(DEVICE, each)) == (DEVICE, 0, each)
+    for name in (f"{DEVICE}-1-1", f"{DEVICE}-0-{10**9}", f"{JOB}-0-{10**6}"):
+        with pytest.raises(ValueError, match="is no run id"):
+            parse_run_id(name)
 
 
 @pytest.mark.parametrize("name", ["../x", "a/../../x", "/x", "a//x", "a/.", "a\\b", "a\0b", ""])

@@ -36,10 +36,15 @@ def main(arguments: list[str]) -> int:
     kinds = list(asked.only or FAULTS)
     with Lab() as lab, edge(lab, tell) as stage:
         tell(f"{len(stage.paths)} devices after {time.monotonic() - began:.0f} s")
-        for number in range(asked.rounds):
-            for name in kinds:
-                _one(stage, name, random.Random(f"{asked.seed}/{number}/{name}"))
-        stage.tally.check_struck(kinds)
+        try:
+            for number in range(asked.rounds):
+                for name in kinds:
+                    _one(stage, name, random.Random(f"{asked.seed}/{number}/{name}"))
+        except KeyboardInterrupt:
+            tell("broken off: what follows is what was seen until now")
+            stage.tally.found.append("never: the campaign was broken off")
+        else:
+            stage.tally.check_struck(kinds)
         if not stage.tally.is_clean:
             tell(stage.stack.logs(40))
     tell(stage.tally.table(time.monotonic() - began))

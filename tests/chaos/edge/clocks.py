@@ -9,7 +9,7 @@ import subprocess
 from functools import partial
 
 from tests.chaos.edge.faults import add
-from tests.chaos.edge.moments import number_of, until_phase
+from tests.chaos.edge.moments import last_number, until_phase
 from tests.chaos.edge.stage import DEVICES, Edge
 from tests.lab.machine import Machine
 
@@ -115,9 +115,9 @@ def jumps(shift: str, stage: Edge, name: str, dice: random.Random) -> None:
         machine.boot()
         stage.reach(device)
         for shift_s in (SHIFTS[shift], 0):
-            number = number_of(stage, device)
+            last = last_number(stage, device)
             deployment = stage.begin(device, health={"up_s": 5, "limit_s": 60})
-            until_phase(stage, device, number, "checking")
+            until_phase(stage, device, last, "checking")
             set_clock(machine, shift_s)
             stage.injected(name)
             stage.ended(deployment)

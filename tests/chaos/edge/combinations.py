@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from tests.chaos.edge.faults import fault
+from tests.chaos.edge.faults import add
 from tests.chaos.edge.our_side import SLOW_HEALTH, kill_all
 from tests.chaos.edge.stage import DEVICES, LIMIT_S, Edge
 from tests.lab.machine import Machine
@@ -57,7 +57,6 @@ def _newer(stage: Edge, name: str, machine: Machine, dice: random.Random) -> Non
 ACTS: tuple[Act, ...] = (_power_cut, _network, _our_side, _sshd, _keeper, _newer)
 
 
-@fault
 def at_random(stage: Edge, name: str, dice: random.Random) -> None:
     """A rollout to all devices, beside which several faults happen, one soon after another."""
     stage.begin(*DEVICES, model={"id": stage.model(MODEL_MIB)}, health=SLOW_HEALTH)
@@ -74,3 +73,7 @@ def at_random(stage: Edge, name: str, dice: random.Random) -> None:
     stage.begin(*DEVICES)
     for device in DEVICES:
         stage.reach(device)
+
+
+for number in (1, 2):
+    add(f"at-random-{number}", at_random)

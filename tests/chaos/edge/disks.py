@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator
 
 from tests.chaos.edge.faults import fault
-from tests.chaos.edge.moments import number_of, until_phase
+from tests.chaos.edge.moments import last_number, until_phase
 from tests.chaos.edge.stage import LIMIT_S, ROOT, Edge
 from tests.chaos.edge.verdicts import Wanted
 from tests.lab.machine import Machine
@@ -98,9 +98,9 @@ def disk_full_during_a_switch(stage: Edge, name: str, dice: random.Random) -> No
     """The disk is full from the moment at which a staged revision is checked."""
     _ = dice
     machine = small_device(stage)
-    number = number_of(stage, SMALL)
+    last = last_number(stage, SMALL)
     deployment = stage.begin(SMALL, health={"up_s": 6, "limit_s": 60})
-    until_phase(stage, SMALL, number, "checking")
+    until_phase(stage, SMALL, last, "checking")
     with filled(machine, 0):
         stage.injected(name)
         stage.pause(FULL_S)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.chaos.edge.stage import KEEPER, ROOT, Edge, read
+from tests.chaos.edge.stage import KEEPER, ROOT, Edge, number_in, read
 from tests.lab.machine import Machine
 from tests.lab.waiting import wait_until
 
@@ -25,40 +25,46 @@ FAR_S, NEAR_S = 0.005, 0.0
 
 @dataclass(frozen=True)
 class Files:
-    """What the disk of a device says of the assignment `number`."""
+    """What the disk of a device says of the next assignment after the number `after`."""
 
     root: Path
-    number: int
+    after: int
 
     def phase(self) -> str:
         """The phase in which the device is with it, see `activities/agent/devices/state.py`."""
         state = read(self.root / "device/state.json")
         trial = state.get("trial") or {}
-        if trial.get("number") == self.number:
+        if int(trial.get("number", 0)) > self.after:
             return str(trial["phase"])
-        if int(state.get("done", 0)) >= self.number:
+        if int(state.get("done", 0)) > self.after:
             return "done"
         asked = read(self.root / "device/asked.json")
-        if asked.get("number") == self.number:
+        if int(asked.get("number", 0)) > self.after:
             ends = asked["kind"] == "stop" and state.get("status") == "stopped"
             return "ending" if ends else "asked"
         return self._staged()
 
     def _staged(self) -> str:
-        for folder in (self.root / "runs").glob(f"*-0-{self.number}-*"):
-            return "staged" if (folder / "spec.json").exists() else "staging"
-        return "unknown"
+        newer = [each for each in (self.root / "runs").iterdir() if number_in(each) > self.after]
+        if not newer:
+            return "unknown"
+        return "staged" if (newer[0] / "spec.json").exists() else "staging"
 
 
-def number_of(stage: Edge, device: str) -> int:
-    """The number of the next assignment of a device."""
-    return int(stage.state(device).get("done", 0)) + 1
+def last_number(stage: Edge, device: str) -> int:
+    """The number of the last assignment of which a device has anything."""
+    folders = (stage.root(device) / "runs").iterdir()
+    done = int(stage.state(device).get("done", 0))
+    return max([done, *map(number_in, folders)])
 
 
-def until_phase(stage: Edge, device: str, number: int, *phases: str) -> None:
-    """Wait until a device is in one of these phases with an assignment. Raises: TimeoutError."""
-    files = Files(stage.machine(device).disk / ROOT, number)
-    wait_until(lambda: files.phase() in phases, f"{device}: {phases} of {number}", LIMIT_S)
+def until_phase(stage: Edge, device: str, after: int, *phases: str) -> None:
+    """Wait until a device is in one of these phases with the assignment after that one.
+
+    Raises: TimeoutError.
+    """
+    files = Files(stage.machine(device).disk / ROOT, after)
+    wait_until(lambda: files.phase() in phases, f"{device}: {phases} after {after}", LIMIT_S)
 
 
 def keepers_of(machine: Machine) -> list[int]:
@@ -71,13 +77,13 @@ def keepers_of(machine: Machine) -> list[int]:
     return found
 
 
-def cut_at(stage: Edge, name: str, number: int, phase: str) -> bool:
-    """Cut the power of a device in a phase of an assignment; False: the phase was missed.
+def cut_at(stage: Edge, name: str, after: int, phase: str) -> bool:
+    """Cut the power of a device in a phase of its next assignment; False: the phase was missed.
 
     Raises: TimeoutError, when the phase does not come.
     """
     machine = stage.machine(name)
-    files = Files(machine.disk / ROOT, number)
+    files = Files(machine.disk / ROOT, after)
     if not held_at(machine, files, lambda found: found == phase, lambda found: found == "done"):
         return False
     machine.power_cut()
@@ -100,7 +106,7 @@ def held_at(
         if is_over(found):
             return False
         if time.monotonic() > deadline:
-            raise TimeoutError(f"{machine.name}: {files.number} is {found} after {LIMIT_S:g} s")
+            raise TimeoutError(f"{machine.name}: its assignment is {found} after {LIMIT_S:g} s")
         is_near = found not in ("unknown", "staging")
         if is_near and not keepers:
             keepers = keepers_of(machine)

@@ -6,7 +6,7 @@ import random
 import signal
 
 from tests.chaos.edge.faults import fault
-from tests.chaos.edge.moments import number_of, until_phase
+from tests.chaos.edge.moments import last_number, until_phase
 from tests.chaos.edge.stage import DEVICES, LIMIT_S, Edge
 from tests.chaos.edge.verdicts import Wanted
 from tests.chaos.stack import PROGRAMS
@@ -31,9 +31,9 @@ def kill_all(stage: Edge, name: str) -> None:
 def our_side_killed_while_staging(stage: Edge, name: str, dice: random.Random) -> None:
     """Everything of ours dies while a model is on its way: the rollout goes on."""
     device = dice.choice(sorted(DEVICES))
-    model, number = stage.model(MODEL_MIB), number_of(stage, device)
+    model, last = stage.model(MODEL_MIB), last_number(stage, device)
     deployment = stage.begin(device, model={"id": model})
-    until_phase(stage, device, number, "staging", "staged", "asked")
+    until_phase(stage, device, last, "staging", "staged", "asked")
     kill_all(stage, name)
     stage.stack.wait_until_ready()
     stage.ended(deployment)
@@ -44,12 +44,12 @@ def our_side_killed_while_staging(stage: Edge, name: str, dice: random.Random) -
 def our_side_killed_while_checking(stage: Edge, name: str, dice: random.Random) -> None:
     """Nothing of ours is there when the device decides; it is found out afterwards."""
     device = dice.choice(sorted(DEVICES))
-    number = number_of(stage, device)
+    last = last_number(stage, device)
     deployment = stage.begin(device, health=SLOW_HEALTH)
-    until_phase(stage, device, number, "checking")
+    until_phase(stage, device, last, "checking")
     with stage.stack.left_alone():
         kill_all(stage, name)
-        until_phase(stage, device, number, "done")
+        until_phase(stage, device, last, "done")
     stage.stack.wait_until_ready()
     stage.ended(deployment)
     stage.reach(device)
@@ -59,11 +59,11 @@ def our_side_killed_while_checking(stage: Edge, name: str, dice: random.Random) 
 def our_side_killed_between_devices(stage: Edge, name: str, dice: random.Random) -> None:
     """The first device of a rollout is over when everything dies: the second one follows."""
     _ = dice
-    numbers = {device: number_of(stage, device) for device in DEVICES}
+    lasts = {device: last_number(stage, device) for device in DEVICES}
     deployment = stage.begin(*DEVICES, policy={"max_unavailable": 1})
 
     def is_over(device: str) -> bool:
-        return int(stage.state(device).get("done", 0)) >= numbers[device]
+        return int(stage.state(device).get("done", 0)) > lasts[device]
 
     wait_until(lambda: any(map(is_over, DEVICES)), "the first device is over", LIMIT_S)
     kill_all(stage, name)
@@ -113,9 +113,9 @@ def network_away_while_it_runs(stage: Edge, name: str, dice: random.Random) -> N
 def network_away_while_staging(stage: Edge, name: str, dice: random.Random) -> None:
     """The network goes away while a model is on its way, and is back after a while."""
     device = dice.choice(sorted(DEVICES))
-    model, number = stage.model(MODEL_MIB), number_of(stage, device)
+    model, last = stage.model(MODEL_MIB), last_number(stage, device)
     deployment = stage.begin(device, model={"id": model})
-    until_phase(stage, device, number, "staging", "staged")
+    until_phase(stage, device, last, "staging", "staged")
     stage.machine(device).cut_network()
     stage.injected(name)
     try:
@@ -130,15 +130,15 @@ def network_away_while_staging(stage: Edge, name: str, dice: random.Random) -> N
 def network_away_while_checking(stage: Edge, name: str, dice: random.Random) -> None:
     """The device decides alone, against the revision, and runs the one before."""
     device = dice.choice(sorted(DEVICES))
-    before, number = stage.wanted[device].revision, number_of(stage, device)
+    before, last = stage.wanted[device].revision, last_number(stage, device)
     health = {"up_s": 1, "limit_s": 6, "log_line": "a line that never comes"}
     deployment = stage.deploy(stage.revise(health=health), device)
     stage.wanted[device] = Wanted(before, "no line of its log has")
-    until_phase(stage, device, number, "checking")
+    until_phase(stage, device, last, "checking")
     stage.machine(device).cut_network()
     stage.injected(name)
     try:
-        until_phase(stage, device, number, "done")
+        until_phase(stage, device, last, "done")
         stage.platform.until_status(stage.paths[device], "offline", limit_s=LIMIT_S)
     finally:
         stage.machine(device).heal_network()

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from tests.chaos.edge.faults import add, fault
-from tests.chaos.edge.moments import cut_at, number_of
+from tests.chaos.edge.moments import cut_at, last_number
 from tests.chaos.edge.stage import DEVICES, LIMIT_S, Edge
 from tests.chaos.edge.verdicts import Wanted
 from tests.lab.waiting import wait_until
@@ -30,9 +30,9 @@ def cut_in(phase: str, stage: Edge, name: str, dice: random.Random) -> None:
             changes["model"] = {"id": stage.model(MODEL_MIB)}
         if phase == "stopping":  # What runs takes the whole of its grace.
             stage.ended(stage.begin(device, how=STUBBORN))
-        number = number_of(stage, device)
+        last = last_number(stage, device)
         deployment = stage.begin(device, **changes)
-        is_cut = cut_at(stage, device, number, phase)
+        is_cut = cut_at(stage, device, last, phase)
         if is_cut:
             stage.injected(name)
             stage.machine(device).boot()
@@ -52,10 +52,10 @@ def power_cut_returning(stage: Edge, name: str, dice: random.Random) -> None:
     device = dice.choice(sorted(DEVICES))
     before = stage.wanted[device].revision
     for _ in range(TRIES):
-        number = number_of(stage, device)
+        last = last_number(stage, device)
         deployment = stage.deploy(stage.revise(health=BAD), device)
         stage.wanted[device] = Wanted(before, "no line of its log has")
-        is_cut = cut_at(stage, device, number, "returning")
+        is_cut = cut_at(stage, device, last, "returning")
         if is_cut:
             stage.injected(name)
             stage.machine(device).boot()
@@ -70,13 +70,13 @@ def power_cut_three_times_while_checked(stage: Edge, name: str, dice: random.Ran
     """A revision under which the device restarts again and again is given up."""
     device = dice.choice(sorted(DEVICES))
     before = stage.wanted[device].revision
-    number = number_of(stage, device)
+    last = last_number(stage, device)
     health = {"up_s": 30, "limit_s": 60}
     deployment = stage.deploy(stage.revise(health=health), device)
     stage.wanted[device] = Wanted(before, "restarted 3 times before it was healthy")
     for starts in (1, 2, 3):
-        _until_started(stage, device, number, starts)
-        if not cut_at(stage, device, number, "checking"):
+        _until_started(stage, device, last, starts)
+        if not cut_at(stage, device, last, "checking"):
             raise AssertionError(f"{device}: was over before start {starts}")
         stage.injected(name)
         stage.machine(device).boot()
@@ -90,9 +90,9 @@ def power_cut_stopping_for_good(stage: Edge, name: str, dice: random.Random) -> 
     device = dice.choice(sorted(DEVICES))
     for _ in range(TRIES):
         stage.ended(stage.begin(device, how=STUBBORN))
-        number = number_of(stage, device)
+        last = last_number(stage, device)
         stage.platform.post(f"{stage.paths[device]}/stop")
-        is_cut = cut_at(stage, device, number, "ending")
+        is_cut = cut_at(stage, device, last, "ending")
         if is_cut:
             stage.injected(name)
             stage.machine(device).boot()
@@ -129,11 +129,11 @@ def _failed(stage: Edge, deployment: str) -> None:
         raise AssertionError(f"{deployment}: must have failed: {counts}")
 
 
-def _until_started(stage: Edge, device: str, number: int, starts: int) -> None:
+def _until_started(stage: Edge, device: str, after: int, starts: int) -> None:
     """Wait until a trial was started so many times."""
 
     def is_started() -> bool:
         trial = stage.state(device).get("trial") or {}
-        return trial.get("number") == number and trial["starts"] >= starts
+        return int(trial.get("number", 0)) > after and trial["starts"] >= starts
 
-    wait_until(is_started, f"{device}: start {starts} of {number}", LIMIT_S)
+    wait_until(is_started, f"{device}: start {starts} after {after}", LIMIT_S)

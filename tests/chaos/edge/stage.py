@@ -30,8 +30,11 @@ STORAGE = "storage"
 DEVICES = {"shop-1": "Orin NX", "shop-2": "AGX Orin"}
 SHARE_PATH = "seen"
 LIMIT_S = 400.0
-REST_S = 120.0
+REST_S = 90.0
 """How long a device may take until all of it is as it must be."""
+COUNTED_S = 330.0
+"""How long a deployment may take until it has seen that something newer was asked."""
+OPEN = ("new", "rolling_out", "rolling_back")
 HEALTH = {"up_s": 1, "limit_s": 60}
 KEEPER = "run_device"
 WATCH = "watch_device"
@@ -195,7 +198,10 @@ class Edge:
         runs = sorted(path.name for path in (root / "runs").iterdir())
         units = machine.disk / "etc/systemd/system"
         broken = [*(root / "device").glob(".*"), *units.glob(".baseload-*")]
-        broken += [*root.glob("runs/*/.part-*"), *root.glob("contents/.arriving-*")]
+        broken += root.glob("runs/*/.part-*")
+        failed = self._of_failed(name, root)
+        if not failed:  # Else what has come of its model, which goes with it.
+            broken += root.glob("contents/.arriving-*")
         logs = {run: _log_bytes(root / "runs" / run) for run in runs}
         device_id = self.paths[name].rpartition("/")[2]
         return Seen(
@@ -204,6 +210,7 @@ class Edge:
             row=self.row(name),
             state=self.state(name),
             folders=tuple(runs),
+            newest=failed,
             units=tuple(sorted(path.name for path in units.glob("baseload-device*"))),
             keepers=sum(f" {KEEPER} " in line for line in _firsts(machine, KEEPER)),
             watches=sum(f" {WATCH}" in line for line in lines),
@@ -212,15 +219,31 @@ class Edge:
             specs=tuple(self._specs(device_id)),
         )
 
+    def _of_failed(self, name: str, root: Path) -> frozenset[str]:
+        """What is there of an assignment that came to its end before the device was asked."""
+        done = int(self.state(name).get("done", 0))
+        newer = [path.name for path in (root / "runs").iterdir() if number_in(path) > done]
+        return frozenset(newer if self.wanted[name].failed and len(newer) == 1 else ())
+
     def _specs(self, device_id: str) -> Iterator[str]:
         for path in (self.stack.home / "storage").rglob(f"*{device_id}*/*"):
             if path.is_file():
                 yield str(path.relative_to(self.stack.home))
 
     def _look_at_platform(self, fault: str) -> None:
-        for row in self.platform.items("/v1/device-deployments", limit=100):
-            if row["status"] in ("new", "rolling_out", "rolling_back"):
-                self.wrong(fault, "left", f"{row['id']} is {row['status']} still")
+        """See that deployments end, also those in whose place something newer was asked."""
+        left: list[str] = []
+
+        def look() -> bool:
+            rows = self.platform.items("/v1/device-deployments", limit=100)
+            opened = [row for row in rows if row["status"] in OPEN]
+            left[:] = [f"{row['id']} is {row['status']} still" for row in opened]
+            return not left
+
+        with contextlib.suppress(TimeoutError):
+            wait_until(look, "no deployment is open", COUNTED_S)
+        for each in left:
+            self.wrong(fault, "left", each)
 
     def ledger(self) -> dict[str, int]:
         """For each start of a command how many files it has written."""
@@ -240,7 +263,10 @@ class Edge:
 
         def look() -> bool:
             folder = self.nfs.shared / SHARE_PATH
-            stored = [(path.name, path.read_text()) for path in folder.iterdir()]
+            try:
+                stored = [(path.name, path.read_text()) for path in folder.iterdir()]
+            except FileNotFoundError:  # It has got its own name meanwhile.
+                return False
             left[:] = verdicts_of_output(ledger, stored)
             return not left
 
@@ -260,6 +286,12 @@ def read(path: Path) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(path.read_bytes())
         return found
     return {}
+
+
+def number_in(folder: Path) -> int:
+    """The number of the assignment that a run folder is of; 0: of none."""
+    number = folder.name.split("-")[-2:-1]
+    return int(number[0]) if number and number[0].isdigit() else 0
 
 
 def _ledger(folder: Path) -> dict[str, int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from tests.chaos.edge.moments import Files, held_at
 from tests.lab.agent import ROOT
@@ -30,12 +29,13 @@ TRIES = 8
 
 async def cut_in(lab: Lab, machine: Machine, phase: str, number: int) -> bool:
     """Switch to a revision and cut the power in the phase; False, when it was missed."""
-    files = Files(machine.disk / ROOT[1:], number)
+    files = Files(machine.disk / ROOT[1:], number - 1)
     async with agent_on(lab, machine) as agent:
         await stage(agent, number, f"trap '' TERM; {sleeper(number)}")
         health = {**QUICK, "up_s": 1}
-        asked: dict[str, Any] = {"number": number, "run_id": name_of(number), "health": health}
-        await agent.begin_call("switch_device", **asked)
+        await agent.begin_call(
+            "switch_device", number=number, run_id=name_of(number), health=health
+        )
         is_held = await asyncio.to_thread(
             held_at, machine, files, lambda found: found == phase, lambda found: found == "done"
         )

@@ -40,7 +40,7 @@ def test_a_device_that_is_as_it_must_be_has_nothing_wrong() -> None:
     stopped = {**ROW, "inference_status": "stopped"}
     seen = replace(RIGHT, inferences=(), run_ids=frozenset(), row=stopped)
     assert list(verdicts(Wanted(None), seen)) == []
-    kept = replace(RIGHT, folders=(*RIGHT.folders, "dev-0-2"), waiting=frozenset({"dev-0-2"}))
+    kept = replace(RIGHT, folders=(*RIGHT.folders, "dev-0-2"), newest=frozenset({"dev-0-2"}))
     assert list(verdicts(Wanted(5), kept)) == []
 
 
@@ -79,6 +79,7 @@ def test_output_that_is_not_on_the_share_is_lost() -> None:
     assert len(list(verdicts_of_output({"a-b": 2, "c-d": 2}, stored))) == 1
     assert {what for what, _ in verdicts_of_output({"a-b": 3}, stored)} == {"lost"}
     assert [what for what, _ in verdicts_of_output({"e-f": 1}, stored)] == ["lost"]
+    assert [what for what, _ in verdicts_of_output({}, [(".baseload-part-1a", "")])] == ["left"]
 
 
 def test_an_inference_is_known_by_its_number() -> None:
@@ -103,7 +104,7 @@ def test_the_phase_of_an_assignment_is_read_from_the_disk(
     (tmp_path / "runs").mkdir()
     write_state(tmp_path, None, 5)
     change(tmp_path)
-    assert Files(tmp_path, 6).phase() == phase
+    assert Files(tmp_path, 5).phase() == phase
 
 
 def write(path: Path, document: dict[str, Any]) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from activities.agent.datastores.copying import PART
+
 Wrong = Literal["lost", "doubled", "left", "untrue"]
 LOG_BYTES = 2 * (8 << 20) + (1 << 20)
 """The two files of a log, and what one write may add."""
@@ -34,8 +36,8 @@ class Seen:
     """The keeper's own file."""
     folders: tuple[str, ...]
     """The run folders of the device."""
-    waiting: frozenset[str] = frozenset()
-    """Those of them whose output is not on the datastore yet."""
+    newest: frozenset[str] = frozenset()
+    """That of them which was staged for an assignment that then failed; it stays until the next."""
     units: tuple[str, ...] = ()
     keepers: int = 1
     watches: int = 1
@@ -90,7 +92,7 @@ def _of_row(wanted: Wanted, seen: Seen) -> Iterator[tuple[Wrong, str]]:
 def _of_files(wanted: Wanted, seen: Seen) -> Iterator[tuple[Wrong, str]]:
     current, before = ((seen.state.get(name) or {}).get("run_id") for name in ("current", "before"))
     for name in seen.folders:
-        if name not in (current, before) and name not in seen.waiting:
+        if name not in (current, before) and name not in seen.newest:
             yield "left", f"run folder {name}"
     if current and current not in seen.folders:
         yield "lost", f"the folder of the current revision, {current}"
@@ -118,6 +120,9 @@ def verdicts_of_output(
     """
     found: dict[str, set[int]] = defaultdict(set)
     for name, content in stored:
+        if name.startswith(PART):
+            yield "left", f"{name} on the datastore"
+            continue
         start, _, number = name.rpartition("-")
         if content.strip() == number:
             found[start].add(int(number))
