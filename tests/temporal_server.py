@@ -6,7 +6,7 @@ import shutil
 import signal
 import subprocess
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -41,7 +41,8 @@ class TemporalServer:
     """One dev server on a port of its own; what it knows outlives a stop and a start.
 
     durable: False where nothing is to outlive it: then it writes no file.
-    schedules: True where schedules are to run. environment: of the process, besides our own.
+    schedules: True where schedules are to run. ui: True where its UI is to be served, at `ui_port`.
+    environment: of the process, besides our own.
     """
 
     def __init__(
@@ -50,13 +51,15 @@ class TemporalServer:
         *,
         durable: bool = True,
         schedules: bool = False,
+        ui: bool = False,
         environment: Mapping[str, str] = FRUGAL,
     ) -> None:
         self.folder = folder
         self._environment = environment
         self._durable = durable
+        self._has_ui = ui
         self._settings = FEW_PARTITIONS if schedules else (*FEW_PARTITIONS, *NO_SCHEDULES)
-        self.port, *self._more_ports = (free_port() for _ in range(3))
+        self._take_ports()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -125,13 +128,17 @@ class TemporalServer:
     def _start_elsewhere_if_ended(self) -> None:
         """Somebody else may have taken one of its ports before it could."""
         if self._process is not None and self._process.poll() is not None:
-            self.port, *self._more_ports = (free_port() for _ in range(3))
+            self._take_ports()
             self.start()
+
+    def _take_ports(self) -> None:
+        self.port, self.ui_port, *self._more_ports = (free_port() for _ in range(4))
 
     def _flags(self) -> list[str]:
         http, metrics = self._more_ports
         flags = [
-            *("--headless", "--ip", "127.0.0.1", "--port", str(self.port)),
+            *("--ip", "127.0.0.1", "--port", str(self.port)),
+            *(("--ui-port", str(self.ui_port)) if self._has_ui else ("--headless",)),
             *("--http-port", str(http), "--metrics-port", str(metrics)),
             *("--log-level", "error"),
             *("--dynamic-config-value", "history.transferProcessorMaxPollRPS=1000"),
@@ -157,10 +164,24 @@ def temporal_binary() -> Path:
         shutil.which("temporal"),
         str(Path.home() / ".cache" / "baseload" / "temporal-1.5.1"),
     )
+    return _program(candidates, "no Temporal binary: make setup finds, downloads or builds it")
+
+
+def tctl_binary() -> Path:
+    """Raises: FileNotFoundError, when none is built."""
+    candidates = (
+        str(CHECKOUT / ".baseload" / "bin" / "tctl"),
+        shutil.which("tctl"),
+        str(Path.home() / ".cache" / "baseload" / "tctl-1.18.0"),
+    )
+    return _program(candidates, "no tctl: make tctl builds it")
+
+
+def _program(candidates: Iterable[str | None], without: str) -> Path:
     for candidate in candidates:
         if candidate and os.access(candidate, os.X_OK):
             return Path(candidate)
-    raise FileNotFoundError("no Temporal binary: make setup finds, downloads or builds it")
+    raise FileNotFoundError(without)
 
 
 @pytest.fixture(scope="session")

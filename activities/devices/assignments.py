@@ -2,14 +2,18 @@
 
 from datetime import datetime
 
-from sqlmodel import Session
+from sqlalchemy import update
+from sqlmodel import Session, col
 from temporalio import activity
 
 from activities.db.session import database
-from activities.db.tables import Device
+from activities.db.tables import DeploymentTarget, Device
 from activities.outbox.requests import wake
+from workflows.contracts.deployments import TargetState
 from workflows.contracts.devices import DeviceAssignment, DeviceStatus
 from workflows.effects.devices import AssignmentFound, FindAssignment
+
+NEWER = "something newer was asked of it"
 
 
 def next_number(before: int, at: datetime) -> int:
@@ -29,7 +33,8 @@ def want(row: Device, status: DeviceStatus) -> None:
 def ask(session: Session, row: Device, assignment: DeviceAssignment, at: datetime) -> str:
     """Write one with the next number into the locked row; return the outbox row of the wake.
 
-    The number of the given assignment does not count.
+    The number of the given assignment does not count. Deployments that have ended and left the
+    device to follow theirs do so no longer.
     """
     row.assignment_number = next_number(row.assignment_number, at)
     row.assignment_configuration_id, row.assignment_revision = (
@@ -42,6 +47,14 @@ def ask(session: Session, row: Device, assignment: DeviceAssignment, at: datetim
         at,
     )
     session.add(row)
+    session.execute(
+        update(DeploymentTarget)
+        .where(
+            col(DeploymentTarget.device_id) == row.id,
+            col(DeploymentTarget.state) == TargetState.LEFT,
+        )
+        .values(state=TargetState.SUPERSEDED.value, reason=NEWER, updated_at=at)
+    )
     return wake(session, row.id, at)
 
 

@@ -14,7 +14,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.db.session import database
 from activities.db.tables import DeploymentTarget, Device, DeviceDeployment
-from activities.devices.assignments import ask
+from activities.devices.assignments import NEWER, ask
 from activities.outbox.dispatcher import relay_soon
 from activities.outbox.requests import wake
 from workflows.contracts.deployments import RolloutCounts, TargetState
@@ -25,7 +25,6 @@ from workflows.rules.devices.rollout import has_failed, next_to_ask
 
 MOST_FAILURES = 3
 MOST_WORDS = 200
-NEWER = "something newer was asked of it"
 _PRESENT = (DeviceStatus.ACTIVE,)
 """The statuses in which a device follows an assignment at once."""
 _LEFT_ALONE = (DeviceStatus.REMOVING, DeviceStatus.ARCHIVED)
@@ -60,6 +59,8 @@ def end_rollout(command: EndRollout) -> RolloutState:
     """
     with database().write() as session:
         row = _locked(session, command.deployment_id)
+        # Else a device could be asked for something newer meanwhile, and be left with this.
+        _lock_asked(session, row.id)
         _leave_superseded(session, row.id, command.at)
         for target in _open(session, row.id):
             was_asked = target.state == TargetState.ASKED
@@ -148,6 +149,16 @@ def _locked(session: Session, deployment_id: str) -> DeviceDeployment:
             f"{deployment_id}: there is no such deployment", type=NOT_FOUND, non_retryable=True
         )
     return row
+
+
+def _lock_asked(session: Session, deployment_id: str) -> None:
+    """Lock the devices that the deployment has asked, in the order of their ids."""
+    asked = select(DeploymentTarget.device_id).where(
+        DeploymentTarget.deployment_id == deployment_id,
+        DeploymentTarget.state == TargetState.ASKED,
+    )
+    devices = select(Device.id).where(col(Device.id).in_(asked)).order_by(col(Device.id))
+    session.exec(devices.with_for_update()).all()
 
 
 def _leave_superseded(session: Session, deployment_id: str, at: datetime) -> None:

@@ -23,6 +23,7 @@ from tests.activities.devices.rows import (
     states_of,
 )
 from tests.activities.rows import NOW
+from tests.lab.waiting import wait_until
 from workflows.contracts.deployments import RolloutPolicy
 from workflows.contracts.devices import (
     AssignmentOutcome,
@@ -175,6 +176,50 @@ def test_a_newer_deployment_takes_the_devices_that_it_has_asked(rollout: Rollout
     assert newer.assignment("a").revision == 2
     newer.ends("a")
     assert (rollout.states["a"], newer.states["a"]) == ("superseded", "running")
+
+
+def test_a_device_that_was_left_leaves_its_deployment_with_the_next_assignment(
+    rollout: Rollout,
+) -> None:
+    rollout.advance(max_unavailable=1)
+    end_rollout(EndRollout(deployment_id=rollout.deployment.id, at=NOW))
+    newer = rollout.deploy(2)
+    newer.advance(max_unavailable=1)
+    assert rollout.states == {name: "superseded" if name in "ad" else "withdrawn" for name in NAMES}
+    assert newer.states["d"] == "asked"
+    end_rollout(EndRollout(deployment_id=newer.deployment.id, at=NOW))
+    with rollout.database.write() as session:  # A person stops it.
+        row = session.get_one(tables.Device, rollout.devices["d"].id)
+        ask(session, row, DeviceAssignment(number=0, requested_by="eve"), NOW)
+    assert (newer.states["a"], newer.states["d"]) == ("left", "superseded")
+    newer.ends("a")
+    newer.ends("d")  # It is back, and follows the stop.
+    assert (newer.states["a"], newer.states["d"]) == ("running", "superseded")
+
+
+def test_a_deployment_that_ends_leaves_no_device_that_is_asked_for_something_newer(
+    rollout: Rollout,
+) -> None:
+    """The two meet: the end waits for the device until the newer assignment is in its row."""
+    rollout.advance(max_unavailable=1)
+    command = EndRollout(deployment_id=rollout.deployment.id, at=NOW)
+    ends = threading.Thread(target=end_rollout, args=(command,))
+    with rollout.database.write() as session:
+        device_id = rollout.devices["d"].id
+        row = session.get_one(tables.Device, device_id, with_for_update=True)
+        ask(session, row, DeviceAssignment(number=0, requested_by="eve"), NOW)
+        session.flush()
+        ends.start()
+        if not rollout.database.is_sqlite:
+            wait_until(lambda: _waits_for_a_lock(rollout.database), "the end waits", 10)
+    ends.join(30)
+    assert (rollout.states["a"], rollout.states["d"]) == ("left", "superseded")
+
+
+def _waits_for_a_lock(database: Database) -> bool:
+    with database.read() as session:
+        query = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+        return bool(session.connection().exec_driver_sql(query).scalar())
 
 
 def test_a_rollback_asks_for_what_was_wanted_before(rollout: Rollout) -> None:

@@ -15,6 +15,7 @@ from workflows.contracts.deployments import (
     DeploymentOrder,
     DeploymentStatus,
     RolloutPolicy,
+    TargetState,
 )
 from workflows.contracts.devices import DeviceRun, DeviceStatus, InferenceStatus
 from workflows.devices.deployment_lifecycle import DeploymentLifecycle
@@ -211,9 +212,7 @@ class EdgeLife:
         for name, target in row.targets.items():
             device = self.rows.devices[name]
             ends = dict(device.ends)
-            newest = device.assignment.number if device.assignment else 0
-            is_left = target.state == "left" and newest == target.number
-            if target.state.is_open or (is_left and device.status != DeviceStatus.ARCHIVED):
+            if target.state.is_open or target.state is TargetState.LEFT:
                 yield f"nobody knows what became of {name}"
             if target.state == "running" and ends.get(target.number, "") is not None:
                 yield f"{name} is said to run it, and does not"

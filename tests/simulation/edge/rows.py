@@ -114,6 +114,10 @@ class Rows:
             deployment_id=deployment_id,
             requested_by="ada",
         )
+        for deployment in self.deployments.values():
+            target = deployment.targets.get(row.id)
+            if target is not None and target.state is TargetState.LEFT:
+                target.state = TargetState.SUPERSEDED
         self._temporal.later(0.05, lambda: self.tell(row, "wake"))
         return number
 
