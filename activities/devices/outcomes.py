@@ -19,7 +19,8 @@ from workflows.contracts.nodes import Hardware
 from workflows.rules.devices.models import device_model_of
 
 _OPEN = (TargetState.ASKED, TargetState.WAITING, TargetState.LEFT)
-_BACK = (DeviceEvent.ACTIVE, DeviceEvent.BACK)
+_BACK = (DeviceEvent.ACTIVE, DeviceEvent.BACK, DeviceEvent.PREPARED)
+"""With each of them a device becomes active."""
 NO_COLUMNS = {"run", "deploying", "outcome"}
 """The fields of the changes that stand for several columns."""
 

@@ -125,9 +125,7 @@ def _is_absent() -> ColumnElement[bool]:
     return col(Device.status).not_in((DeviceStatus.ACTIVE, *LEFT_ALONE))
 
 
-def open_targets(
-    session: Session, deployment_id: str
-) -> Sequence[tuple[DeploymentTarget, Device]]:
+def open_targets(session: Session, deployment_id: str) -> Sequence[tuple[DeploymentTarget, Device]]:
     """Some of those without an end, locked as they are now; their devices are locked before.
 
     Else a device could be asked for something newer meanwhile, and be left with this.
