@@ -10,7 +10,7 @@ from sqlmodel import Session
 
 from activities.db import tables
 from activities.db.session import Database
-from activities.devices import rollouts
+from activities.devices import rollouts, targets
 from activities.devices.assignments import ask, next_number
 from activities.devices.rollouts import end_rollout, roll_back
 from tests.activities.devices.rollout import FIRST, NAMES, Rollout
@@ -236,7 +236,7 @@ def test_a_rollback_returns_to_what_a_device_ran_and_not_to_a_revision_that_fail
 def test_an_end_of_a_rollout_takes_no_outcome_back(rollout: Rollout) -> None:
     """The device comes to its end while the deployment is ended."""
     rollout.advance()
-    found = rollouts.open_targets
+    found = targets.open_targets
     ender = threading.Thread(target=rollout.ends, args=("a",))
 
     def late(
