@@ -7,12 +7,20 @@ from sqlmodel import Session, col, select
 from activities.db.tables import DeploymentTarget
 from activities.outbox.requests import wake
 from workflows.contracts.deployments import TargetState
-from workflows.contracts.devices import AssignmentOutcome, DeviceRun, DeviceStatus, InferenceStatus
+from workflows.contracts.devices import (
+    AssignmentOutcome,
+    DeviceEvent,
+    DeviceRun,
+    DeviceStatus,
+    InferenceStatus,
+)
 from workflows.contracts.lifecycles import DeviceChanges, Record
 from workflows.contracts.nodes import Hardware
 from workflows.rules.devices.models import device_model_of
 
 _OPEN = (TargetState.ASKED, TargetState.WAITING, TargetState.LEFT)
+_BACK = (DeviceEvent.ACTIVE, DeviceEvent.BACK, DeviceEvent.PREPARED)
+"""With each of them a device becomes active."""
 NO_COLUMNS = {"run", "deploying", "outcome"}
 """The fields of the changes that stand for several columns."""
 
@@ -36,23 +44,40 @@ def values_of_device(step: Record, changes: DeviceChanges) -> dict[str, Any]:
 def close_targets(session: Session, step: Record, changes: DeviceChanges) -> list[str]:
     """Record what an assignment came to for its deployment; return the outbox rows that wake it.
 
-    An archived device leaves all deployments that still count on it.
+    An archived device leaves all deployments that still count on it. One that is back wakes those
+    that have asked it or wait for it.
     """
     if step.status == DeviceStatus.ARCHIVED:
         return _leave_all(session, step)
-    outcome = changes.outcome
-    if outcome is None or outcome.assignment.deployment_id is None:
+    if changes.outcome is not None:
+        return _close(session, step, changes.outcome)
+    is_back = step.status == DeviceStatus.ACTIVE and any(e.type in _BACK for e in step.events)
+    return _wake_all(session, step) if is_back else []
+
+
+def _wake_all(session: Session, step: Record) -> list[str]:
+    """Wake the deployments of a device that is back, at a bounded rate where many are at once."""
+    query = select(DeploymentTarget.deployment_id).where(
+        DeploymentTarget.device_id == step.resource_id,
+        col(DeploymentTarget.state).in_((TargetState.WAITING, TargetState.ASKED)),
+    )
+    found = session.exec(query.order_by(col(DeploymentTarget.deployment_id))).all()
+    return [wake(session, each, step.at, slowly=True) for each in found]
+
+
+def _close(session: Session, step: Record, outcome: AssignmentOutcome) -> list[str]:
+    """Record the outcome; one of a device that was given up comes late, and counts all the same."""
+    if outcome.assignment.deployment_id is None:
         return []
     key = (outcome.assignment.deployment_id, step.resource_id)
     target = session.get(DeploymentTarget, key, with_for_update=True)
-    if (
-        target is None
-        or target.assignment_number != outcome.assignment.number
-        or target.state not in _OPEN
-    ):
+    if target is None or target.assignment_number != outcome.assignment.number:
+        return []
+    was_given_up = target.state == TargetState.FAILED and target.away_since is not None
+    if target.state not in _OPEN and not was_given_up:
         return []
     target.state = TargetState.RUNNING if outcome.failed is None else TargetState.FAILED
-    target.reason, target.updated_at = outcome.failed, step.at
+    target.reason, target.updated_at, target.away_since = outcome.failed, step.at, None
     session.add(target)
     return [wake(session, target.deployment_id, step.at)]
 

@@ -1,13 +1,14 @@
 """The rollout of a deployment: its devices are asked in steps, counted, and left or rolled back.
 
-Each activity is one transaction that holds the row of its deployment; then devices are locked in
-the order of their ids, and targets after their devices, as a step of a device does.
+Each activity is one transaction that holds the row of its deployment, and changes at most `BATCH`
+of its devices; it says whether there are more. Devices are locked in the order of their ids, and
+targets after their devices, as a step of a device does.
 """
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from sqlalchemy import func, update
+from sqlalchemy import update
 from sqlmodel import Session, col, select
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
@@ -15,60 +16,67 @@ from temporalio.exceptions import ApplicationError
 from activities.db.session import database
 from activities.db.tables import DeploymentTarget, Device, DeviceDeployment
 from activities.devices.assignments import NEWER, ask
+from activities.devices.targets import (
+    BATCH,
+    LEFT_ALONE,
+    counts_of,
+    leaves,
+    open_targets,
+    settle,
+    waiting,
+)
 from activities.outbox.dispatcher import relay_soon
 from activities.outbox.requests import wake
-from workflows.contracts.deployments import RolloutCounts, TargetState
-from workflows.contracts.devices import DeviceAssignment, DeviceStatus
+from workflows.contracts.deployments import TargetState
+from workflows.contracts.devices import DeviceAssignment
 from workflows.contracts.errors import NOT_FOUND
 from workflows.effects.deployments import AdvanceRollout, EndRollout, RollBack, RolloutState
 from workflows.rules.devices.rollout import has_failed, next_to_ask
 
 MOST_FAILURES = 3
 MOST_CHARACTERS = 200
-_PRESENT = (DeviceStatus.ACTIVE,)
-"""The statuses in which a device follows an assignment at once."""
-_LEFT_ALONE = (DeviceStatus.REMOVING, DeviceStatus.ARCHIVED)
 
 
 @activity.defn
 def advance_rollout(command: AdvanceRollout) -> RolloutState:
-    """Ask as many more devices as the policy allows, and count all.
+    """Ask as many more devices as the policy allows, or leave those that are away; count all.
 
-    A device that has a newer assignment by now leaves the deployment.
+    A device that has a newer assignment or another configuration by now leaves the deployment.
     Raises: NotFound.
     """
     with database().write() as session:
         row = _locked(session, command.deployment_id)
-        _leave_superseded(session, row.id, command.at)
+        has_more = settle(session, row, command.at)
         request_ids: list[str] = []
-        if command.asks and not has_failed(command.policy, counts := _counts(session, row.id)):
-            request_ids = _ask(session, row, _waiting(session, row.id, present=False), command.at)
-            most = next_to_ask(command.policy, counts)
-            present = _waiting(session, row.id, present=True, most=most) if most else []
-            request_ids += _ask(session, row, present, command.at)
-        state = _state(session, row)
+        if command.asks and not has_failed(command.policy, counts := counts_of(session, row.id)):
+            is_left = command.leaves_absent
+            most = min(BATCH, BATCH if is_left else next_to_ask(command.policy, counts))
+            found = waiting(session, row, present=not is_left, most=most) if most else []
+            state = TargetState.LEFT if is_left else TargetState.ASKED
+            request_ids = _ask(session, row, found, state, command.at)
+            has_more |= len(found) == BATCH
+        result = _state(session, row, has_more=has_more)
     relay_soon(request_ids)
-    return state
+    return result
 
 
 @activity.defn
 def end_rollout(command: EndRollout) -> RolloutState:
-    """Ask no more devices; those that have not come to an end keep their assignment, as `left`.
+    """Ask no more devices; those that were asked keep their assignment, as `left`.
 
     Raises: NotFound.
     """
     with database().write() as session:
         row = _locked(session, command.deployment_id)
-        # Else a device could be asked for something newer meanwhile, and be left with this.
-        _lock_asked(session, row.id)
-        _leave_superseded(session, row.id, command.at)
-        for target in _open(session, row.id):
-            was_asked = target.state == TargetState.ASKED
-            target.state = TargetState.LEFT if was_asked else TargetState.WITHDRAWN
-            target.updated_at = command.at
+        targets = open_targets(session, row.id)
+        for target, device in targets:
+            if not leaves(row, target, device, command.at):
+                was_asked = target.state == TargetState.ASKED
+                target.state = TargetState.LEFT if was_asked else TargetState.WITHDRAWN
+                target.updated_at = command.at
             session.add(target)
         session.flush()
-        return _state(session, row)
+        return _state(session, row, has_more=len(targets) == BATCH)
 
 
 @activity.defn
@@ -81,16 +89,16 @@ def roll_back(command: RollBack) -> RolloutState:
     request_ids = []
     with database().write() as session:
         row = _locked(session, command.deployment_id)
-        _leave_superseded(session, row.id, command.at)
         query = select(DeploymentTarget).where(
             DeploymentTarget.deployment_id == row.id,
             col(DeploymentTarget.state).not_in((TargetState.SUPERSEDED, TargetState.WITHDRAWN)),
         )
-        for target in session.exec(query.order_by(col(DeploymentTarget.device_id))).all():
+        found = session.exec(query.order_by(col(DeploymentTarget.device_id)).limit(BATCH)).all()
+        for target in found:
             request_id = _go_back(session, row, target, command.at)
             request_ids += [request_id] if request_id else []
         session.flush()
-        state = _state(session, row)
+        state = _state(session, row, has_more=len(found) == BATCH)
     relay_soon(request_ids)
     return state
 
@@ -124,12 +132,16 @@ def _go_back(
     """Withdraw a target; return the outbox row that wakes its device, if that was asked."""
     device = session.get_one(Device, target.device_id, with_for_update=True)
     session.refresh(target, with_for_update=True)
+    is_open = TargetState(target.state).is_open
+    if target.state == TargetState.SUPERSEDED or (is_open and leaves(row, target, device, at)):
+        session.add(target)
+        return None
     was_asked = target.assignment_number is not None
     target.state, target.updated_at = TargetState.WITHDRAWN, at
     session.add(target)
     if (
         not was_asked
-        or device.status in _LEFT_ALONE
+        or device.status in LEFT_ALONE
         or device.assignment_number != target.assignment_number
     ):
         return None
@@ -151,69 +163,11 @@ def _locked(session: Session, deployment_id: str) -> DeviceDeployment:
     return row
 
 
-def _lock_asked(session: Session, deployment_id: str) -> None:
-    """Lock the devices that the deployment has asked, in the order of their ids."""
-    asked = select(DeploymentTarget.device_id).where(
-        DeploymentTarget.deployment_id == deployment_id,
-        DeploymentTarget.state == TargetState.ASKED,
-    )
-    devices = select(Device.id).where(col(Device.id).in_(asked)).order_by(col(Device.id))
-    session.exec(devices.with_for_update()).all()
-
-
-def _leave_superseded(session: Session, deployment_id: str, at: datetime) -> None:
-    """Let devices leave the deployment that have a newer assignment, or are removed."""
-    query = (
-        select(DeploymentTarget)
-        .join(Device, col(Device.id) == DeploymentTarget.device_id)
-        .where(
-            DeploymentTarget.deployment_id == deployment_id,
-            DeploymentTarget.state == TargetState.ASKED,
-            col(Device.assignment_number) > DeploymentTarget.assignment_number,
-        )
-    )
-    gone = (
-        select(DeploymentTarget)
-        .join(Device, col(Device.id) == DeploymentTarget.device_id)
-        .where(
-            DeploymentTarget.deployment_id == deployment_id,
-            col(DeploymentTarget.state).in_((TargetState.WAITING, TargetState.ASKED)),
-            col(Device.status).in_(_LEFT_ALONE),
-        )
-    )
-    for target in (*session.exec(query).all(), *session.exec(gone).all()):
-        target.state, target.updated_at = TargetState.SUPERSEDED, at
-        session.add(target)
-    session.flush()
-
-
-def _waiting(
-    session: Session, deployment_id: str, *, present: bool, most: int | None = None
-) -> Sequence[tuple[DeploymentTarget, Device]]:
-    """The waiting devices, locked in the order of their ids.
-
-    present: those that follow an assignment at once, else those that are away.
-    """
-    status = col(Device.status)
-    is_present = status.in_(_PRESENT) if present else status.not_in((*_PRESENT, *_LEFT_ALONE))
-    query = (
-        select(DeploymentTarget, Device)
-        .join(Device, col(Device.id) == DeploymentTarget.device_id)
-        .where(
-            DeploymentTarget.deployment_id == deployment_id,
-            DeploymentTarget.state == TargetState.WAITING,
-            is_present,
-        )
-        .order_by(col(DeploymentTarget.device_id))  # By it, their index is read in order.
-        .with_for_update()
-    )
-    return session.exec(query if most is None else query.limit(most)).all()
-
-
 def _ask(
     session: Session,
     row: DeviceDeployment,
     found: Sequence[tuple[DeploymentTarget, Device]],
+    state: TargetState,
     at: datetime,
 ) -> list[str]:
     """Write the deployment's assignment into the rows of these devices; return what wakes them."""
@@ -228,7 +182,7 @@ def _ask(
     for target, device in found:
         target.earlier_configuration_id, target.earlier_revision = _ran(device)
         request_ids.append(ask(session, device, assignment, at))
-        target.state, target.assignment_number = TargetState.ASKED, device.assignment_number
+        target.state, target.assignment_number = state, device.assignment_number
         target.updated_at = at
         session.add(target)
     session.flush()
@@ -242,44 +196,11 @@ def _ran(device: Device) -> tuple[str | None, int | None]:
     return device.running_configuration_id, device.running_revision
 
 
-def _open(session: Session, deployment_id: str) -> Sequence[DeploymentTarget]:
-    """Those without an end, locked as they are now."""
-    return session.exec(
-        select(DeploymentTarget)
-        .where(
-            DeploymentTarget.deployment_id == deployment_id,
-            col(DeploymentTarget.state).in_((TargetState.WAITING, TargetState.ASKED)),
-        )
-        .order_by(col(DeploymentTarget.device_id))
-        .with_for_update()
-        .execution_options(populate_existing=True)
-    ).all()
-
-
-def _counts(session: Session, deployment_id: str) -> RolloutCounts:
-    counted = session.exec(
-        select(DeploymentTarget.state, func.count())
-        .where(DeploymentTarget.deployment_id == deployment_id)
-        .group_by(col(DeploymentTarget.state))
-    ).all()
-    away = session.exec(
-        select(func.count())
-        .select_from(DeploymentTarget)
-        .join(Device, col(Device.id) == DeploymentTarget.device_id)
-        .where(
-            DeploymentTarget.deployment_id == deployment_id,
-            DeploymentTarget.state == TargetState.ASKED,
-            col(Device.status).not_in(_PRESENT),
-        )
-    ).one()
-    return RolloutCounts(away=away, **dict(counted))
-
-
 def _line(reason: str | None) -> str:
     return (reason or "").partition("\n")[0][:MOST_CHARACTERS]
 
 
-def _state(session: Session, row: DeviceDeployment) -> RolloutState:
+def _state(session: Session, row: DeviceDeployment, *, has_more: bool) -> RolloutState:
     failed = session.exec(
         select(Device.name, DeploymentTarget.reason)
         .join(DeploymentTarget, col(DeploymentTarget.device_id) == Device.id)
@@ -291,4 +212,6 @@ def _state(session: Session, row: DeviceDeployment) -> RolloutState:
         .limit(MOST_FAILURES)
     ).all()
     lines = tuple(f"{name}: {_line(reason)}" for name, reason in failed)
-    return RolloutState(counts=_counts(session, row.id), failures=lines, sequence=row.sequence)
+    return RolloutState(
+        counts=counts_of(session, row.id), failures=lines, has_more=has_more, sequence=row.sequence
+    )

@@ -21,13 +21,15 @@ class DeploymentCreation(RequestBody):
     revision: Annotated[int | None, Field(ge=1, le=10_000)] = None
     """The revision; None: the latest."""
     max_unavailable: Annotated[int, Field(ge=1, le=10_000)] = 1000
-    """How many devices change at once at most; those that are away do not count."""
+    """How many devices change at once at most, also those that are lost meanwhile."""
     max_failures: Annotated[int | None, Field(ge=1, le=10_000)] = None
-    """After how many failed devices no more are asked; None: all are."""
+    """After how many failed devices no more are asked; None: all are. A device that cannot be
+    reached for 30 minutes since it was asked has failed."""
     rolls_back: bool = False
     """Whether the devices then return to what they ran before."""
     limit_s: Annotated[int, Field(ge=60, le=2_592_000)] = 86_400
-    """How long it waits for devices that are away; these follow when they are back even after."""
+    """How long it waits for devices that are away when their turn comes, which then follow it when
+    they are back."""
 
 
 class DeploymentPolicy(ResponseBody):
@@ -43,7 +45,7 @@ class DeploymentCounts(ResponseBody):
     waiting: int
     asked: int
     away: int
-    """Those of the asked that cannot be reached, or are in maintenance."""
+    """Those of the waiting that cannot be reached, or are in maintenance."""
     running: int
     failed: int
     superseded: int

@@ -63,8 +63,8 @@ class Rollout:
 
     def counts(self) -> RolloutCounts:
         counted = Counter(state.value for state in self.states.values())
-        asked = [name for name, state in self.states.items() if state is TargetState.ASKED]
-        return RolloutCounts(away=len(self.away.intersection(asked)), **counted)
+        waiting = [name for name, state in self.states.items() if state is TargetState.WAITING]
+        return RolloutCounts(away=len(self.away.intersection(waiting)), **counted)
 
 
 @dataclass
@@ -185,10 +185,11 @@ class Devices:
             waiting = [n for n, s in rollout.states.items() if s is TargetState.WAITING]
             away = [name for name in waiting if name in rollout.away]
             present = [name for name in waiting if name not in rollout.away]
-            most = next_to_ask(asked.policy, rollout.counts())
-            rollout.at_once = max(rollout.at_once, len(present[:most]))
-            for name in (*away, *present[:most]):
-                rollout.states[name] = TargetState.ASKED
+            present = present[: next_to_ask(asked.policy, rollout.counts())]
+            rollout.at_once = max(rollout.at_once, len(present))
+            state = TargetState.LEFT if asked.leaves_absent else TargetState.ASKED
+            for name in away if asked.leaves_absent else present:
+                rollout.states[name] = state
         return self._rollout_state(rollout)
 
     def end_rollout(self, asked: deployments.EndRollout) -> deployments.RolloutState:

@@ -38,9 +38,10 @@ class TargetState(StrEnum):
     WAITING = "waiting"
     """It has not been asked yet."""
     ASKED = "asked"
-    """Its assignment is in its row, and the device has not come to an end with it."""
+    """It was there and has the assignment in its row, and has not come to an end with it."""
     RUNNING = "running"
     FAILED = "failed"
+    """It does not run the revision, or could not be reached for too long since it was asked."""
     SUPERSEDED = "superseded"
     """A newer assignment has taken the place of this one, or the device was removed."""
     LEFT = "left"
@@ -73,13 +74,13 @@ class RolloutPolicy(Contract):
     """How a deployment goes from device to device."""
 
     max_unavailable: int = Field(default=1000, ge=1, le=10_000)
-    """The most devices that are asked and have not come to an end, those aside that are away."""
+    """The most devices that are asked and have not come to an end, also those lost since."""
     max_failures: int | None = Field(default=None, ge=1, le=10_000)
     """After so many failed devices no more are asked; None: all are."""
     rolls_back: bool = False
     """Whether the devices are then asked to run what they ran before."""
     limit_s: int = Field(default=24 * 3600, ge=60, le=30 * 24 * 3600)
-    """How long devices are waited for that are away, in seconds."""
+    """How long devices are waited for that are away when their turn comes, in seconds."""
 
 
 class DeploymentAction(StrEnum):
@@ -104,7 +105,7 @@ class RolloutCounts(Contract):
     waiting: int = 0
     asked: int = 0
     away: int = 0
-    """Those of the asked that cannot be reached, or are in maintenance."""
+    """Those of the waiting that cannot be reached, or are in maintenance."""
     running: int = 0
     failed: int = 0
     superseded: int = 0
@@ -113,7 +114,7 @@ class RolloutCounts(Contract):
 
     @property
     def total(self) -> int:
-        """All devices of the deployment; those that are away are among the asked."""
+        """All devices of the deployment; those that are away are among the waiting."""
         states = (self.waiting, self.asked, self.running, self.failed)
         return sum((*states, self.superseded, self.left, self.withdrawn))
 

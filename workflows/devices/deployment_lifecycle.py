@@ -81,14 +81,7 @@ class DeploymentLifecycle:
     async def _roll_out(self) -> None:
         """Ask the next devices and count all, then wait until something has happened."""
         is_paused = self._status is DeploymentStatus.PAUSED
-        command = AdvanceRollout(
-            deployment_id=self._request.deployment_id,
-            policy=self._request.policy,
-            asks=not is_paused,
-            at=workflow.now(),
-        )
-        state = await advance_rollout(command)
-        await self._journal.stop_if_behind(state.sequence)
+        state = await self._advance(asks=not is_paused)
         verdict = verdict_of(self._request.policy, state.counts)
         if order := self._inbox.pick(DeploymentOrder):
             await self._follow_order(order)
@@ -96,11 +89,25 @@ class DeploymentLifecycle:
             await self._begin_rollback(self._failures(state))
         elif verdict is not None:
             await self._end(verdict, self._failures(state))
+        elif state.has_more:
+            return
         elif self._leaves_absent(state.counts):
-            await self._end(DeploymentStatus.FINISHED, "")
+            await self._advance(leaves_absent=True)
         else:
             await self._record_counts(state)
             await self._wait(is_paused)
+
+    async def _advance(self, *, asks: bool = True, leaves_absent: bool = False) -> RolloutState:
+        command = AdvanceRollout(
+            deployment_id=self._request.deployment_id,
+            policy=self._request.policy,
+            asks=asks,
+            leaves_absent=leaves_absent,
+            at=workflow.now(),
+        )
+        state = await advance_rollout(command)
+        await self._journal.stop_if_behind(state.sequence)
+        return state
 
     async def _wait(self, is_paused: bool) -> None:
         """Wait for a wake, an order or the deadline, and act on an order."""
@@ -124,8 +131,9 @@ class DeploymentLifecycle:
     def _leaves_absent(self, counts: RolloutCounts) -> bool:
         """Whether only devices are left that are away and have been waited for long enough.
 
-        Devices that are there come to an end by themselves, and those after them are asked, however
-        long that takes; a paused deployment leaves nobody.
+        Devices that are there come to an end, or are lost for too long, and those after them are
+        asked, however long that takes; a paused deployment leaves nobody. What is back meanwhile
+        is asked in its turn.
         """
         is_paused = self._status is DeploymentStatus.PAUSED
         return not is_paused and waits_for_absent(counts) and self._left() <= timedelta(0)
@@ -152,12 +160,16 @@ class DeploymentLifecycle:
         command = RollBack(deployment_id=self._request.deployment_id, at=workflow.now())
         state = await roll_back(command)
         await self._journal.stop_if_behind(state.sequence)
+        if state.has_more:
+            return
         await self._finish(DeploymentStatus.ROLLED_BACK, state, self._journal.reason or "")
 
     async def _end(self, status: DeploymentStatus, why: str) -> None:
         """End the deployment; devices that were asked keep their assignment."""
         command = EndRollout(deployment_id=self._request.deployment_id, at=workflow.now())
         state = await end_rollout(command)
+        while state.has_more:
+            state = await end_rollout(command)
         while order := self._inbox.pick(DeploymentOrder):
             if order.action is DeploymentAction.ROLL_BACK:
                 await self._begin_rollback(_rolled_back_by(order))

@@ -8,17 +8,25 @@ from workflows.effects.effect import Effect
 
 
 class AdvanceRollout(Contract):
-    """Ask as many more devices as the policy allows, and count all."""
+    """Ask as many more devices as the policy allows, and count all.
+
+    Those that are away go on waiting.
+    """
 
     deployment_id: str
     policy: RolloutPolicy
     asks: bool = True
     """Whether more devices are asked; a paused deployment is only counted."""
+    leaves_absent: bool = False
+    """Whether those that are away are asked instead, and `left` to follow when they are back."""
     at: datetime
 
 
 class EndRollout(Contract):
-    """Ask no more devices; those that have not come to an end keep their assignment, as `left`."""
+    """Ask no more devices; those that were asked keep their assignment, as `left`.
+
+    Those that were not asked are withdrawn.
+    """
 
     deployment_id: str
     at: datetime
@@ -38,6 +46,8 @@ class RolloutState(Contract):
     counts: RolloutCounts
     failures: tuple[str, ...] = ()
     """The first failed devices, each with its reason in a line."""
+    has_more: bool = False
+    """Whether the same command is to be given again: each changes a bounded number of devices."""
     sequence: int = 0
     """The sequence of the last step in the deployment's row."""
 

@@ -144,5 +144,7 @@ class DeploymentTarget(SQLModel, table=True):
     earlier_revision: int | None = None
     """What the device was to run before; to that it is rolled back. None: nothing."""
     reason: str | None = Field(default=None, sa_type=Text)
+    away_since: datetime | None = Field(default=None, sa_type=Instant)
+    """When it was first found away since it was asked; also why it has failed, if that is set."""
     updated_at: datetime = Field(sa_type=Instant)
     __table_args__ = (Index("deployment_targets_by_state", "deployment_id", "state", "device_id"),)

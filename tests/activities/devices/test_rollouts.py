@@ -2,122 +2,38 @@
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlmodel import Session, select
+from sqlmodel import Session
 
 from activities.db import tables
 from activities.db.session import Database
-from activities.devices import rollouts
-from activities.devices.assignments import ask, find_assignment, next_number
-from activities.devices.rollouts import advance_rollout, end_rollout, roll_back
+from activities.devices import rollouts, targets
+from activities.devices.assignments import ask, next_number
+from activities.devices.rollouts import end_rollout, roll_back
 from activities.devices.starts import resume_device, start_device
-from activities.lifecycles.record import record
+from tests.activities.devices.rollout import FIRST, NAMES, Rollout
 from tests.activities.devices.rows import (
-    add_configuration,
-    add_deployment,
-    add_device,
     device_of,
-    states_of,
 )
 from tests.activities.rows import NOW
 from tests.lab.waiting import wait_until
-from workflows.contracts.deployments import RolloutPolicy
 from workflows.contracts.devices import (
-    AssignmentOutcome,
     DeviceAssignment,
     DeviceRun,
     InferenceStatus,
     OutputBacklog,
 )
-from workflows.contracts.lifecycles import DeviceChanges, Record
-from workflows.effects.deployments import AdvanceRollout, EndRollout, RollBack, RolloutState
-from workflows.effects.devices import FindAssignment
-
-NAMES = ("a", "b", "c", "d")
-FIRST = next_number(0, NOW)
-"""The number of the first assignment of a device."""
+from workflows.contracts.lifecycles import DeviceChanges
+from workflows.effects.deployments import EndRollout, RollBack
 
 
-@dataclass
-class Rollout:
-    """Four devices, of which the last is away, and a deployment of revision 1 to them."""
-
-    database: Database
-    configuration: tables.DeviceConfiguration
-    devices: dict[str, tables.Device]
-    deployment: tables.DeviceDeployment
-
-    def advance(self, *, asks: bool = True, **policy: object) -> RolloutState:
-        return advance_rollout(
-            AdvanceRollout(
-                deployment_id=self.deployment.id,
-                policy=RolloutPolicy.model_validate(policy),
-                asks=asks,
-                at=NOW,
-            )
-        )
-
-    def deploy(self, revision: int) -> "Rollout":
-        """A newer deployment to the same devices."""
-        with self.database.write() as session:
-            devices = list(self.devices.values())
-            newer = add_deployment(session, self.configuration, devices, revision)
-        return Rollout(self.database, self.configuration, self.devices, newer)
-
-    def assignment(self, name: str) -> DeviceAssignment:
-        found = find_assignment(FindAssignment(device_id=self.devices[name].id)).assignment
-        assert found is not None
-        return found
-
-    def ends(self, name: str, failed: str | None = None) -> None:
-        """The device comes to an end with its assignment."""
-        assignment, row = self.assignment(name), device_of(self.database, self.devices[name].id)
-        run = DeviceRun(number=assignment.number, status=InferenceStatus.RUNNING)
-        outcome = AssignmentOutcome(assignment=assignment, failed=failed)
-        self.record(row, "active", DeviceChanges(run=run, outcome=outcome))
-
-    def record(self, row: tables.Device, status: str, changes: DeviceChanges) -> None:
-        step = Record(
-            resource_id=row.id,
-            account_id=row.account_id,
-            sequence=row.sequence + 1,
-            at=NOW,
-            status=status,
-            changes=changes,
-        )
-        assert record(step).applied
-
-    @property
-    def states(self) -> dict[str, str]:
-        return states_of(self.database, self.deployment.id)
-
-    def woken(self) -> set[str]:
-        """What the outbox wakes."""
-        with self.database.read() as session:
-            rows = session.exec(select(tables.OutboxRow).where(tables.OutboxRow.verb == "wake"))
-            return {row.resource_id for row in rows}
-
-
-@pytest.fixture
-def rollout(migrated: Database) -> Rollout:
-    with migrated.write() as session:
-        configuration = add_configuration(session)
-        devices = {
-            name: add_device(session, configuration, name, "offline" if name == "d" else "active")
-            for name in NAMES
-        }
-        deployment = add_deployment(session, configuration, list(devices.values()))
-    return Rollout(migrated, configuration, devices, deployment)
-
-
-def test_as_many_are_asked_as_may_be_unavailable_and_all_that_are_away(rollout: Rollout) -> None:
+def test_as_many_are_asked_as_may_be_unavailable_and_none_that_is_away(rollout: Rollout) -> None:
     state = rollout.advance(max_unavailable=2)
-    assert rollout.states == {"a": "asked", "b": "asked", "c": "waiting", "d": "asked"}
-    assert (state.counts.asked, state.counts.away, state.counts.waiting) == (3, 1, 1)
+    assert rollout.states == {"a": "asked", "b": "asked", "c": "waiting", "d": "waiting"}
+    assert (state.counts.asked, state.counts.away, state.counts.waiting) == (2, 1, 2)
     assignment = rollout.assignment("a")
     asked = (
         assignment.number,
@@ -126,7 +42,7 @@ def test_as_many_are_asked_as_may_be_unavailable_and_all_that_are_away(rollout: 
         assignment.deployment_id,
     )
     assert asked == (FIRST, rollout.configuration.id, 1, rollout.deployment.id)
-    assert rollout.woken() == {rollout.devices[name].id for name in "abd"}
+    assert rollout.woken() == {rollout.devices[name].id for name in "ab"}
 
 
 def test_a_repeated_step_asks_nobody_twice(rollout: Rollout) -> None:
@@ -142,7 +58,7 @@ def test_the_next_device_is_asked_when_one_has_come_to_an_end(rollout: Rollout) 
     assert rollout.states["a"] == "running"
     assert rollout.deployment.id in rollout.woken()
     rollout.advance(max_unavailable=1)
-    assert rollout.states == {"a": "running", "b": "asked", "c": "waiting", "d": "asked"}
+    assert rollout.states == {"a": "running", "b": "asked", "c": "waiting", "d": "waiting"}
 
 
 def test_nobody_more_is_asked_after_so_many_failures(rollout: Rollout) -> None:
@@ -163,8 +79,18 @@ def test_at_the_end_the_asked_keep_their_assignment_and_the_others_are_withdrawn
 ) -> None:
     rollout.advance(max_unavailable=1)
     end_rollout(EndRollout(deployment_id=rollout.deployment.id, at=NOW))
-    assert rollout.states == {"a": "left", "b": "withdrawn", "c": "withdrawn", "d": "left"}
-    assert rollout.assignment("d").revision == 1
+    assert rollout.states == {"a": "left", **dict.fromkeys("bcd", "withdrawn")}
+    rollout.ends("a")
+    assert rollout.states["a"] == "running"
+
+
+def test_devices_that_are_away_at_the_limit_are_asked_and_left_with_their_assignment(
+    rollout: Rollout,
+) -> None:
+    state = rollout.advance(leaves=True)
+    assert rollout.states == {"d": "left", **dict.fromkeys("abc", "waiting")}
+    assert (state.counts.left, rollout.assignment("d").revision) == (1, 1)
+    assert rollout.woken() == {rollout.devices["d"].id}
     rollout.ends("d")  # It is back, long after.
     assert rollout.states["d"] == "running"
 
@@ -184,11 +110,13 @@ def test_a_device_that_was_left_leaves_its_deployment_with_the_next_assignment(
     rollout: Rollout,
 ) -> None:
     rollout.advance(max_unavailable=1)
+    rollout.advance(leaves=True)
     end_rollout(EndRollout(deployment_id=rollout.deployment.id, at=NOW))
     newer = rollout.deploy(2)
     newer.advance(max_unavailable=1)
+    newer.advance(leaves=True)
     assert rollout.states == {name: "superseded" if name in "ad" else "withdrawn" for name in NAMES}
-    assert newer.states["d"] == "asked"
+    assert newer.states["d"] == "left"
     end_rollout(EndRollout(deployment_id=newer.deployment.id, at=NOW))
     with rollout.database.write() as session:  # A person stops it.
         row = session.get_one(tables.Device, rollout.devices["d"].id)
@@ -203,7 +131,8 @@ def test_a_deployment_that_ends_leaves_no_device_that_is_asked_for_something_new
     rollout: Rollout,
 ) -> None:
     """The two meet: the end waits for the device until the newer assignment is in its row."""
-    rollout.advance(max_unavailable=1)
+    rollout.becomes("d", "active")
+    rollout.advance()
     command = EndRollout(deployment_id=rollout.deployment.id, at=NOW)
     ends = threading.Thread(target=end_rollout, args=(command,))
     with rollout.database.write() as session:
@@ -226,10 +155,12 @@ def _waits_for_a_lock(database: Database) -> bool:
 
 def test_a_rollback_asks_for_what_was_wanted_before(rollout: Rollout) -> None:
     rollout.advance()
+    rollout.advance(leaves=True)
     for name in "abc":
         rollout.ends(name)
     newer = rollout.deploy(2)
     newer.advance(max_unavailable=1)
+    newer.advance(leaves=True)
     newer.ends("a", "bad")
     for _ in range(2):
         state = roll_back(RollBack(deployment_id=newer.deployment.id, at=NOW))
@@ -314,17 +245,19 @@ def test_a_rollback_returns_to_what_a_device_ran_and_not_to_a_revision_that_fail
 def test_an_end_of_a_rollout_takes_no_outcome_back(rollout: Rollout) -> None:
     """The device comes to its end while the deployment is ended."""
     rollout.advance()
-    found = rollouts._open
+    found = targets.open_targets
     ender = threading.Thread(target=rollout.ends, args=("a",))
 
-    def late(session: Session, deployment_id: str) -> Sequence[tables.DeploymentTarget]:
+    def late(
+        session: Session, deployment_id: str
+    ) -> Sequence[tuple[tables.DeploymentTarget, tables.Device]]:
         targets = found(session, deployment_id)
         ender.start()
         ender.join(1)  # It waits for the target, or for the only writer.
         return targets
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rollouts, "_open", late)
+        patch.setattr(rollouts, "open_targets", late)
         end_rollout(EndRollout(deployment_id=rollout.deployment.id, at=NOW))
     ender.join(30)
     assert rollout.states["a"] == "running"

@@ -226,7 +226,8 @@ class EdgeLife:
                 yield f"nobody knows what became of {name}"
             if target.state == "running" and ends.get(target.number, "") is not None:
                 yield f"{name} is said to run it, and does not"
-            if target.state == "failed" and not ends.get(target.number):
+            was_given_up = target.away_since is not None and target.number not in ends
+            if target.state == "failed" and not was_given_up and not ends.get(target.number):
                 yield f"{name} is said to have failed, and has not"
 
     def _of_device(self, row: DeviceRow) -> Iterator[str]:

@@ -29,10 +29,11 @@ from workflows.contracts.devices import (
 from workflows.contracts.lifecycles import DeploymentChanges, DeviceChanges, Record, Recorded
 from workflows.contracts.removals import Removal
 from workflows.effects import deployments, devices, nodes
-from workflows.rules.devices.rollout import has_failed, next_to_ask
+from workflows.rules.devices.rollout import LOST_LIMIT, has_failed, next_to_ask
 
 REDELIVERY_S = 5.0
 LEFT_ALONE = ("removing", "archived")
+BACK = ("device.active", "device.back", "device.prepared")
 
 
 @dataclass
@@ -69,6 +70,14 @@ class Target:
     number: int = 0
     earlier: int | None = None
     """The revision that it was to run before."""
+    away_since: datetime | None = None
+    """When it was first found away since it was asked."""
+
+    def takes(self, number: int | None) -> bool:
+        """Whether an end of this assignment counts for it; None: the device is gone."""
+        was_given_up = self.state is TargetState.FAILED and self.away_since is not None
+        is_expected = self.state.is_open or self.state is TargetState.LEFT
+        return is_expected if number is None else (is_expected or was_given_up)
 
 
 @dataclass
@@ -216,6 +225,10 @@ class Rows:
         row.run, row.removal = changes.run or row.run, changes.removal or row.removal
         if row.status == "archived":
             self._close(row.id, None, TargetState.SUPERSEDED)
+        if row.status == "active" and row.events[-1:] and row.events[-1][0] in BACK:
+            for deployment in self.deployments.values():
+                if row.id in deployment.targets and deployment.targets[row.id].state.is_open:
+                    self.tell(deployment, "wake")
         if (outcome := changes.outcome) is None:
             return
         row.followed = outcome.assignment.number
@@ -229,8 +242,8 @@ class Rows:
         for deployment in self.deployments.values():
             target = deployment.targets.get(device_id)
             is_meant = target is not None and number in (None, target.number)
-            if target is not None and is_meant and (target.state.is_open or target.state == "left"):
-                target.state = state
+            if target is not None and is_meant and target.takes(number):
+                target.state, target.away_since = state, None
                 later = partial(self.tell, deployment, "wake")
                 self._temporal.later(0.05, later)
 
@@ -270,12 +283,25 @@ class Rows:
                 target.state.is_open and device.status in LEFT_ALONE
             ):
                 target.state = TargetState.SUPERSEDED
+            elif target.state is TargetState.ASKED:
+                self._wait_for(target, device)
         return row
+
+    def _wait_for(self, target: Target, device: DeviceRow) -> None:
+        """Give an asked device up that has been away for too long."""
+        if device.status == "active":
+            target.away_since = None
+        elif target.away_since is None:
+            target.away_since = self._temporal.now()
+        elif self._temporal.now() >= target.away_since + LOST_LIMIT:
+            is_held = device.status == "maintenance"
+            target.state = TargetState.LEFT if is_held else TargetState.FAILED
+            target.away_since = None if is_held else target.away_since
 
     def counts(self, row: DeploymentRow) -> RolloutCounts:
         counted = Counter(target.state.value for target in row.targets.values())
-        asked = [name for name, t in row.targets.items() if t.state is TargetState.ASKED]
-        away = sum(self.devices[name].status != "active" for name in asked)
+        waiting = [name for name, t in row.targets.items() if t.state is TargetState.WAITING]
+        away = sum(self.devices[name].status != "active" for name in waiting)
         return RolloutCounts(away=away, **counted)
 
     def _advance(self, _: Attempt, asked: deployments.AdvanceRollout) -> Contract:
@@ -284,14 +310,19 @@ class Rows:
         if asked.asks and not has_failed(asked.policy, before):
             waiting = [name for name, t in row.targets.items() if t.state is TargetState.WAITING]
             present = [name for name in waiting if self.devices[name].status == "active"]
-            most = next_to_ask(asked.policy, before)
-            for name in (*sorted(set(waiting) - set(present)), *present[:most]):
+            absent = [name for name in waiting if name not in present]
+            present = present[: next_to_ask(asked.policy, before)]
+            is_left = asked.leaves_absent
+            for name in absent if is_left else present:
                 target, device = row.targets[name], self.devices[name]
                 target.earlier = device.assignment.revision if device.assignment else None
                 target.number = self.ask(device, row.revision, row.id)
-                target.state = TargetState.ASKED
-            busy = before.asked - before.away
-            if most and busy + len(present[:most]) > asked.policy.max_unavailable:
+                target.state = TargetState.LEFT if is_left else TargetState.ASKED
+            if (
+                not is_left
+                and present
+                and before.asked + len(present) > asked.policy.max_unavailable
+            ):
                 row.violations.append(f"{row.id} asks more devices than it may")
         return self._state(row)
 

@@ -1,7 +1,8 @@
 """The life of a deployment in virtual time: its steps, its ends, and what people order."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
@@ -42,7 +43,8 @@ class Fleet:
         self.steps: list[Record] = []
         self.asked: list[str] = []
         self.calls = 0
-        self.is_back = self.has_ended = False
+        self.was_rolled_back = self.has_ended = False
+        self.batch = 500
         self.sequence = 0
         self.most_at_once = 0
         self.engine.serve(
@@ -74,7 +76,9 @@ class Fleet:
         self.until(lambda: self.engine.describe(ID).status == "completed", most_s)
         report: DeploymentReport = self.engine.result(ID)
         assert report.status == self.status
-        assert self.has_ended or self.is_back, "either way its devices know that it has ended"
+        assert self.has_ended or self.was_rolled_back, (
+            "either way its devices know that it has ended"
+        )
         return self.status
 
     def passes(self, seconds: float) -> None:
@@ -107,22 +111,31 @@ class Fleet:
 
     def _advance(self, _: Attempt, asked: deployments.AdvanceRollout) -> Contract:
         self.calls += 1
+        has_more = False
         if asked.asks:
             waiting = self.states(TargetState.WAITING)
             away = [name for name in waiting if name in self.rollout.away]
             present = [name for name in waiting if name not in self.rollout.away]
-            most = next_to_ask(asked.policy, self.counts)
-            for name in (*away, *present[:most]):
-                self._ask(name)
-        present_now = set(self.states(TargetState.ASKED)) - self.rollout.away
-        self.most_at_once = max(self.most_at_once, len(present_now))
-        return self._answer()
+            most = min(self.batch, next_to_ask(asked.policy, self.counts))
+            if asked.leaves_absent:
+                self.rollout.states |= dict.fromkeys(away, TargetState.LEFT)
+            else:
+                self._ask(present[:most])
+                has_more = most == self.batch
+        self.most_at_once = max(self.most_at_once, len(self.states(TargetState.ASKED)))
+        return self._answer(has_more=has_more)
 
-    def _ask(self, name: str) -> None:
-        self.asked.append(name)
-        self.rollout.states[name] = TargetState.ASKED
-        if name not in self.rollout.away:
-            self.engine.later(self.takes_s, lambda: self.comes_to_an_end(name))
+    def _ask(self, names: Sequence[str]) -> None:
+        for name in names:
+            self.asked.append(name)
+            self.rollout.states[name] = TargetState.ASKED
+            if name not in self.rollout.away:
+                self.engine.later(self.takes_s, partial(self.comes_to_an_end, name))
+
+    def is_back(self, name: str) -> None:
+        """The device can be reached again; that wakes the deployment."""
+        self.rollout.away.discard(name)
+        self.engine.signal(ID, "wake")
 
     def comes_to_an_end(self, name: str) -> None:
         """The device runs what it was asked to run, or has failed; that wakes the deployment."""
@@ -136,21 +149,25 @@ class Fleet:
 
     def _end(self, _: Attempt, __: deployments.EndRollout) -> Contract:
         self.has_ended = True
-        for name, state in self.rollout.states.items():
-            if state.is_open:
-                is_asked = state is TargetState.ASKED
-                self.rollout.states[name] = TargetState.LEFT if is_asked else TargetState.WITHDRAWN
-        return self._answer()
+        still = [name for name, state in self.rollout.states.items() if state.is_open]
+        for name in still[: self.batch]:
+            is_asked = self.rollout.states[name] is TargetState.ASKED
+            self.rollout.states[name] = TargetState.LEFT if is_asked else TargetState.WITHDRAWN
+        return self._answer(has_more=len(still) >= self.batch)
 
     def _roll_back(self, _: Attempt, __: deployments.RollBack) -> Contract:
-        self.is_back = True
-        self.rollout.states = dict.fromkeys(self.rollout.states, TargetState.WITHDRAWN)
-        return self._answer()
+        self.was_rolled_back = True
+        more = [name for name, s in self.rollout.states.items() if s is not TargetState.WITHDRAWN]
+        self.rollout.states |= dict.fromkeys(more[: self.batch], TargetState.WITHDRAWN)
+        return self._answer(has_more=len(more) >= self.batch)
 
-    def _answer(self) -> deployments.RolloutState:
+    def _answer(self, *, has_more: bool = False) -> deployments.RolloutState:
         failures = tuple(f"{name}: no answer" for name in self.states(TargetState.FAILED))
         return deployments.RolloutState(
-            counts=self.counts, failures=failures[:3], sequence=self.sequence
+            counts=self.counts,
+            failures=failures[:3],
+            has_more=has_more,
+            sequence=self.sequence,
         )
 
 
@@ -225,7 +242,7 @@ def test_a_failed_rollout_goes_back_where_that_is_asked_for() -> None:
     it = fleet(max_unavailable=2, max_failures=1, rolls_back=True)
     it.rollout.bad = {"dev-3"}
     assert it.begin().ends() == "rolled_back"
-    assert (it.is_back, len(it.asked)) == (True, 4)
+    assert (it.was_rolled_back, len(it.asked)) == (True, 4)
     assert "deployment.rolling-back" in it.events
     assert it.reason.startswith("dev-3: no answer")
 
@@ -233,17 +250,61 @@ def test_a_failed_rollout_goes_back_where_that_is_asked_for() -> None:
 # ── devices that are away ───────────────────────────────────────────────────────────────────────
 
 
-def test_devices_that_are_away_are_waited_for_until_the_limit_and_keep_their_assignment() -> None:
+def test_devices_that_are_away_are_waited_for_until_the_limit_and_then_left_with_it() -> None:
     it = fleet(4, max_unavailable=1, limit_s=7200)
     it.rollout.away = {"dev-1", "dev-4"}
     it.begin()
     it.passes(1.9 * HOUR_S)
-    assert it.status == "rolling_out"
-    it.comes_to_an_end("dev-4")
+    assert (it.status, it.asked) == ("rolling_out", ["dev-2", "dev-3"])
+    assert it.reason == "2 of 4 devices run it, 2 away"
+    it.is_back("dev-4")
     assert it.ends(most_s=HOUR_S) == "finished"
     assert it.states(TargetState.LEFT) == ["dev-1"]
     assert it.reason == "3 of 4 devices run it, 1 left to follow it by themselves"
     assert 7200 <= it.engine.now().timestamp() - it.steps[0].at.timestamp() <= 7260
+
+
+def test_devices_that_are_back_together_are_asked_in_steps() -> None:
+    it = fleet(6, max_unavailable=2)
+    it.rollout.away = set(it.rollout.states)
+    it.begin()
+    it.passes(HOUR_S)
+    assert it.asked == []
+    for name in it.rollout.states:
+        it.is_back(name)
+    assert it.ends() == "finished"
+    assert (it.most_at_once, len(it.states(TargetState.RUNNING))) == (2, 6)
+
+
+def test_a_device_that_is_lost_after_it_was_asked_is_waited_for_and_no_other_is_asked() -> None:
+    it = fleet(3, max_unavailable=1, limit_s=60)
+    it.takes_s = 10 * HOUR_S
+    it.begin()
+    it.passes(1)
+    it.rollout.away = {"dev-1"}
+    it.passes(9 * HOUR_S)
+    assert (it.status, it.asked) == ("rolling_out", ["dev-1"])
+
+
+def test_thousands_of_devices_are_asked_and_rolled_back_some_at_a_time() -> None:
+    it = fleet(1000)
+    it.batch = 100
+    it.begin()
+    it.passes(1)
+    assert (len(it.asked), it.calls) == (1000, 11)
+    it.order(DeploymentAction.ROLL_BACK)
+    assert it.ends() == "rolled_back"
+    assert len(it.states(TargetState.WITHDRAWN)) == 1000
+
+
+def test_thousands_of_devices_are_left_some_at_a_time() -> None:
+    it = fleet(250, max_unavailable=150)
+    it.batch = 100
+    it.begin()
+    it.passes(2)
+    it.order(DeploymentAction.STOP)
+    assert it.ends() == "stopped"
+    assert (len(it.states(TargetState.LEFT)), it.counts.withdrawn) == (150, 100)
 
 
 def test_a_rollout_that_takes_longer_than_its_limit_still_asks_every_device() -> None:
@@ -299,7 +360,7 @@ def test_a_person_rolls_a_deployment_back(is_paused: bool) -> None:
         it.until(lambda: it.status == "paused")
     it.order(DeploymentAction.ROLL_BACK)
     assert it.ends(most_s=2 * MINUTE_S) == "rolled_back"
-    assert it.is_back
+    assert it.was_rolled_back
     assert it.reason.startswith("rolled back by ada")
 
 

@@ -1,19 +1,23 @@
 """The decisions of a rollout: how many devices are asked next, and what a deployment came to."""
 
+from datetime import timedelta
+
 from workflows.contracts.deployments import DeploymentStatus, RolloutCounts, RolloutPolicy
 from workflows.rules.counts import counted
+
+LOST_LIMIT = timedelta(minutes=30)
+"""How long a device that was asked may be away before the rollout waits for it no longer."""
 
 
 def next_to_ask(policy: RolloutPolicy, counts: RolloutCounts) -> int:
     """How many of the waiting devices that can be reached may be asked now.
 
-    Devices that are away are asked whatever the policy says of those that are unavailable, because
-    the rollout makes them no less available than they are.
+    A device that was asked is unavailable until it comes to its end, also while it is away: the
+    rollout may be the reason. Those that are away when their turn comes go on waiting.
     """
     if has_failed(policy, counts):
         return 0
-    busy = counts.asked - counts.away
-    return max(0, min(counts.waiting, policy.max_unavailable - busy))
+    return max(0, min(counts.waiting - counts.away, policy.max_unavailable - counts.asked))
 
 
 def has_failed(policy: RolloutPolicy, counts: RolloutCounts) -> bool:
@@ -27,8 +31,8 @@ def is_over(counts: RolloutCounts) -> bool:
 
 
 def waits_for_absent(counts: RolloutCounts) -> bool:
-    """Whether all that is left is devices that are away."""
-    return counts.waiting == 0 and counts.asked > 0 and counts.asked == counts.away
+    """Whether all that is left is devices that are away and have not been asked."""
+    return counts.asked == 0 and counts.waiting > 0 and counts.waiting == counts.away
 
 
 def verdict_of(policy: RolloutPolicy, counts: RolloutCounts) -> DeploymentStatus | None:
@@ -43,9 +47,9 @@ def described(counts: RolloutCounts) -> str:
     words = f"{counts.running} of {counted(counts.total, 'device')} run it"
     parts = {
         "failed": counts.failed,
-        "under way": counts.asked - counts.away,
+        "under way": counts.asked,
         "away": counts.away,
-        "not asked yet": counts.waiting,
+        "not asked yet": counts.waiting - counts.away,
         "with a newer assignment": counts.superseded,
         "left to follow it by themselves": counts.left,
         "withdrawn": counts.withdrawn,

@@ -221,6 +221,7 @@ def upgrade() -> None:
         sa.Column("earlier_configuration_id", sa.String(), nullable=True),
         sa.Column("earlier_revision", sa.Integer(), nullable=True),
         sa.Column("reason", sa.Text(), nullable=True),
+        sa.Column("away_since", sa.DateTime(timezone=True), nullable=True),
         sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False),
         sa.ForeignKeyConstraint(
             ["deployment_id"], ["device_deployments.id"], name="fk_deployment_targets_deployment_id"

@@ -257,7 +257,8 @@ def _drawn(found: Document, devices: list[Document]) -> RenderableType:
 def _counts(counts: Document) -> str:
     """`3 of 5 run it, 1 failed`."""
     words = [f"{counts['running']} of {counted(counts['total'], 'device')} run it"]
-    words += [f"{counts[name]} {name}" for name in ("failed", "away", "waiting") if counts[name]]
+    shown = {**counts, "waiting": counts["waiting"] - counts["away"]}
+    words += [f"{shown[name]} {name}" for name in ("failed", "away", "waiting") if shown[name]]
     return ", ".join(words)
 
 
