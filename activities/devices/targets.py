@@ -114,7 +114,7 @@ def waiting(
             ~_is_set_to_another(row),
             col(Device.status) == DeviceStatus.ACTIVE if present else _is_absent(),
         )
-        .order_by(col(Device.id))
+        .order_by(col(DeploymentTarget.device_id))  # By it, their index is read in order.
         .limit(most)
         .with_for_update()
         .execution_options(populate_existing=True)

@@ -143,14 +143,13 @@ def test_an_end_changes_some_devices_until_none_is_left(
 
 def test_a_step_waits_for_no_device_that_comes_to_its_end(rollout: Rollout) -> None:
     """What a device holds is left to the next step; its outcome is not overwritten."""
-    if rollout.database.is_sqlite:
-        pytest.skip("its writers follow each other")
     rollout.advance()
     rollout.becomes("a", "offline")
     key = rollout.deployment.id, rollout.devices["a"].id
     with rollout.database.write() as session:
         held = session.get_one(tables.DeploymentTarget, key, with_for_update=True)
-        rollout.advance(at=NOW + LOST_LIMIT)
+        if not rollout.database.is_sqlite:  # There, writers follow each other.
+            rollout.advance(at=NOW + LOST_LIMIT)
         held.state = "running"
         session.add(held)
     assert rollout.advance(at=NOW + LOST_LIMIT).counts.running == 1
