@@ -16,6 +16,8 @@ import os
 import select
 import signal
 import sys
+import traceback
+from collections.abc import Callable
 from typing import Any
 
 from ..folders import Folders, take_lock
@@ -33,6 +35,7 @@ POLL_S = 0.2
 IDLE_POLL_S = 1.0
 MOST_STARTS = 3
 """How often a revision is started that does not prove itself before the machine restarts."""
+MOST_SAID = 100
 TIDY_INTERVAL_S = 30.0
 """Between two looks for revisions that are kept for nothing but their output."""
 TOMBSTONES_S = 30 * 86_400.0
@@ -87,6 +90,8 @@ class Keeper:
         self.media: Media | None = None
         self.copier = spool.Copier(store)
         self.tidy_due = 0.0
+        self.said: set[str] = set()
+        """The errors of what may fail that were written already."""
 
     def main(self) -> None:
         """Run what is to run, until it is ended or nothing is to run."""
@@ -115,7 +120,7 @@ class Keeper:
         now = processes.monotonic_s()
         if now >= self.tidy_due:
             self.tidy_due = now + TIDY_INTERVAL_S
-            tidy(self.store, self.state)
+            self._guard(lambda: tidy(self.store, self.state))
 
     def _listen(self) -> None:
         self.wake_fd, wake = os.pipe()
@@ -131,15 +136,25 @@ class Keeper:
     def _pause(self, limit_s: float) -> bool:
         """Wait for an event; whether the keeper ends, or something newer was asked."""
         if self.media is not None:
-            self.media.keep()
+            self._guard(self.media.keep)
         if not self.is_kept:
             self._write()
-        self.copier.keep()
+        self._guard(self.copier.keep)
         ready, _, _ = select.select([self.wake_fd], [], [], limit_s)
         if ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(self.wake_fd, 4096)
         return self.is_ending or self._is_asked()
+
+    def _guard(self, act: Callable[[], object]) -> None:
+        """Do what may fail without an end of what runs; each error is written once."""
+        try:
+            act()
+        except Exception as error:  # noqa: BLE001 - what runs matters more
+            words = "%s: %s" % (type(error).__name__, error)
+            if words not in self.said and len(self.said) < MOST_SAID:
+                self.said.add(words)
+                traceback.print_exc()
 
     def _is_asked(self) -> bool:
         """Whether something newer was asked than what is done, or being tried."""
@@ -151,7 +166,7 @@ class Keeper:
         """Write the changed state for good before an act; waits until a full disk has room."""
         self._note(**changes)
         while not self.is_kept and not self.is_ending:
-            self.copier.keep()  # What it stores makes room.
+            self._guard(self.copier.keep)  # What it stores makes room.
             select.select([], [], [], IDLE_POLL_S)
             self._write()
 

@@ -30,7 +30,7 @@ OUTPUT_S = 5.0
 MOST_REASON = 1990
 CHUNK_BYTES = 1 << 18
 CONTAINERS = "/var/lib/containers"
-LOST = "its keeper was ended from outside; restart the device, or deploy to it again"
+LOST = "its keeper has failed or was ended from outside; restart the device, or deploy to it again"
 
 
 def stage_device(request: dict[str, Any]) -> dict[str, Any]:
@@ -182,7 +182,7 @@ def _run_of(store: Store) -> dict[str, Any]:
     current = state["current"] or {}
     status, reason = state["status"], str(state["reason"])[:MOST_REASON]
     is_of_this_boot = state["boot_id"] == processes.boot_id()
-    if status in (RUNNING, DEPLOYING) and is_of_this_boot and not keeper.is_there(store):
+    if status in (RUNNING, DEPLOYING) and is_of_this_boot and not _is_kept(store):
         again = store.state()  # It may have ended properly just now.
         status, reason = again["status"], str(again["reason"])[:MOST_REASON]
         if status in (RUNNING, DEPLOYING):
@@ -194,6 +194,16 @@ def _run_of(store: Store) -> dict[str, Any]:
         "exit_code": state["exit_code"],
         "reason": reason,
     }
+
+
+def _is_kept(store: Store) -> bool:
+    """Whether a keeper lives, or systemd is about to start one again that has failed."""
+    if keeper.is_there(store):
+        return True
+    try:
+        return unit.why_not() is None and unit.is_active(store)
+    except RefusedError:  # systemd does not answer now.
+        return False
 
 
 def clear_device(request: dict[str, Any]) -> dict[str, Any]:
@@ -225,8 +235,9 @@ def watch_device(request: dict[str, Any]) -> None:
     said: dict[str, Any] = {}
     beat_at = output_at = 0.0
     while True:
-        now = time.monotonic()
-        does = {**said, "run": _run_of(store)}
+        now, does = time.monotonic(), said
+        if not said or said["run"]["reason"] != LOST:  # Else systemd would be asked all the time.
+            does = {**said, "run": _run_of(store)}
         if now >= output_at:
             output_at, does = now + OUTPUT_S, _does(store)
         if does != said:
