@@ -26,7 +26,7 @@ from typing import Any
 from ..errors import RefusedError
 from ..folders import AUTH, Folders, Run, read_json, take_lock, write_json
 from ..loading import load
-from . import private_images
+from . import outages, private_images
 from .containers import podman
 
 PULL_S = 3600.0
@@ -96,7 +96,8 @@ def auth_file(run: Run, image: str, login: str | None) -> Iterator[str | None]:
 def ready(folders: Folders, image: str, run_step: Any, whose: For) -> str:
     """Have an image on this node, and return its id.
 
-    Raises: RefusedError `image` with podman's own words; `disk-full`.
+    Raises: RefusedError `image`, or `image-away` where the registry may answer later, with podman's
+    own words; `disk-full`.
     """
     for _ in range(TRIES):
         try:
@@ -182,7 +183,8 @@ def _pulled(
     by = "" if whose.owned else " (asked without the credentials of the machine's owner)"
     if whose.auth_file is not None:
         by = " (asked by the login of the project's third-party key)"
-    raise RefusedError("image", "image %s%s: %s" % (image, by, done[1][-2000:].strip()))
+    code = "image-away" if outages.of_registry(done[1]) else "image"
+    raise RefusedError(code, "image %s%s: %s" % (image, by, done[1][-2000:].strip()))
 
 
 def _through_mirror(

@@ -45,6 +45,7 @@ def stage(request: dict[str, Any]) -> dict[str, Any]:
     What pip has said to a refusal of packages is the log of the run.
     Raises: RefusedError `disk-full`, `no-code`, `packages`, `requirements`, `apt-not-allowed`,
     `apt-needs-root`, `apt`, `image`, `job-user`, `no-user`, `network-wall`, `removed`;
+    `image-away`, `packages-away`, where a registry or a package index may answer later;
     `port-taken`, where a service of this machine listens at the run's port.
     """
     folders = Folders(request.get("root", ""))
