@@ -12,9 +12,9 @@ from typing import Any
 from ..errors import RefusedError
 from ..files import removal
 from ..folders import REVISION, Folders
-from ..host import file_tree, processes, steps
+from ..host import file_tree, processes
 from ..loading import load
-from . import keeper, log, spool, starting, unit
+from . import keeper, log, spool, starting, torn, unit
 from .state import DEPLOYING, FAILED, RUNNING, STOP, SWITCH, Revision, Store, revisions
 
 POLL_S = 0.1
@@ -29,7 +29,6 @@ OUTPUT_S = 5.0
 """How often the watch reads what of the output waits."""
 MOST_REASON = 1990
 CHUNK_BYTES = 1 << 18
-CONTAINERS = "/var/lib/containers"
 LOST = "its keeper has failed or was ended from outside; restart the device, or deploy to it again"
 
 
@@ -59,10 +58,9 @@ def stage_device(request: dict[str, Any]) -> dict[str, Any]:
         keeper.tidy(store, store.state(), run_id)
     finally:
         os.close(lock)
+    torn.begin(revision, request.get("image") or request["spec"].get("image"))
     load("runs.stage:stage")(request)
-    for folder in {store.folders.root, CONTAINERS}:
-        if os.path.isdir(folder):
-            steps.sync(folder)  # What it runs from now on has to survive a power cut.
+    torn.end(revision)
     return {}
 
 

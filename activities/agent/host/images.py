@@ -105,7 +105,7 @@ def ready(folders: Folders, image: str, run_step: Any, whose: For) -> str:
         except OSError as error:
             words = "image %s: this node has no podman (%s)" % (image, error)
             raise RefusedError("image", words) from error
-        found, sent_by = _id_of(image) if whose.uses_what_is_here else None, None
+        found, sent_by = id_of(image) if whose.uses_what_is_here else None, None
         if not found or _is_private(folders, image, found):
             found = _pulled(folders, image, run_step, whose)
             if found not in before:
@@ -326,6 +326,13 @@ def _forget(folders: Folders, image: str) -> bool:
     return is_ours
 
 
+def forget_torn(folders: Folders, image: str) -> None:
+    """Remove an image whose pull a power cut has broken, unless a run or a container needs it."""
+    with _locked(folders):
+        if image not in {spec.get("image_id") for spec in folders.open_specs()}:
+            _removed(sorted(_tags_of(image) or ()) or [image])
+
+
 def _removed(names: list[str]) -> bool:
     """Remove an image by all its names; whether it is gone. It stays if a container has it."""
     try:
@@ -386,7 +393,8 @@ def _locked(folders: Folders) -> Iterator[None]:
         os.close(lock or 0)
 
 
-def _id_of(image: str) -> str | None:
+def id_of(image: str) -> str | None:
+    """The id of an image that is here; None: it is not."""
     done = podman(["image", "inspect", "--format", "{{.Id}}", image])
     found = done.stdout.decode(errors="replace").strip()
     return found if done.returncode == 0 and IMAGE_ID.match(found) else None
