@@ -12,10 +12,12 @@ ends; the next request starts it anew, as every boot does.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import select
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -30,6 +32,9 @@ from .starting import Start
 from .state import DEPLOYING, FAILED, RUNNING, STOP, STOPPED, Revision, Store, number_of, revisions
 
 NAME = "baseload-device"
+LOCK = "keeper.lock"
+LOCK_S = 5.0
+LOCK_POLL_S = 0.02
 OOM_SCORE = "-900"
 POLL_S = 0.2
 IDLE_POLL_S = 1.0
@@ -46,14 +51,24 @@ def run(root: str) -> None:
     """Keep the device until nothing is to run; silent when another keeper does."""
     store = Store(Folders(root))
     store.make()
-    lock = take_lock(store.at("keeper.lock"), wait=False)
+    lock = _take_lock(store)
     if lock is None:
         return
     with contextlib.suppress(OSError), open("/proc/self/comm", "w") as file:
         file.write(NAME)
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write(OOM_SCORE)
-    Keeper(store).main()
+    Keeper(store, lock).main()
+
+
+def _take_lock(store: Store) -> int | None:
+    """The lock of the keeper; None: another keeper lives, and not only somebody who looks."""
+    deadline = processes.monotonic_s() + LOCK_S
+    while True:
+        lock = take_lock(store.at(LOCK), wait=False)
+        if lock is not None or processes.monotonic_s() > deadline:
+            return lock
+        time.sleep(LOCK_POLL_S)
 
 
 def end_left(root: str) -> None:
@@ -67,19 +82,22 @@ def end_left(root: str) -> None:
 def is_there(store: Store) -> bool:
     """Whether a keeper lives."""
     try:
-        lock = take_lock(store.at("keeper.lock"), wait=False)
+        lock = os.open(store.at(LOCK), os.O_RDONLY)
     except FileNotFoundError:
         return False
-    if lock is None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # Shared: so many may look at once.
+    except BlockingIOError:
         return True
-    os.close(lock)
+    finally:
+        os.close(lock)
     return False
 
 
 class Keeper:
     """The keeper of one device."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, lock: int = -1) -> None:
         self.store = store
         self.state = store.state()
         self.start: Start | None = None
@@ -88,7 +106,7 @@ class Keeper:
         """Whether the state is written as it is."""
         self.wake_fd = -1
         self.media: Media | None = None
-        self.copier = spool.Copier(store)
+        self.copier = spool.Copier(store, lock)
         self.tidy_due = 0.0
         self.said: set[str] = set()
         """The errors of what may fail that were written already."""

@@ -209,7 +209,8 @@ def _forget_marks(revision: Revision) -> None:
 class Copier:
     """The process that copies, a child of the keeper that ends with it."""
 
-    def __init__(self, store_of_device: Store) -> None:
+    def __init__(self, store_of_device: Store, lock: int = -1) -> None:
+        self._lock = lock
         self._store = store_of_device
         self._pid = 0
         self._due = 0.0
@@ -254,6 +255,8 @@ class Copier:
             return
         try:
             prctl.die_with_parent()
+            if self._lock >= 0:  # Else a child that nothing ends would be taken for the keeper.
+                os.close(self._lock)
             signal.set_wakeup_fd(-1)
             for number in (signal.SIGTERM, signal.SIGCHLD):
                 signal.signal(number, signal.SIG_DFL)
