@@ -152,6 +152,17 @@ def _make_room(
     noted["waiting_files"], noted["waiting_bytes"] = len(left), sum(one.size for one in left)
 
 
+def drop_stored(revision: Revision, is_enough: Callable[[], bool]) -> None:
+    """Remove files that are stored until there is room enough, the oldest first; it is no loss."""
+    with _locked(revision):
+        stored = stored_of(revision)
+        for one in files_of(revision):
+            if is_enough():
+                return
+            if one.mark in stored:
+                _unlink(revision, one.path)
+
+
 @contextlib.contextmanager
 def _locked(revision: Revision) -> Iterator[None]:
     """Be the only one who bounds an output; on a full disk, to make room matters more."""

@@ -12,7 +12,7 @@ from typing import Any
 from ..errors import RefusedError
 from ..files import removal
 from ..folders import REVISION, Folders
-from ..host import file_tree, processes
+from ..host import disk, file_tree, processes
 from ..loading import load
 from . import keeper, log, spool, starting, torn, unit
 from .state import DEPLOYING, FAILED, RUNNING, STOP, SWITCH, Revision, Store, revisions
@@ -29,6 +29,10 @@ OUTPUT_S = 5.0
 """How often the watch reads what of the output waits."""
 MOST_REASON = 1990
 CHUNK_BYTES = 1 << 18
+UNUSED_S = 7 * 86_400.0
+"""How long images, packages, contents and code stay that no revision and no run here needs."""
+UNUSED_WITHOUT_ROOM_S = 600.0
+"""The same where a revision needs the room; what is brought for this one is younger."""
 LOST = "its keeper has failed or was ended from outside; restart the device, or deploy to it again"
 
 
@@ -59,9 +63,28 @@ def stage_device(request: dict[str, Any]) -> dict[str, Any]:
     finally:
         os.close(lock)
     torn.begin(revision, request.get("image") or request["spec"].get("image"))
+    _make_room(store, request)
     load("runs.stage:stage")(request)
     torn.end(revision)
     return {}
+
+
+def _make_room(store: Store, request: dict[str, Any]) -> None:
+    """Remove what nothing here has used for a while, and, where room is needed, what is stored."""
+    prune = load("runs.clean:prune")
+    asked = {
+        "root": store.folders.root,
+        "keep_code": [request.get("code_sha256")],
+        "tombstones_s": keeper.TOMBSTONES_S,
+    }
+    prune({**asked, "max_age_s": UNUSED_S})
+    wanted = disk.wanted_bytes(request.get("disk_size_gb"))
+    if disk.free_bytes(store.path) >= wanted:
+        return
+    prune({**asked, "max_age_s": UNUSED_WITHOUT_ROOM_S})
+    for revision in revisions(store.folders):
+        if spool.has_output(revision):
+            spool.drop_stored(revision, lambda: disk.free_bytes(store.path) >= wanted)
 
 
 def switch_device(request: dict[str, Any]) -> dict[str, Any]:

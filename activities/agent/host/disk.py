@@ -47,6 +47,11 @@ def free_bytes(path: str) -> int:
     return found.f_bavail * found.f_frsize
 
 
+def wanted_bytes(disk_size_gb: Any) -> int:
+    """How much has to be free for a run to be staged, which may use so much."""
+    return max(LEAST_FREE_TO_STAGE_BYTES, int(float(disk_size_gb or 0) * 1e9))
+
+
 def size_bytes(path: str) -> int:
     """The size of the file system of `path`."""
     found = os.statvfs(path)

@@ -174,7 +174,7 @@ def _say(words: str) -> None:
 
 def _check_disk(folders: Folders, run: Run, disk_size_gb: Any) -> None:
     """Refuse a run for which there is no room, even when unused images have been removed."""
-    wanted = max(disk.LEAST_FREE_TO_STAGE_BYTES, int(float(disk_size_gb or 0) * 1e9))
+    wanted = disk.wanted_bytes(disk_size_gb)
     if disk.free_bytes(run.path) < wanted:
         unused_since = time.time() - images.ROOM_AGE_S
         images.prune(folders, unused_since, lambda: disk.free_bytes(run.path) >= wanted)

@@ -318,6 +318,22 @@ def test_very_many_files_are_bounded_whatever_their_size(
     assert spool.report([revision])["dropped_files"] == 5
 
 
+def test_where_room_is_needed_only_what_is_stored_goes(make_revision: MakeRevision) -> None:
+    revision = make_revision(output=place(AWAY))
+    for number in range(4):
+        write(revision, str(number), b"frame", 100 - number)
+    marks = [one.mark for one in spool.files_of(revision) if one.path != "1"]
+    Path(revision.at(STORED)).write_text("".join(json.dumps(mark) + "\n" for mark in marks))
+
+    def left() -> list[str]:
+        return [one.path for one in spool.files_of(revision)]
+
+    spool.drop_stored(revision, lambda: len(left()) <= 2)
+    assert left() == ["1", "3"]
+    spool.drop_stored(revision, lambda: False)
+    assert (left(), spool.report([revision])["dropped_files"]) == (["1"], 0)
+
+
 def test_the_output_is_bounded_while_a_slow_datastore_takes_it(
     store: Store, make_revision: MakeRevision
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 from activities.agent.devices import torn, unit, verbs
 from activities.agent.devices.state import Revision, Store
 from activities.agent.host import images
+from activities.agent.packages.environments import MARKER
 from tests.activities.agent.devices.conftest import MakeRevision
 
 SPEC = {"owner": "test", "command": "true", "user": None, "runtime": "process"}
@@ -81,3 +82,21 @@ def test_a_torn_image_goes_unless_it_was_here_before(
     assert (forgotten, revision.has("spec.json")) == (gone, False)
     torn.begin(revision, "registry.example/shop:1")
     assert forgotten == gone, "once, for the staging of this boot goes on"
+
+
+def test_a_staging_removes_what_was_left_behind_and_what_nothing_here_uses(store: Store) -> None:
+    used = stage(store)
+    environment = (used.read("spec.json") or {})["packages_path"]
+    unused, young = (Path(store.folders.packages, letter * 32) for letter in "ab")
+    left = Path(store.folders.runs, ".removed-dev-test-0-9-tag.1")
+    for folder in (unused, young, left):
+        folder.mkdir()
+    stone = Path(store.folders.removed, "dev-test-0-9-tag")
+    stone.touch()
+    for path in (unused, stone, Path(environment, MARKER)):
+        os.utime(path, (0, 0))
+    Path(used.at(torn.WHOLE)).unlink()
+    stage(store)
+    gone = [path.exists() for path in (unused, stone, left)]
+    assert gone == [False, False, False]
+    assert (young.exists(), Path(environment).exists()) == (True, True)
