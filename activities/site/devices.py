@@ -63,8 +63,9 @@ _watches: dict[str, asyncio.Event] = {}
 async def stage_on_device(command: StageOnDevice) -> StagedOnDevice:
     """Bring image, model, checkpoints and spec of an assignment to the device beside what runs.
 
-    Raises: WORK_REFUSED with what its owner can do; NODE_REFUSED, as where it has no systemd;
-    REFUSED or NOT_FOUND when the spec cannot be read; all failures of `NodeClient`.
+    Raises: WORK_REFUSED with what its owner can do; UNAVAILABLE, when an image registry or a
+    package index is away; NODE_REFUSED, as where it has no systemd; REFUSED or NOT_FOUND when the
+    spec cannot be read; all failures of `NodeClient`.
     """
     node = command.node
     run_id = device_run_id(node.node_id, command.number)
@@ -77,8 +78,9 @@ async def stage_on_device(command: StageOnDevice) -> StagedOnDevice:
             return StagedOnDevice()
         spec = await open_spec(command.spec, run_id, node.region_id)
         request = await _request(node, spec, command.number)
+        client = NodeClient(node, away=errors.UNAVAILABLE)
         staging = asyncio.create_task(
-            NodeClient(node).call("stage_device", request, Nothing, limit_s=STAGE_S)
+            client.call("stage_device", request, Nothing, limit_s=STAGE_S)
         )
         bringing = asyncio.create_task(bring_contents(node, run_id, spec.contents, spec.cache))
         async with together(staging, bringing):

@@ -56,6 +56,9 @@ WORK_REFUSALS = {
     "apt": "the apt packages cannot be installed: check the names in environment.apt_packages",
     "image": "the image cannot be pulled: check environment.image, and that the node can reach "
     "its registry",
+    "image-away": "the registry of the image does not answer the node now: check "
+    "environment.image, and try again later",
+    "packages-away": "the package index does not answer the node now: try again later",
     "disk-full": "the node's disk has no room: free space on the disk, or ask for less in "
     "resources.disk_size_gb",
     "broken-archive": "the upload cannot be read: upload it again as tar.gz",
@@ -73,8 +76,11 @@ WORK_REFUSALS = {
 }
 """The agent's refusals that only the job's owner can fix: what each means, and how to fix it."""
 
-REASON_FIRST = frozenset({"packages", "requirements"})
+REASON_FIRST = frozenset({"packages", "packages-away", "requirements"})
 """The refusals whose own line tells the reason best; lists of jobs show where it begins."""
+
+AWAY = frozenset({"image-away", "packages-away"})
+"""The refusals for what another machine does not answer now, which a device waits for."""
 
 ASKED_AGAIN = {"datastore-away": errors.DATASTORE_AWAY, "no-content": errors.CONTENT_MISSING}
 """The agent's refusals for what a job asks again: a datastore that does not answer the node now, a
@@ -100,6 +106,7 @@ class NodeClient:
     """The client of one node; all clients share the connections of this process.
 
     on_progress: takes the lines of a verb's progress; None: they go into the heartbeat.
+    away: the failure's type when an image registry or a package index does not answer the node.
 
     Raises: every method ApplicationError, naming the node. Its type is NODE_UNREACHABLE,
     LOGIN_REFUSED or HOST_KEY_MISMATCH when nothing was done; OUTCOME_UNKNOWN after a lost
@@ -110,8 +117,14 @@ class NodeClient:
     leaves this class but as a value of `answers/`, in plain text, or as the bytes of a file.
     """
 
-    def __init__(self, node: NodeAddress, on_progress: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        node: NodeAddress,
+        on_progress: Callable[[str], None] | None = None,
+        away: str = errors.WORK_REFUSED,
+    ) -> None:
         self._node = node
+        self._away = away
         self._on_progress = on_progress or _show_progress
         self._endpoint = NodeEndpoint.of(node)
 
@@ -142,7 +155,7 @@ class NodeClient:
             )
         found = read(said, answer, by)
         if isinstance(found, Refusal):
-            raise _refused(by, found)
+            raise _refused(by, found, self._away)
         return found
 
     async def run_status(self, name: str, *, limit_s: float) -> RunStatus:
@@ -265,14 +278,14 @@ def _connections(node: NodeAddress) -> NodeConnections:
     return _open[public_key]
 
 
-def _refused(by: Speaker, refusal: Refusal) -> ApplicationError:
+def _refused(by: Speaker, refusal: Refusal, away: str = errors.WORK_REFUSED) -> ApplicationError:
     """The failure for a refusal of the agent."""
     advice = WORK_REFUSALS.get(refusal.code)
     if advice is not None:
         message = f"{advice}. {by.node_id} says: {refusal.message}"
         if refusal.code in REASON_FIRST:
             message = f"{refusal.message}. On {by.node_id} {advice}"
-        kind = errors.WORK_REFUSED
+        kind = away if refusal.code in AWAY else errors.WORK_REFUSED
     else:
         message = f"{by.node_id}: {refusal.message}"
         kind = errors.OUTCOME_UNKNOWN if refusal.code in PASSING else errors.NODE_REFUSED

@@ -82,7 +82,10 @@ case $authorized_keys in /*) ;; *) authorized_keys=$(pwd)/$authorized_keys ;; es
     umask 077
     mkdir -p "$(dirname "$join_file")"
     { grep -vF -- "$api " "$join_file" 2>/dev/null || :; echo "$api $region $token $authorized_keys"; } >"$join_file.part"
+    # A power cut leaves the old file or the new one; an old sync takes no names.
+    sync "$join_file.part" 2>/dev/null || sync
     mv "$join_file.part" "$join_file"
+    sync "$(dirname "$join_file")" 2>/dev/null || sync
 )
 # Without the console's program the machine joins all the same.
 if [ "$console" = yes ] && [ "$join_file" = /etc/baseload/join ] && [ "$(id -u)" -eq 0 ] && [ -d /run/systemd/system ]; then

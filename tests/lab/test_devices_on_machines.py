@@ -287,19 +287,37 @@ async def test_the_log_of_what_runs_is_followed_and_the_watch_says_that_it_has_f
         assert await other.stdout.read() == ""
 
 
+def keeper_of(machine: Machine) -> set[str]:
+    return set(machine.run("sh", "-c", "pgrep -x baseload-device || true").split())
+
+
+async def test_a_keeper_that_was_killed_is_started_again_and_what_it_ran_as_well(
+    lab: Lab, boot_machine: BootMachine
+) -> None:
+    machine = boot_machine("systemd")
+    async with agent_on(lab, machine) as agent:
+        await deploy(agent, 1, sleeper(1))
+        killed = keeper_of(machine)
+        machine.run("pkill", "-KILL", "-x", "baseload-device")
+        wait_until(lambda: bool(keeper_of(machine) - killed), "another keeper runs", 30)
+        wait_for_sleeper(machine, 1)
+        assert (await agent.call("device_status"))["run"]["status"] == "running"
+
+
 @pytest.mark.parametrize(
     ("phase", "starts", "number"),
     [("stopping", 0, 2), ("starting", 1, 2), ("starting", 3, 1), ("returning", 1, 1)],
 )
-async def test_a_keeper_that_was_killed_in_any_phase_is_followed_by_one_that_finishes(
+async def test_a_keeper_that_was_ended_in_any_phase_is_followed_by_one_that_finishes(
     lab: Lab, boot_machine: BootMachine, phase: str, starts: int, number: int
 ) -> None:
     machine = boot_machine("systemd")
     async with agent_on(lab, machine) as agent:
         await deploy(agent, 1, sleeper(1))
         await stage(agent, 2, sleeper(2))
-        machine.run("pkill", "-KILL", "-x", "baseload-device")
-        wait_until(lambda: sleepers(machine) == set(), "all of it has ended")
+        unit = machine.run("ls", "/etc/systemd/system/multi-user.target.wants").strip()
+        machine.run("systemctl", "stop", unit)
+        assert sleepers(machine) == set(), "all of it has ended"
         lost = (await agent.call("device_status"))["run"]
         assert (lost["status"], "keeper" in lost["reason"]) == ("failed", True)
         folder = machine.disk / f"{ROOT[1:]}/device"

@@ -12,10 +12,14 @@ ends; the next request starts it anew, as every boot does.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import select
 import signal
 import sys
+import time
+import traceback
+from collections.abc import Callable
 from typing import Any
 
 from ..folders import Folders, take_lock
@@ -28,11 +32,15 @@ from .starting import Start
 from .state import DEPLOYING, FAILED, RUNNING, STOP, STOPPED, Revision, Store, number_of, revisions
 
 NAME = "baseload-device"
+LOCK = "keeper.lock"
+LOCK_S = 5.0
+LOCK_POLL_S = 0.02
 OOM_SCORE = "-900"
 POLL_S = 0.2
 IDLE_POLL_S = 1.0
 MOST_STARTS = 3
 """How often a revision is started that does not prove itself before the machine restarts."""
+MOST_SAID = 100
 TIDY_INTERVAL_S = 30.0
 """Between two looks for revisions that are kept for nothing but their output."""
 TOMBSTONES_S = 30 * 86_400.0
@@ -43,14 +51,24 @@ def run(root: str) -> None:
     """Keep the device until nothing is to run; silent when another keeper does."""
     store = Store(Folders(root))
     store.make()
-    lock = take_lock(store.at("keeper.lock"), wait=False)
+    lock = _take_lock(store)
     if lock is None:
         return
     with contextlib.suppress(OSError), open("/proc/self/comm", "w") as file:
         file.write(NAME)
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write(OOM_SCORE)
-    Keeper(store).main()
+    Keeper(store, lock).main()
+
+
+def _take_lock(store: Store) -> int | None:
+    """The lock of the keeper; None: another keeper lives, and not only somebody who looks."""
+    deadline = processes.monotonic_s() + LOCK_S
+    while True:
+        lock = take_lock(store.at(LOCK), wait=False)
+        if lock is not None or processes.monotonic_s() > deadline:
+            return lock
+        time.sleep(LOCK_POLL_S)
 
 
 def end_left(root: str) -> None:
@@ -64,19 +82,22 @@ def end_left(root: str) -> None:
 def is_there(store: Store) -> bool:
     """Whether a keeper lives."""
     try:
-        lock = take_lock(store.at("keeper.lock"), wait=False)
+        lock = os.open(store.at(LOCK), os.O_RDONLY)
     except FileNotFoundError:
         return False
-    if lock is None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # Shared: so many may look at once.
+    except BlockingIOError:
         return True
-    os.close(lock)
+    finally:
+        os.close(lock)
     return False
 
 
 class Keeper:
     """The keeper of one device."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, lock: int = -1) -> None:
         self.store = store
         self.state = store.state()
         self.start: Start | None = None
@@ -85,8 +106,10 @@ class Keeper:
         """Whether the state is written as it is."""
         self.wake_fd = -1
         self.media: Media | None = None
-        self.copier = spool.Copier(store)
+        self.copier = spool.Copier(store, lock)
         self.tidy_due = 0.0
+        self.said: set[str] = set()
+        """The errors of what may fail that were written already."""
 
     def main(self) -> None:
         """Run what is to run, until it is ended or nothing is to run."""
@@ -116,7 +139,7 @@ class Keeper:
         now = processes.monotonic_s()
         if now >= self.tidy_due and self.is_kept:  # Else the disk names what is not needed here.
             self.tidy_due = now + TIDY_INTERVAL_S
-            tidy(self.store, self.state)
+            self._guard(lambda: tidy(self.store, self.state))
 
     def _listen(self) -> None:
         self.wake_fd, wake = os.pipe()
@@ -132,15 +155,25 @@ class Keeper:
     def _pause(self, limit_s: float) -> bool:
         """Wait for an event; whether the keeper ends, or something newer was asked."""
         if self.media is not None:
-            self.media.keep()
+            self._guard(self.media.keep)
         if not self.is_kept:
             self._write()
-        self.copier.keep()
+        self._guard(self.copier.keep)
         ready, _, _ = select.select([self.wake_fd], [], [], limit_s)
         if ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(self.wake_fd, 4096)
         return self.is_ending or self._is_asked()
+
+    def _guard(self, act: Callable[[], object]) -> None:
+        """Do what may fail without an end of what runs; each error is written once."""
+        try:
+            act()
+        except Exception as error:  # noqa: BLE001 - what runs matters more
+            words = "%s: %s" % (type(error).__name__, error)
+            if words not in self.said and len(self.said) < MOST_SAID:
+                self.said.add(words)
+                traceback.print_exc()
 
     def _is_asked(self) -> bool:
         """Whether something newer was asked than what is done, or being tried."""
@@ -152,7 +185,7 @@ class Keeper:
         """Write the changed state for good before an act; waits until a full disk has room."""
         self._note(**changes)
         while not self.is_kept and not self.is_ending:
-            self.copier.keep()  # What it stores makes room.
+            self._guard(self.copier.keep)  # What it stores makes room.
             select.select([], [], [], IDLE_POLL_S)
             self._write()
 

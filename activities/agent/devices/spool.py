@@ -3,7 +3,9 @@
 The command writes into the folder `output` of its revision, which is there whether the datastore
 is or not. A copier stores the files that nobody has written to for a while, and goes on with what
 is missing when the datastore is back. The folder is bounded: when it is full, the files that are
-stored go first, then others by the policy of the configuration, which are dropped and counted.
+stored go first, then others by the policy of the configuration, which are dropped and counted. One
+that is being written is shortened to nothing instead, so a command should write files and close
+them. What is older is said by the times of the files, so by a clock that may have been wrong.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import signal
 import stat
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from ..datastores.child import in_child
@@ -24,11 +26,12 @@ from ..datastores.share import share_of
 from ..datastores.verbs import OUTPUT_S, STALL_S, account_of, opened
 from ..errors import RefusedError
 from ..files import packing
-from ..folders import JOB_USER, read_json, write_json
-from ..host import prctl, processes
+from ..folders import JOB_USER, read_json, take_lock, write_json
+from ..host import disk, prctl, processes
 from .state import Revision, Store, revisions
 
-COUNTS = "output.json"
+Work = Callable[[Store, Callable[[], float], Callable[[float], None]], None]
+COUNTS, COUNTS_LOCK = "output.json", "output.lock"
 INTERVAL_S = 5.0
 AWAY_S = 30.0
 """How long a datastore that has refused is left alone."""
@@ -36,12 +39,12 @@ SETTLED_S = 5.0
 """How long nobody has written to a file that is stored; one that changes is stored again."""
 ALL_S = 60.0
 """How often files are stored that are written to all the time."""
-LIMIT_SHARE = 0.5
-"""The output's share of the disk that the configuration gives the command, where it says no
-limit of the output."""
+MOST_FILES = 50_000
+"""Of the output; each has to be seen again and again, whatever its size."""
+BUSY_SHARE = 0.05
+"""Of the time is the most that bounding takes."""
 DROP_NEWEST, DROP_ALL = "drop_newest", "drop_all"
 """The policies other than that the oldest files go when the output is full."""
-DEFAULT_GB = 10
 MOST_NOTE_BYTES = 1 << 20
 MOST_REASON = 300
 LAST_S = 30.0
@@ -101,52 +104,119 @@ def waiting(revision: Revision) -> list[Waiting]:
     return [one for one in files_of(revision) if one.mark not in stored]
 
 
-def bound(revision: Revision, most_bytes: int | None = None) -> None:
+def bound(revision: Revision, most_bytes: int | None = None, away: str | None = None) -> None:
     """Remove files until the output has room again, the stored ones first; note what waits.
 
     Which of the others go is said by the policy: the oldest, the newest, or, while the datastore
     takes nothing, all that nobody writes to.
+
+    away: why the datastore takes nothing, empty when it does; None: as it was noted last.
     """
-    if most_bytes is None:
-        most_bytes = _limit_bytes(revision)
-    found, stored, noted = files_of(revision), stored_of(revision), counts(revision)
-    excess = sum(one.size for one in found) - most_bytes
-    policy, before = _buffer(revision).get("policy"), dict(noted)
+    with _locked(revision):
+        noted = counts(revision)
+        before = dict(noted)
+        if away is not None:
+            noted["away"] = away
+        _make_room(revision, disk.output_limit_bytes(_spec(revision)), noted, most_bytes)
+        if noted != before and revision.has("spec.json"):  # Else it was removed meanwhile.
+            is_durable = noted["dropped_files"] != before["dropped_files"]
+            # On a full disk the note is written when there is room.
+            with contextlib.suppress(OSError):
+                write_json(revision.at(COUNTS), noted, durable=is_durable)
+
+
+def _make_room(
+    revision: Revision, limit_bytes: int, noted: dict[str, Any], most_bytes: int | None
+) -> None:
+    """Remove what there is no room for, and count it in `noted`."""
+    found, stored = files_of(revision), stored_of(revision)
+    excess = sum(one.size for one in found) - (limit_bytes if most_bytes is None else most_bytes)
+    too_many = len(found) - MOST_FILES
+    policy = (_spec(revision).get("output_buffer") or {}).get("policy")
     keeps_none = policy == DROP_ALL and bool(noted["away"])
     sign, now, left = -1 if policy == DROP_NEWEST else 1, time.time(), []
     for one in sorted(found, key=lambda each: (each.mark not in stored, sign * each.changed_s)):
         waits = one.mark not in stored
-        goes = excess > 0 or (keeps_none and waits and abs(now - one.changed_s) >= SETTLED_S)
-        if not (goes and _unlink(revision, one.path)):
+        is_settled = abs(now - one.changed_s) >= SETTLED_S
+        goes = excess > 0 or too_many > 0 or (keeps_none and waits and is_settled)
+        is_emptied = goes and not is_settled and too_many <= 0 and _empty(revision, one.path)
+        if not (is_emptied or (goes and _unlink(revision, one.path))):
             left += [one] if waits else []
             continue
         excess -= one.size
+        too_many -= 0 if is_emptied else 1
+        left += [one._replace(size=0)] if is_emptied else []
         if waits:
             noted["dropped_files"] += 1
             noted["dropped_bytes"] += one.size
     noted["waiting_files"], noted["waiting_bytes"] = len(left), sum(one.size for one in left)
-    if noted["dropped_files"] != before["dropped_files"]:
-        write_json(revision.at(COUNTS), noted)
-    elif noted != before:
-        with contextlib.suppress(OSError):  # On a full disk the note is written when there is room.
-            write_json(revision.at(COUNTS), noted, durable=False)
 
 
-def _buffer(revision: Revision) -> dict[str, Any]:
-    return dict((revision.read("spec.json") or {}).get("output_buffer") or {})
+def drop_stored(revision: Revision, is_enough: Callable[[], bool]) -> None:
+    """Remove files that are stored until there is room enough, the oldest first; it is no loss."""
+    with _locked(revision):
+        stored = stored_of(revision)
+        for one in files_of(revision):
+            if is_enough():
+                return
+            if one.mark in stored:
+                _unlink(revision, one.path)
 
 
-def _limit_bytes(revision: Revision) -> int:
-    """How many bytes the output may take on this disk."""
-    given = _buffer(revision).get("limit_bytes")
-    if given is not None:
-        return int(given)
-    disk_gb = float((revision.read("spec.json") or {}).get("disk_size_gb") or DEFAULT_GB)
-    return int(disk_gb * 1e9 * LIMIT_SHARE)
+@contextlib.contextmanager
+def _locked(revision: Revision) -> Iterator[None]:
+    """Be the only one who bounds an output; on a full disk, to make room matters more."""
+    lock = None
+    with contextlib.suppress(OSError):
+        lock = take_lock(revision.at(COUNTS_LOCK), wait=True)
+    try:
+        yield
+    finally:
+        if lock is not None:
+            os.close(lock)
+
+
+def _spec(revision: Revision) -> dict[str, Any]:
+    return revision.read("spec.json") or {}
 
 
 def _unlink(revision: Revision, path: str) -> bool:
-    """Remove a file of the output; no link on the way is followed, which its command could make."""
+    """Remove a file of the output; whether it is gone."""
+
+    def unlink(folder: int, name: str) -> bool:
+        os.unlink(name, dir_fd=folder)
+        return True
+
+    return _with_folder_of(revision, path, unlink)
+
+
+def _empty(revision: Revision, path: str) -> bool:
+    """Shorten a file to nothing that is written to; whether it is.
+
+    To remove it would not end its writing, and what has no name any more would take the room.
+    """
+
+    def empty(folder: int, name: str) -> bool:
+        descriptor = os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+        try:
+            found, owner = os.fstat(descriptor), os.stat(revision.at("output")).st_uid
+            # What its command could not shorten itself is not shortened for it, by a link.
+            is_own = found.st_nlink == 1 and found.st_uid == owner
+            if is_own and stat.S_ISREG(found.st_mode):
+                os.ftruncate(descriptor, 0)
+                return True
+            return False
+        finally:
+            os.close(descriptor)
+
+    return _with_folder_of(revision, path, empty)
+
+
+def _with_folder_of(revision: Revision, path: str, act: Callable[[int, str], bool]) -> bool:
+    """Act on a file of the output by its open folder and its name there; False: it cannot be done.
+
+    No link on the way is followed, which its command could make.
+    """
     names = path.split("/")
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
     folder = -1
@@ -156,11 +226,9 @@ def _unlink(revision: Revision, path: str) -> bool:
             inner = os.open(name, flags, dir_fd=folder)
             os.close(folder)
             folder = inner
-        os.unlink(names[-1], dir_fd=folder)
+        return act(folder, names[-1])
     except OSError:
         return False
-    else:
-        return True
     finally:
         if folder >= 0:
             os.close(folder)
@@ -207,62 +275,84 @@ def _forget_marks(revision: Revision) -> None:
 
 
 class Copier:
-    """The process that copies, a child of the keeper that ends with it."""
+    """The processes that copy and that bound, children of the keeper that end with it.
 
-    def __init__(self, store_of_device: Store) -> None:
+    They are two, because one file may be on its way to a slow datastore for hours.
+    """
+
+    def __init__(self, store_of_device: Store, lock: int = -1) -> None:
+        self._lock = lock
         self._store = store_of_device
-        self._pid = 0
+        self._pids = [0, 0]
         self._due = 0.0
 
     def keep(self) -> None:
-        """Have the copier run while a revision here has an output for a datastore."""
-        if self._pid and os.waitpid(self._pid, os.WNOHANG)[0] == self._pid:
-            self._pid = 0
+        """Have both run while a revision here has an output for a datastore."""
+        for number, pid in enumerate(self._pids):
+            if pid and os.waitpid(pid, os.WNOHANG)[0] == pid:
+                self._pids[number] = 0
         now = processes.monotonic_s()
-        if self._pid or now < self._due:
+        if all(self._pids) or now < self._due:
             return
         self._due = now + INTERVAL_S
         if any(map(has_output, revisions(self._store.folders))):
-            self._fork()
+            for number, work in enumerate((copy_all, bound_all)):
+                if not self._pids[number]:
+                    self._pids[number] = self._fork(work)
 
     @property
     def is_there(self) -> bool:
-        """Whether it was started, and has not been seen to end."""
-        return bool(self._pid)
+        """Whether one of them was started, and has not been seen to end."""
+        return any(self._pids)
 
     def has_work(self) -> bool:
         """Whether a revision that is here has files that are not stored."""
         return any(map(waiting, revisions(self._store.folders)))
 
     def end(self) -> None:
-        """End the copier; it goes on where it was."""
-        if self._pid:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._pid, signal.SIGKILL)
-            os.waitpid(self._pid, 0)
-            self._pid = 0
+        """End both; they go on where they were."""
+        for number, pid in enumerate(self._pids):
+            if pid:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+                self._pids[number] = 0
 
-    def _fork(self) -> None:
+    def _fork(self, work: Work) -> int:
         sys.stdout.flush()
         sys.stderr.flush()
         try:
-            self._pid = os.fork()
+            pid = os.fork()
         except OSError as error:  # The machine has no memory for it now; it is tried again.
             sys.stderr.write("the output is copied later: %s\n" % error)
-            return
-        if self._pid:
-            return
+            return 0
+        if pid:
+            return pid
         try:
             prctl.die_with_parent()
+            if self._lock >= 0:  # Else a child that nothing ends would be taken for the keeper.
+                os.close(self._lock)
             signal.set_wakeup_fd(-1)
             for number in (signal.SIGTERM, signal.SIGCHLD):
                 signal.signal(number, signal.SIG_DFL)
-            copy_all(self._store, processes.monotonic_s, time.sleep)
+            work(self._store, processes.monotonic_s, time.sleep)
         except BaseException:  # noqa: BLE001 - the forked child must never return
             sys.excepthook(*sys.exc_info())
             sys.stderr.flush()
         finally:
             os._exit(1)
+
+
+def bound_all(
+    store_of_device: Store, now_s: Callable[[], float], sleep: Callable[[float], None]
+) -> None:
+    """Bound for ever what is written, while it is copied as well."""
+    while True:
+        begun_s = now_s()
+        for one in revisions(store_of_device.folders):
+            if has_output(one):
+                bound(one)
+        sleep(max(INTERVAL_S, (now_s() - begun_s) / BUSY_SHARE))
 
 
 def copy_all(
@@ -292,10 +382,7 @@ def copy(revision: Revision, settled_s: float = SETTLED_S) -> bool:
         away = refused.message[:MOST_REASON]
     if not revision.has("spec.json"):  # It was removed meanwhile.
         return False
-    noted = counts(revision)
-    if noted["away"] != away:
-        write_json(revision.at(COUNTS), {**noted, "away": away}, durable=False)
-    bound(revision)  # It reads why the datastore is away, and notes what is left.
+    bound(revision, away=away)
     _forget_marks(revision)
     return bool(away)
 

@@ -2,6 +2,9 @@
 
 The keeper runs from a copy of the agent that is the device's own: it needs neither the network nor
 the agent of those who connect later. A copy is named by its content, and is never changed.
+
+systemd starts a keeper again that has failed or was killed, a few times. The keeper goes on from
+its state, by which a command that has exited by itself is not started again.
 """
 
 from __future__ import annotations
@@ -22,17 +25,22 @@ UNITS = "/etc/systemd/system"
 SYSTEMD = "/run/systemd/system"
 LIMIT_S = 60.0
 STOP_S = 90
+RESTART_S = 2
+MOST_RESTARTS = 10
+"""How often in an hour a keeper that has failed is started again; each request counts anew."""
 UNIT = """\
 [Unit]
 Description=Runs the inference of this device for baseload
 After=local-fs.target systemd-udevd.service nftables.service
-StartLimitIntervalSec=0
+StartLimitIntervalSec=3600
+StartLimitBurst=%(most_restarts)d
 
 [Service]
 Type=exec
 ExecStart="%(python)s" -I -S "%(archive)s" run_device "%(root)s"
 ExecStopPost="%(python)s" -I -S "%(archive)s" end_device "%(root)s"
-Restart=no
+Restart=on-failure
+RestartSec=%(restart_s)d
 KillMode=mixed
 TimeoutStopSec=%(stop_s)d
 OOMPolicy=continue
@@ -76,6 +84,8 @@ def install(store: Store) -> bool:
         "archive": _quoted(path),
         "root": _quoted(store.folders.root),
         "stop_s": STOP_S,
+        "restart_s": RESTART_S,
+        "most_restarts": MOST_RESTARTS + 1,
     }
     name = name_of(store)
     unit = os.path.join(UNITS, name)
@@ -98,12 +108,19 @@ def _is_enabled(name: str) -> bool:
 
 def start(store: Store) -> None:
     """Start the keeper unless it runs. Raises: RefusedError `systemd`."""
+    _forget_failures(store)
     _systemctl("start", name_of(store))
 
 
 def restart(store: Store) -> None:
     """Start the keeper anew, with the agent that is installed now. Raises: RefusedError."""
+    _forget_failures(store)
     _systemctl("restart", name_of(store), limit_s=STOP_S + LIMIT_S)
+
+
+def _forget_failures(store: Store) -> None:
+    """Count starts anew: systemd refuses those of a request, too, when there were too many."""
+    _run("reset-failed", name_of(store))
 
 
 def is_active(store: Store) -> bool:

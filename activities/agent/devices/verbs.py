@@ -12,9 +12,9 @@ from typing import Any
 from ..errors import RefusedError
 from ..files import removal
 from ..folders import REVISION, Folders
-from ..host import file_tree, processes, steps
+from ..host import disk, file_tree, processes
 from ..loading import load
-from . import keeper, log, spool, starting, unit
+from . import keeper, log, spool, starting, torn, unit
 from .state import DEPLOYING, FAILED, RUNNING, STOP, SWITCH, Revision, Store, revisions
 
 POLL_S = 0.1
@@ -29,8 +29,11 @@ OUTPUT_S = 5.0
 """How often the watch reads what of the output waits."""
 MOST_REASON = 1990
 CHUNK_BYTES = 1 << 18
-CONTAINERS = "/var/lib/containers"
-LOST = "its keeper was ended from outside; restart the device, or deploy to it again"
+UNUSED_S = 7 * 86_400.0
+"""How long images, packages, contents and code stay that no revision and no run here needs."""
+UNUSED_WITHOUT_ROOM_S = 600.0
+"""The same where a revision needs the room; what is brought for this one is younger."""
+LOST = "its keeper has failed or was ended from outside; restart the device, or deploy to it again"
 
 
 def stage_device(request: dict[str, Any]) -> dict[str, Any]:
@@ -59,11 +62,29 @@ def stage_device(request: dict[str, Any]) -> dict[str, Any]:
         keeper.tidy(store, store.state(), run_id)
     finally:
         os.close(lock)
+    torn.begin(revision, request.get("image") or request["spec"].get("image"))
+    _make_room(store, request)
     load("runs.stage:stage")(request)
-    for folder in {store.folders.root, CONTAINERS}:
-        if os.path.isdir(folder):
-            steps.sync(folder)  # What it runs from now on has to survive a power cut.
+    torn.end(revision)
     return {}
+
+
+def _make_room(store: Store, request: dict[str, Any]) -> None:
+    """Remove what nothing here has used for a while, and, where room is needed, what is stored."""
+    prune = load("runs.clean:prune")
+    asked = {
+        "root": store.folders.root,
+        "keep_code": [request.get("code_sha256")],
+        "tombstones_s": keeper.TOMBSTONES_S,
+    }
+    prune({**asked, "max_age_s": UNUSED_S})
+    wanted = disk.wanted_bytes(request.get("disk_size_gb"))
+    if disk.free_bytes(store.path) >= wanted:
+        return
+    prune({**asked, "max_age_s": UNUSED_WITHOUT_ROOM_S})
+    for revision in revisions(store.folders):
+        if spool.has_output(revision):
+            spool.drop_stored(revision, lambda: disk.free_bytes(store.path) >= wanted)
 
 
 def switch_device(request: dict[str, Any]) -> dict[str, Any]:
@@ -182,7 +203,7 @@ def _run_of(store: Store) -> dict[str, Any]:
     current = state["current"] or {}
     status, reason = state["status"], str(state["reason"])[:MOST_REASON]
     is_of_this_boot = state["boot_id"] == processes.boot_id()
-    if status in (RUNNING, DEPLOYING) and is_of_this_boot and not keeper.is_there(store):
+    if status in (RUNNING, DEPLOYING) and is_of_this_boot and not _is_kept(store):
         again = store.state()  # It may have ended properly just now.
         status, reason = again["status"], str(again["reason"])[:MOST_REASON]
         if status in (RUNNING, DEPLOYING):
@@ -194,6 +215,16 @@ def _run_of(store: Store) -> dict[str, Any]:
         "exit_code": state["exit_code"],
         "reason": reason,
     }
+
+
+def _is_kept(store: Store) -> bool:
+    """Whether a keeper lives, or systemd is about to start one again that has failed."""
+    if keeper.is_there(store):
+        return True
+    try:
+        return unit.why_not() is None and unit.is_active(store)
+    except RefusedError:  # systemd does not answer now.
+        return False
 
 
 def clear_device(request: dict[str, Any]) -> dict[str, Any]:
@@ -225,8 +256,9 @@ def watch_device(request: dict[str, Any]) -> None:
     said: dict[str, Any] = {}
     beat_at = output_at = 0.0
     while True:
-        now = time.monotonic()
-        does = {**said, "run": _run_of(store)}
+        now, does = time.monotonic(), said
+        if not said or said["run"]["reason"] != LOST:  # Else systemd would be asked all the time.
+            does = {**said, "run": _run_of(store)}
         if now >= output_at:
             output_at, does = now + OUTPUT_S, _does(store)
         if does != said:

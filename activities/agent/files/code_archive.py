@@ -14,6 +14,7 @@ from typing import Any
 from ..errors import RefusedError
 from ..folders import Folders, take_lock
 from ..host import file_tree
+from ..host.steps import sync
 from . import code
 
 MAX_UNPACKED_BYTES = 20 << 30
@@ -78,6 +79,7 @@ def _unpack_and_rename(archive: str, target: str, limits: tuple[int, int]) -> No
     try:
         unpack(archive, part, limits)
         os.chmod(part, 0o755)
+        sync(part)  # Else a power cut may leave empty files, which nobody unpacks again.
         os.rename(part, target)
     except BaseException:  # Also when interrupted: remove the incomplete folder.
         file_tree.remove(part)

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Generator, Iterable
 from typing import Any
 
-from ..folders import JOB_USER, OWN_ENVIRONMENT, Run
+from ..folders import JOB_USER, OWN_ENVIRONMENT, REVISION, Run
 from . import containers, deleted_files, file_tree, own_folders, run_contents
 
 LEAST_FREE_TO_RUN_BYTES = 32 << 20
@@ -19,7 +19,12 @@ RESERVED_BYTES = 1 << 20
 STEP_ENTRIES = 20_000
 GROWN_BYTES = 8 << 20
 """A run that has grown by this much while the node's disk filled up is ended for it."""
-MEASURED = ("work", "output", "state", OWN_ENVIRONMENT, own_folders.OWN)
+LIMIT_SHARE = 0.5
+"""The share that the output of a device has of the disk that its configuration gives the command,
+where that says no limit of the output."""
+DEFAULT_GB = 10
+OUTPUT = "output"
+MEASURED = ("work", OUTPUT, "state", OWN_ENVIRONMENT, own_folders.OWN)
 SHARED_FOLDERS = ("/tmp", "/var/tmp")
 INPUT = run_contents.INPUT
 
@@ -40,6 +45,11 @@ def free_bytes(path: str) -> int:
     """Free space for unprivileged users on the file system of `path`."""
     found = os.statvfs(path)
     return found.f_bavail * found.f_frsize
+
+
+def wanted_bytes(disk_size_gb: Any) -> int:
+    """How much has to be free for a run to be staged, which may use so much."""
+    return max(LEAST_FREE_TO_STAGE_BYTES, int(float(disk_size_gb or 0) * 1e9))
 
 
 def size_bytes(path: str) -> int:
@@ -72,6 +82,14 @@ def left_by_installing(folders: Iterable[str]) -> str | None:
     return None
 
 
+def output_limit_bytes(spec: dict[str, Any]) -> int:
+    """How many bytes the output of a device may take, which is kept for its datastore."""
+    given = (spec.get("output_buffer") or {}).get("limit_bytes")
+    if given is not None:
+        return int(given)
+    return int(float(spec.get("disk_size_gb") or DEFAULT_GB) * 1e9 * LIMIT_SHARE)
+
+
 class DiskUse:
     """The measuring of what a run has on disk, in steps that hold nobody up for long.
 
@@ -89,6 +107,10 @@ class DiskUse:
         shared = run_contents.places(run.folders, spec)
         self.brought = [*(() if INPUT in shared else (run.at(INPUT),)), *volumes]
         """What is put there before the start does not count; the run may write there afterwards."""
+        self.most_output_bytes = (
+            output_limit_bytes(spec) if run.has(REVISION) and spec.get("output") else None
+        )
+        """What counts of an output that the device bounds itself; None: all of it."""
         self.given: int | None = None
         """What the input and the volumes have taken when they were first measured."""
         self.used_before = 0
@@ -118,6 +140,10 @@ class DiskUse:
         self.given = found if self.given is None else self.given
         used += max(0, found - self.given)
         folders = [self.run.at(name) for name in MEASURED]
+        if self.most_output_bytes is not None:
+            folders.remove(self.run.at(OUTPUT))
+            output = yield from self._sum([self.run.at(OUTPUT)])
+            used += min(output, self.most_output_bytes)
         folders += filter(None, [self.layer])
         for entry in (yield from self._elsewhere()):
             if entry.is_dir(follow_symlinks=False):

@@ -26,7 +26,7 @@ from typing import Any
 from ..errors import RefusedError
 from ..folders import AUTH, Folders, Run, read_json, take_lock, write_json
 from ..loading import load
-from . import private_images
+from . import outages, private_images
 from .containers import podman
 
 PULL_S = 3600.0
@@ -96,7 +96,8 @@ def auth_file(run: Run, image: str, login: str | None) -> Iterator[str | None]:
 def ready(folders: Folders, image: str, run_step: Any, whose: For) -> str:
     """Have an image on this node, and return its id.
 
-    Raises: RefusedError `image` with podman's own words; `disk-full`.
+    Raises: RefusedError `image`, or `image-away` where the registry may answer later, with podman's
+    own words; `disk-full`.
     """
     for _ in range(TRIES):
         try:
@@ -104,7 +105,7 @@ def ready(folders: Folders, image: str, run_step: Any, whose: For) -> str:
         except OSError as error:
             words = "image %s: this node has no podman (%s)" % (image, error)
             raise RefusedError("image", words) from error
-        found, sent_by = _id_of(image) if whose.uses_what_is_here else None, None
+        found, sent_by = id_of(image) if whose.uses_what_is_here else None, None
         if not found or _is_private(folders, image, found):
             found = _pulled(folders, image, run_step, whose)
             if found not in before:
@@ -182,7 +183,8 @@ def _pulled(
     by = "" if whose.owned else " (asked without the credentials of the machine's owner)"
     if whose.auth_file is not None:
         by = " (asked by the login of the project's third-party key)"
-    raise RefusedError("image", "image %s%s: %s" % (image, by, done[1][-2000:].strip()))
+    code = "image-away" if outages.of_registry(done[1]) else "image"
+    raise RefusedError(code, "image %s%s: %s" % (image, by, done[1][-2000:].strip()))
 
 
 def _through_mirror(
@@ -324,6 +326,13 @@ def _forget(folders: Folders, image: str) -> bool:
     return is_ours
 
 
+def forget_torn(folders: Folders, image: str) -> None:
+    """Remove an image whose pull a power cut has broken, unless a run or a container needs it."""
+    with _locked(folders):
+        if image not in {spec.get("image_id") for spec in folders.open_specs()}:
+            _removed(sorted(_tags_of(image) or ()) or [image])
+
+
 def _removed(names: list[str]) -> bool:
     """Remove an image by all its names; whether it is gone. It stays if a container has it."""
     try:
@@ -384,7 +393,8 @@ def _locked(folders: Folders) -> Iterator[None]:
         os.close(lock or 0)
 
 
-def _id_of(image: str) -> str | None:
+def id_of(image: str) -> str | None:
+    """The id of an image that is here; None: it is not."""
     done = podman(["image", "inspect", "--format", "{{.Id}}", image])
     found = done.stdout.decode(errors="replace").strip()
     return found if done.returncode == 0 and IMAGE_ID.match(found) else None

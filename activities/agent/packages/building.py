@@ -15,7 +15,7 @@ from typing import Any
 from ..cache.location import PackageCache, answers
 from ..errors import RefusedError
 from ..folders import Folders
-from ..host import file_tree
+from ..host import file_tree, outages
 from ..host.steps import lock_with_progress, run_step, sync
 from . import build_accounts, conda
 from .environments import MARKER, Wanted, environment, take
@@ -239,7 +239,8 @@ def _step(
     code, output = run_step(words, arguments, PIP_S, options, fills)
     if code != 0:
         reason = "%s (%s: exit %d)" % (reason_in(output), words, code)
-        raise RefusedError("packages", reason, "%s: exit %d\n%s" % (words, code, output))
+        kind = "packages-away" if outages.of_index(output) else "packages"
+        raise RefusedError(kind, reason, "%s: exit %d\n%s" % (words, code, output))
 
 
 def reason_in(output: str) -> str:

@@ -136,10 +136,11 @@ def prune(request: dict[str, Any]) -> dict[str, Any]:
     """Remove cached code, contents, packages, system layers and images without use for `max_age_s`.
 
     keep_code: hashes to keep whatever their age.
+    tombstones_s: how long it is known that a run was removed; `max_age_s` if it is missing.
     """
     folders = Folders(request.get("root", ""))
     max_age_s = float(request["max_age_s"])
-    removal.forget(folders, max_age_s)
+    removal.forget(folders, float(request.get("tombstones_s", max_age_s)))
     oldest = time.time() - max_age_s
     keep = set(request.get("keep_code", []))
     in_use = {spec.get("packages_path") for spec in folders.open_specs()}

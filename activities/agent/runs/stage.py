@@ -45,6 +45,7 @@ def stage(request: dict[str, Any]) -> dict[str, Any]:
     What pip has said to a refusal of packages is the log of the run.
     Raises: RefusedError `disk-full`, `no-code`, `packages`, `requirements`, `apt-not-allowed`,
     `apt-needs-root`, `apt`, `image`, `job-user`, `no-user`, `network-wall`, `removed`;
+    `image-away`, `packages-away`, where a registry or a package index may answer later;
     `port-taken`, where a service of this machine listens at the run's port.
     """
     folders = Folders(request.get("root", ""))
@@ -173,7 +174,7 @@ def _say(words: str) -> None:
 
 def _check_disk(folders: Folders, run: Run, disk_size_gb: Any) -> None:
     """Refuse a run for which there is no room, even when unused images have been removed."""
-    wanted = max(disk.LEAST_FREE_TO_STAGE_BYTES, int(float(disk_size_gb or 0) * 1e9))
+    wanted = disk.wanted_bytes(disk_size_gb)
     if disk.free_bytes(run.path) < wanted:
         unused_since = time.time() - images.ROOM_AGE_S
         images.prune(folders, unused_since, lambda: disk.free_bytes(run.path) >= wanted)

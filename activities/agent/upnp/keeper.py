@@ -226,9 +226,15 @@ class Keeper:
         for port in [port for port in state.mappings if not state.is_needed(port)]:
             if self._has_deleted(state, port):
                 del state.mappings[port]
-        if not state.joined and not state.mappings:
+        if state.is_damaged and not state.joined and self._has_joined():
+            self._say("what is known of the mapped ports cannot be read: run join.sh again")
+        elif not state.joined and not state.mappings:
             timer.end(timer.name_of(self.join_file))
             shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _has_joined(self) -> bool:
+        """Whether a platform is in the join file."""
+        return bool(self._drop_unjoined(State({})))
 
     def _has_deleted(self, state: State, port: str) -> bool:
         """Whether the mapping is deleted, ends by itself, or cannot be deleted for too long."""

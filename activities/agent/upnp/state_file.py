@@ -1,6 +1,7 @@
 """The state of the keeper: whom this machine has joined by a mapped port, and the mappings.
 
 <folder>/state.json    for this account alone; the join tokens are in the join file, not here
+<folder>/copy.json     the same once more, for where a power cut or a worn disk has damaged it
 <folder>/lock          one process at a time
 """
 
@@ -16,7 +17,7 @@ from typing import Any, Dict, Iterator, Optional
 from .exchange import Place
 from .gateway import Gateway
 
-STATE = "state.json"
+STATE, COPY = "state.json", "copy.json"
 LOCK = "lock"
 LOCK_LIMIT_S = 30.0
 POLL_S = 0.05
@@ -36,7 +37,9 @@ class State:
     delete it), and where the gateway is.
     """
 
-    def __init__(self, document: Dict[str, Any]) -> None:
+    def __init__(self, document: Dict[str, Any], is_damaged: bool = False) -> None:
+        self.is_damaged = is_damaged
+        """Whether what was remembered cannot be read, so that it is not known what has ended."""
         self.joined: Dict[str, Dict[str, Any]] = document.get("joined") or {}
         self.mappings: Dict[str, Dict[str, Any]] = document.get("mappings") or {}
 
@@ -70,28 +73,42 @@ def locked_state(folder: str, limit_s: float = LOCK_LIMIT_S) -> Iterator[State]:
                 if time.monotonic() > deadline_s:
                     raise BusyError("%s: is locked by another process" % folder) from None
                 time.sleep(POLL_S)
-        state = State(_read(os.path.join(folder, STATE)))
+        state = _read(folder)
         yield state
-        if os.path.isdir(folder):
-            _write(folder, {"joined": state.joined, "mappings": state.mappings})
+        is_known = state.joined or state.mappings or not state.is_damaged
+        if os.path.isdir(folder) and is_known:
+            for name in (STATE, COPY):
+                _write(folder, name, {"joined": state.joined, "mappings": state.mappings})
     finally:
         os.close(lock)
 
 
-def _read(path: str) -> Dict[str, Any]:
-    try:
-        with open(path) as file:
-            document = json.load(file)
-    except (OSError, ValueError):
-        return {}
-    return document if isinstance(document, dict) else {}
+def _read(folder: str) -> State:
+    for name in (STATE, COPY):
+        try:
+            with open(os.path.join(folder, name)) as file:
+                document = json.load(file)
+        except FileNotFoundError:
+            if name == STATE:
+                return State({})
+        except (OSError, ValueError):
+            continue
+        else:
+            if isinstance(document, dict):
+                return State(document)
+    return State({}, is_damaged=True)
 
 
-def _write(folder: str, document: Dict[str, Any]) -> None:
-    part = os.path.join(folder, STATE + ".part")
+def _write(folder: str, name: str, document: Dict[str, Any]) -> None:
+    part = os.path.join(folder, name + ".part")
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "w") as file:
         json.dump(document, file)
         file.flush()
         os.fsync(file.fileno())
-    os.rename(part, os.path.join(folder, STATE))
+    os.rename(part, os.path.join(folder, name))
+    above = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(above)
+    finally:
+        os.close(above)

@@ -310,6 +310,34 @@ def test_a_damaged_state_is_begun_anew(machine: Machine, router: Router) -> None
     assert json.loads((machine.folder / "state.json").read_text())["mappings"]
 
 
+@pytest.mark.parametrize("damaged", ["", "{", "[]"])
+def test_a_damaged_state_is_read_from_its_copy(
+    machine: Machine, router: Router, damaged: str
+) -> None:
+    machine.keep()
+    (machine.folder / "state.json").write_text(damaged)
+    router.mappings.clear()
+    machine.keeper.renew()
+    assert router.mappings == {USUAL: ("127.0.0.1", 22, LIFETIME_S)}
+    assert json.loads((machine.folder / "state.json").read_text())["mappings"]
+
+
+def test_a_keeper_without_a_readable_state_ends_only_when_the_machine_has_left(
+    machine: Machine, router: Router, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[str] = []
+    monkeypatch.setattr(timer, "end", ended.append)
+    machine.keep()
+    for name in ("state.json", "copy.json"):
+        (machine.folder / name).write_text("{")
+    machine.keeper.renew()
+    assert (ended, machine.folder.is_dir()) == ([], True)
+    assert "run join.sh again" in machine.said[-1]
+    machine.join_file.unlink()
+    machine.keeper.renew()
+    assert (len(ended), machine.folder.exists()) == (1, False)
+
+
 def test_cron_has_one_line_and_keeps_all_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,6 @@
 """What a site makes of what its devices say."""
 
+import json
 from typing import Any
 
 import pytest
@@ -147,6 +148,27 @@ async def test_a_spec_that_was_sealed_for_another_device_is_refused(
     with pytest.raises(ApplicationError, match="sealed") as refused:
         await hostile.perform(devices.stage_on_device, command)
     assert refused.value.type == errors.REFUSED
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("image-away", errors.UNAVAILABLE),
+        ("packages-away", errors.UNAVAILABLE),
+        ("image", errors.WORK_REFUSED),
+        ("packages", errors.WORK_REFUSED),
+    ],
+)
+async def test_a_device_waits_for_a_registry_that_is_away_and_for_no_image_that_is_not_there(
+    hostile: HostileSite, code: str, kind: str
+) -> None:
+    hostile.is_honest()
+    refused = {"ok": False, "error": {"code": code, "message": "as podman says"}}
+    hostile.machine.says["stage_device"] = Words(json.dumps(refused).encode() + b"\n")
+    with pytest.raises(ApplicationError, match="as podman says") as failed:
+        await hostile.do("stage_device")
+    assert failed.value.type == kind
+    assert (kind in stage_on_device.non_retryable) == (kind == errors.WORK_REFUSED)
 
 
 def log_frame(hostile: HostileSite, content: bytes, offset: int, number: int = 2) -> bytes:

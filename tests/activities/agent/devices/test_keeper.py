@@ -7,10 +7,12 @@ import pytest
 
 from activities.agent.devices import starting, unit
 from activities.agent.devices.keeper import Keeper
-from activities.agent.devices.state import RUNNING, Store, fresh
+from activities.agent.devices.state import FAILED, RUNNING, Store, fresh
+from activities.agent.host import processes
 from tests.activities.agent.devices.conftest import MakeRevision
 
 LOOPS = 20
+MEDIA = "activities.agent.devices.media.Media.keep"
 
 
 @pytest.fixture
@@ -88,3 +90,30 @@ def test_a_machine_without_memory_for_a_child_keeps_what_it_runs(
     monkeypatch.setattr("os.fork", no_memory)
     keeper.main()
     assert (keeper.store.state()["status"], keeper.copier.is_there) == ("running", False)
+
+
+def test_an_error_beside_what_runs_ends_neither_it_nor_its_keeper(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: Any) -> None:
+        raise ValueError("a camera without a name")
+
+    monkeypatch.setattr(starting, "start", Runs)
+    monkeypatch.setattr(MEDIA, broken)
+    monkeypatch.setattr(keeper.copier, "keep", broken)
+    keeper.main()
+    said = capsys.readouterr().err
+    assert keeper.store.state()["status"] == "running"
+    assert said.count("ValueError: a camera without a name") == 1, "each error once"
+
+
+def test_a_keeper_that_is_started_again_starts_nothing_that_has_exited_by_itself(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = {"status": FAILED, "exit_code": 3, "boot_id": processes.boot_id()}
+    keeper.store.keep({**keeper.store.state(), **ended})
+    keeper.state = keeper.store.state()
+    started: list[Any] = []
+    monkeypatch.setattr(starting, "start", started.append)
+    keeper.main()
+    assert (started, keeper.store.state()["status"]) == ([], "failed")

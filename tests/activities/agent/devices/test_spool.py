@@ -1,8 +1,11 @@
 """What a device writes while its datastore is away: real NFS and SMB servers."""
 
+import errno
 import json
 import os
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +17,7 @@ from activities.agent.datastores.copying import STORED
 from activities.agent.devices import spool
 from activities.agent.devices.state import Revision, Store
 from activities.agent.folders import JOB_USER
-from activities.agent.host import job_accounts
+from activities.agent.host import disk, job_accounts
 from tests.activities.agent.devices.conftest import MakeRevision
 from tests.activities.agent.test_datastores import described, server
 from tests.lab.file_servers import NfsServer, SmbServer
@@ -225,3 +228,135 @@ def test_no_link_of_the_command_leads_the_spool_elsewhere(
         spool.bound(revision, 0)
     assert (outside / "kept").exists()
     assert spool.counts(revision)["dropped_files"] == 0
+
+
+APPENDS = """\
+import sys
+file = open(sys.argv[1], "ab", 0)
+for _ in sys.stdin:
+    file.write(bytes(300 << 10))
+    print(1, flush=True)
+"""
+
+
+def ends_it(revision: Revision) -> str | None:
+    """Why the supervisor of the command ends it for its disk use; None: it does not."""
+    use = disk.DiskUse(revision, revision.read("spec.json") or {})
+    while not (measured := use.step())[0]:
+        pass
+    return measured[1]
+
+
+def test_a_datastore_that_is_slow_does_not_end_the_command(
+    make_revision: MakeRevision, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One store takes up to four hours, in which the command goes on writing."""
+    revision = make_revision(output=place(AWAY), disk_size_gb=0.001)
+    write(revision, "first", bytes(8192), 60)
+    ended: list[str | None] = []
+
+    def slow(*_: object, **__: object) -> None:
+        for number in range(20):
+            write(revision, f"frame-{number}", bytes(64 << 10), 20)
+            ended.append(ends_it(revision))
+
+    monkeypatch.setattr(spool, "store", slow)
+    spool.copy(revision)
+    assert not any(ended), "its output is bounded, and it runs for ever"
+
+
+def test_a_file_that_is_written_to_for_ever_does_not_end_the_command(
+    make_revision: MakeRevision,
+) -> None:
+    revision = make_revision(output=place(AWAY), disk_size_gb=0.001)
+    path = Path(revision.at("output")) / "readings.csv"
+    with subprocess.Popen(
+        [sys.executable, "-c", APPENDS, str(path)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as command:  # fmt: skip
+        assert command.stdin is not None
+        assert command.stdout is not None
+        ended = []
+        for _ in range(5):
+            command.stdin.write("more\n")
+            command.stdin.flush()
+            command.stdout.readline()
+            spool.bound(revision)
+            ended.append(ends_it(revision))
+        found = spool.report([revision])
+        command.stdin.close()
+    assert not any(ended), (ended, found)
+    assert (found["dropped_files"], found["dropped_bytes"] >= 600 << 10) == (2, True)
+
+
+def test_a_file_that_is_written_to_is_not_shortened_by_a_link_that_its_command_has_made(
+    make_revision: MakeRevision, tmp_path: Path
+) -> None:
+    revision = make_revision(output=place(AWAY), output_buffer={"limit_bytes": 0})
+    theirs = tmp_path / "theirs"
+    theirs.write_bytes(b"of another one")
+    outside = Path(revision.path) / "outside"
+    outside.write_bytes(b"linked by its name")
+    output = Path(revision.at("output"))
+    (output / "symbolic").symlink_to(theirs)
+    (output / "hard").hardlink_to(outside)
+    spool.bound(revision)
+    assert theirs.read_bytes() == b"of another one"
+    assert outside.read_bytes() == b"linked by its name"
+    assert not (output / "hard").exists()
+
+
+def test_very_many_files_are_bounded_whatever_their_size(
+    make_revision: MakeRevision, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spool, "MOST_FILES", 10)
+    revision = make_revision(output=place(AWAY))
+    for number in range(15):
+        write(revision, str(number), b"", 100 - number)
+    spool.bound(revision)
+    assert {one.path for one in spool.files_of(revision)} == set(map(str, range(5, 15)))
+    assert spool.report([revision])["dropped_files"] == 5
+
+
+def test_where_room_is_needed_only_what_is_stored_goes(make_revision: MakeRevision) -> None:
+    revision = make_revision(output=place(AWAY))
+    for number in range(4):
+        write(revision, str(number), b"frame", 100 - number)
+    marks = [one.mark for one in spool.files_of(revision) if one.path != "1"]
+    Path(revision.at(STORED)).write_text("".join(json.dumps(mark) + "\n" for mark in marks))
+
+    def left() -> list[str]:
+        return [one.path for one in spool.files_of(revision)]
+
+    spool.drop_stored(revision, lambda: len(left()) <= 2)
+    assert left() == ["1", "3"]
+    spool.drop_stored(revision, lambda: False)
+    assert (left(), spool.report([revision])["dropped_files"]) == (["1"], 0)
+
+
+def test_the_output_is_bounded_while_a_slow_datastore_takes_it(
+    store: Store, make_revision: MakeRevision
+) -> None:
+    revision = make_revision(output=place(AWAY), output_buffer={"limit_bytes": 8192})
+    clock = Clock(19.0, lambda _: None)
+    for number in range(4):
+        write(revision, str(number), bytes(8192), 100 - number)
+    with pytest.raises(TimeoutError):
+        spool.bound_all(store, clock.now_s, clock.sleep)
+    assert [one.path for one in spool.files_of(revision)] == ["3"]
+
+
+def test_a_full_disk_does_not_keep_the_spool_from_making_room(
+    make_revision: MakeRevision, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    revision = make_revision(output=place(AWAY), disk_size_gb=0.001)
+    for number in range(20):
+        write(revision, f"frame-{number}", bytes(64 << 10), 20)
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(spool, "write_json", full)
+        spool.copy(revision)
+    assert sum(one.size for one in spool.files_of(revision)) <= 500_000
