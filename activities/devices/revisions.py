@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_
-from sqlmodel import Session, col, or_, select
+from sqlalchemy import ColumnElement, and_, delete
+from sqlmodel import Session, col, func, or_, select
 
 from activities.db.tables import (
     DeploymentTarget,
@@ -13,26 +13,40 @@ from activities.db.tables import (
     DeviceRevision,
     DeviceRevisionUse,
 )
-from activities.devices.specs import variables_name
-from activities.jobs.submissions import open_variables, sealed_variables
+from activities.devices.specs import variables_name, variables_of
+from activities.jobs.submissions import sealed_variables
 from workflows.contracts.device_configurations import DeviceDocument
 from workflows.contracts.devices import DeviceStatus
 from workflows.contracts.lifecycles import DEPLOYMENT
+
+KEPT_REVISIONS = 100
+KEPT_BYTES = 16 << 20
+"""How many of the newest revisions of a configuration are kept, and how many bytes of variables
+they may have together; older ones stay while they are in use."""
 
 
 def add_revision(
     session: Session, configuration: DeviceConfiguration, document: DeviceDocument, by: str
 ) -> DeviceRevision:
-    """Write the next revision of a locked configuration, with what it uses."""
+    """Write the next revision of a locked configuration, with what it uses.
+
+    Variables that are the same as before are not written again, and old revisions that nothing uses
+    are removed, so that many small changes do not fill the database.
+    """
     number = configuration.latest_revision + 1
+    same = _same_variables(session, configuration, document)
+    sealed = None
     stored = document.model_dump(mode="json")
     stored["environment"]["variables"] = dict.fromkeys(document.environment.variables, "")
-    submission = document.submission(configuration.name)
+    if same is None:
+        submission = document.submission(configuration.name)
+        sealed = sealed_variables(variables_name(configuration.id, number), submission)
     row = DeviceRevision(
         configuration_id=configuration.id,
         revision=number,
         document=stored,
-        sealed_variables=sealed_variables(variables_name(configuration.id, number), submission),
+        sealed_variables=sealed,
+        variables_revision=same,
         created_at=configuration.updated_at,
         created_by=by,
     )
@@ -45,7 +59,80 @@ def add_revision(
     configuration.latest_revision = number
     session.add(configuration)
     session.flush()
+    remove_old_revisions(session, configuration, KEPT_REVISIONS)
     return row
+
+
+def _same_variables(
+    session: Session, configuration: DeviceConfiguration, document: DeviceDocument
+) -> int | None:
+    """The revision that has the variables of the document; None: they are new, or there are none.
+
+    Only the latest revision is compared.
+    """
+    variables = document.environment.variables
+    latest = session.get(DeviceRevision, (configuration.id, configuration.latest_revision))
+    if latest is None or not variables or variables_of(session, latest) != variables:
+        return None
+    return latest.variables_revision or latest.revision
+
+
+def remove_old_revisions(session: Session, configuration: DeviceConfiguration, newest: int) -> None:
+    """Remove the revisions of a locked configuration that nothing uses but for so many newest ones.
+
+    In use is what a device has, is to have, or may return to, and what has the variables of a
+    revision that stays.
+    """
+    table, use = DeviceRevision, DeviceRevisionUse
+    length = func.coalesce(func.length(table.sealed_variables), 0)
+    query = (
+        select(table.revision, table.variables_revision, length)
+        .where(table.configuration_id == configuration.id)
+        .order_by(col(table.revision).desc())
+    )
+    rows = session.exec(query).all()
+    kept, stored_bytes = 0, 0
+    for _, _, size_bytes in rows[:newest]:
+        stored_bytes += size_bytes
+        if kept and stored_bytes > KEPT_BYTES:
+            break
+        kept += 1
+    if kept == len(rows):
+        return
+    needed = {row[0] for row in rows[:kept]} | _in_use(session, configuration)
+    needed |= {holder for number, holder, _ in rows if number in needed and holder is not None}
+    unused = [number for number, _, _ in rows if number not in needed]
+    for each in (use, table):
+        is_unused = col(each.revision).in_(unused)
+        session.execute(
+            delete(each).where(col(each.configuration_id) == configuration.id, is_unused)
+        )
+
+
+def _in_use(session: Session, configuration: DeviceConfiguration) -> set[int]:
+    """The revisions that devices have or are to have, and those of deployments under way."""
+    device, target, deployment = Device, DeploymentTarget, DeviceDeployment
+    of_region = (device.region_id == configuration.region_id,)
+    is_there = col(device.status) != DeviceStatus.ARCHIVED
+    is_open = col(deployment.status).not_in(sorted(DEPLOYMENT.final_statuses))
+    queries = (
+        select(device.running_revision).where(
+            *of_region, is_there, device.running_configuration_id == configuration.id
+        ),
+        select(device.assignment_revision).where(
+            *of_region, is_there, device.assignment_configuration_id == configuration.id
+        ),
+        select(deployment.revision).where(deployment.configuration_id == configuration.id, is_open),
+        select(target.earlier_revision)
+        .join(deployment, col(deployment.id) == target.deployment_id)
+        .where(
+            deployment.region_id == configuration.region_id,
+            target.earlier_configuration_id == configuration.id,
+            is_open,
+        ),
+    )
+    found = (session.exec(query.distinct()).all() for query in queries)
+    return {number for numbers in found for number in numbers if number is not None}
 
 
 def _used(document: DeviceDocument) -> set[str]:
@@ -55,10 +142,9 @@ def _used(document: DeviceDocument) -> set[str]:
     return {*model, *document.checkpoints, *(each for each in output if each)}
 
 
-def opened(revision: DeviceRevision) -> dict[str, Any]:
+def opened(session: Session, revision: DeviceRevision) -> dict[str, Any]:
     """The document of a revision with the values of its variables, as JSON."""
-    name = variables_name(revision.configuration_id, revision.revision)
-    variables = open_variables(name, revision.sealed_variables)
+    variables = variables_of(session, revision)
     environment = revision.document.get("environment", {}) | {"variables": variables}
     return revision.document | {"environment": environment}
 

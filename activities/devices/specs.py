@@ -71,6 +71,13 @@ def variables_name(configuration_id: str, revision: int) -> str:
     return f"{configuration_id}/{revision}"
 
 
+def variables_of(session: Session, revision: DeviceRevision) -> dict[str, str]:
+    """The variables of a revision with their values, which an earlier one may have."""
+    number = revision.variables_revision or revision.revision
+    row = session.get_one(DeviceRevision, (revision.configuration_id, number))
+    return open_variables(variables_name(row.configuration_id, number), row.sealed_variables)
+
+
 def _found(
     session: Session, command: SealDeviceSpec
 ) -> tuple[Device, DeviceConfiguration, DeviceRevision]:
@@ -96,9 +103,7 @@ def _spec(
     document = document_of(revision)
     submission = document.submission(configuration.name)
     keys = keys_of_job(session, configuration, submission)
-    sealed_for = variables_name(configuration.id, revision.revision)
-    environment = open_variables(sealed_for, revision.sealed_variables)
-    environment |= keys.of_runs.variables
+    environment = variables_of(session, revision) | keys.of_runs.variables
     for name, reference in document.environment.secrets.items():
         environment[name] = secret_of(session, configuration, name, reference)
     environment["BASELOAD_DEVICE_ID"] = device.id

@@ -9,8 +9,9 @@ from sqlmodel import Session, col, func, select
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import advisory_lock
-from activities.devices.revisions import add_revision, opened
+from activities.devices.revisions import add_revision, opened, remove_old_revisions
 from activities.devices.specs import document_of
+from activities.settings import settings
 from api.authorization import Caller
 from api.changes import ChangeContext
 from api.problems import Problem, field_error, invalid, missing
@@ -204,7 +205,7 @@ def change_configuration(
     row = _own_locked(context, configuration_id)
     latest = revision_of(context.session, row.id, row.latest_revision)
     project = _project(context, row.project_id)
-    before = opened(latest)
+    before = opened(context.session, latest)
     document = _accepted(context, row.region_id, project, row.name, _changed(before, asked))
     if document.model_dump(mode="json") == DeviceDocument(**before).model_dump(mode="json"):
         return described_configuration(context.session, row)
@@ -250,6 +251,7 @@ def _accepted(
     wrong = wrong_references(context, submitted) if not broken else []
     if broken or wrong:
         raise invalid(*broken, *(_problem_of(renamed(_mistake_of(each))) for each in wrong))
+    _check_size(document)
     whole = {each: secret_reference(project.id, text) for each, text in given.items()}
     submission = with_image_key(context, document.submission(name), project)
     update = {
@@ -258,6 +260,18 @@ def _accepted(
     }
     environment = document.environment.model_copy(update=update)
     return document.model_copy(update={"environment": environment})
+
+
+def _check_size(document: DeviceDocument) -> None:
+    """Check that one request could send the document, which may come of many changes.
+
+    Raises: Problem `invalid-request`.
+    """
+    most_bytes = settings().request_max_bytes
+    size_bytes = len(document.model_dump_json(exclude_defaults=True).encode())
+    if size_bytes > most_bytes:
+        rule = f"is together with the other fields at most {most_bytes} bytes of JSON"
+        raise invalid(field_error("environment.variables", rule, f"{size_bytes} bytes"))
 
 
 def _problem_of(mistake: FieldError) -> Any:
@@ -281,6 +295,7 @@ def remove_configuration(
         _check_unused(context.session, row)
         row.removed_at = row.updated_at = context.now
         context.session.add(row)
+        remove_old_revisions(context.session, row, newest=0)
     return shown
 
 
@@ -317,7 +332,7 @@ def diff(
     Raises: Problem `not-found`.
     """
     before, after = (
-        opened(revision_of(session, configuration_id, each)) for each in (earlier, later)
+        opened(session, revision_of(session, configuration_id, each)) for each in (earlier, later)
     )
     return schemas.DeviceRevisionDiff(
         configuration_id=configuration_id,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from activities.db import tables
-from activities.devices.revisions import opened
+from activities.jobs.submissions import open_variables
 from tests.api.device_rows import configuration, device, edge_region, follows, set_to
 from tests.api.http_server import Person, Site
 from tests.api.test_datastores import datastore
@@ -34,7 +34,7 @@ async def test_a_configuration_has_a_first_revision_without_values(site: Site, a
     (row,) = site.rows(tables.DeviceRevision, configuration_id=made["id"])
     assert "4711-secret" not in json.dumps(row.document)
     assert b"4711-secret" not in row.sealed_variables
-    assert opened(row)["environment"]["variables"] == {"PIN": "4711-secret"}
+    assert open_variables(f"{made['id']}/1", row.sealed_variables) == {"PIN": "4711-secret"}
     assert (await ada.get(f"{PATH}/{made['id']}")).json() == made
     (listed,) = (await ada.get(f"{PATH}?region_id={region_id}")).json()["items"]
     assert listed["id"] == made["id"]
@@ -136,7 +136,10 @@ async def test_a_change_makes_a_revision_and_leaves_the_others_as_they_are(
     )
     assert [each["revision"] for each in changed["revisions"]] == [2, 1]
     rows = site.rows(tables.DeviceRevision, configuration_id=configuration_id)
-    found = {row.revision: opened(row)["environment"]["variables"] for row in rows}
+    found = {
+        row.revision: open_variables(f"{configuration_id}/{row.revision}", row.sealed_variables)
+        for row in rows
+    }
     assert found == {1: variables, 2: {"B": "3", "C": "4"}}
     earlier = (await ada.get(f"{PATH}/{configuration_id}/revisions/1")).json()
     assert earlier["environment"]["image"] == "shop/a:1"

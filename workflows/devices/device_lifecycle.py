@@ -1,7 +1,7 @@
 """The lifecycle of a device."""
 
 from collections.abc import Coroutine
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -37,6 +37,7 @@ from workflows.hosts.location import HostLocation, refusal
 from workflows.hosts.outage import Outage
 from workflows.hosts.preparation import prepared
 from workflows.hosts.relocation import Relocation
+from workflows.hosts.watch_pauses import WatchPauses
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import Journal
@@ -90,6 +91,9 @@ class DeviceLifecycle:
         )
         self._inference = Inference(request, self._location, steps, self._probe)
         self._watch: workflow.ActivityHandle[DeviceObserved] | None = None
+        self._watch_at: datetime | None = None
+        """When the next watch begins, which waits."""
+        self._pauses = WatchPauses()
 
     @workflow.run
     async def run(self, _: DeviceRequest) -> DeviceReport:
@@ -165,28 +169,38 @@ class DeviceLifecycle:
         """Watch the device and handle messages, until its watch fails or it is removed."""
         if self._steps.status is DeviceStatus.OFFLINE:
             await self._reconnect()
-        if self._removal is not None or not await self._online():
+        if self._is_removed() or not await self._pause() or not await self._online():
             return
         self._start_watch()
         self.wake()  # What is wanted may have changed while nobody read it.
         upkeep_at = workflow.now() + UPKEEP_INTERVAL
-        while self._removal is None and self._watch is not None:
-            left = max(timedelta(0), upkeep_at - workflow.now())
+        while self._removal is None and self._is_watched:
+            left = min(upkeep_at, self._watch_at or upkeep_at) - workflow.now()
+            left = max(timedelta(0), left)
             await wait_until(lambda: bool(self._inbox) or self._watch_has_ended, left, "messages")
             if self._watch_has_ended:
                 await self._take_observation()
-            if workflow.now() >= upkeep_at and self._watch is not None:
+            elif self._watch_at is not None and workflow.now() >= self._watch_at:
+                self._start_watch()
+            if workflow.now() >= upkeep_at and self._is_watched:
                 upkeep_at = workflow.now() + UPKEEP_INTERVAL
                 await self._keep_up()
-            while self._removal is None and self._watch and (message := self._inbox.take()):
+            while self._removal is None and self._is_watched and (message := self._inbox.take()):
                 await self._handle(message)
             await self._journal.continue_when_long()
+
+    async def _pause(self) -> bool:
+        """Wait as long as the next watch must. False: the device is removed."""
+        if pause := self._pauses.next:
+            await wait_until(self._is_removed, pause, "its watches were short")
+        return self._removal is None
 
     async def _take_observation(self) -> None:
         """Record what the watch has seen and watch on; a failed watch leaves none."""
         watch, self._watch = self._watch, None
         if watch is None:
             return
+        self._pauses.end()
         try:
             observed = await watch
         except EFFECT_FAILED as failure:
@@ -195,7 +209,7 @@ class DeviceLifecycle:
                 return  # The next round reconnects, or inspects the machine again.
         else:
             await self._inference.observe(observed.run)
-        self._start_watch()
+        self._start_watch_after(self._pauses.next)
 
     async def _keep_up(self) -> None:
         """Inspect the device, and read its row as well, because a wake may have been lost."""
@@ -220,12 +234,15 @@ class DeviceLifecycle:
             if assignment is None or self._steps.status is not DeviceStatus.ACTIVE:
                 break
             self._stop_watch()
-            if not await self._follow(assignment) or self._steps.status is not DeviceStatus.ACTIVE:
+            if not await self._follow(assignment):
+                return
+            if self._steps.status is not DeviceStatus.ACTIVE:
+                self._pauses.end()
                 return
             if self._inbox.holds(Reboot):
                 self.wake()  # What is due is followed after the restart.
                 break
-        if self._watch is None:
+        if not self._is_watched:
             self._start_watch()
 
     async def _follow(self, assignment: DeviceAssignment) -> bool:
@@ -371,7 +388,7 @@ class DeviceLifecycle:
     def _watch_again(self, lost: WatchLost) -> None:
         """Start another watch in place of one that may be lost, if it is of this site's queue."""
         command = WatchDevice(node=self._location.address(), known=self._inference.run)
-        if lost.queue == watch_device.queue_of(command):
+        if self._watch is not None and lost.queue == watch_device.queue_of(command):
             self._stop_watch()
             self._start_watch()
 
@@ -445,12 +462,25 @@ class DeviceLifecycle:
             boot_id=self._location.boot_id,
             known=self._inference.run,
         )
-        self._watch = watch_device.start(command, summary="watch")
+        self._watch, self._watch_at = watch_device.start(command, summary="watch"), None
+        self._pauses.begin()
+
+    def _start_watch_after(self, pause: timedelta) -> None:
+        if pause:
+            self._watch_at = workflow.now() + pause
+        else:
+            self._start_watch()
 
     def _stop_watch(self) -> None:
+        self._watch_at = None
         if self._watch is not None:
             self._watch.cancel()
             self._watch = None
+
+    @property
+    def _is_watched(self) -> bool:
+        """Whether the device is watched, or will be after a pause."""
+        return self._watch is not None or self._watch_at is not None
 
     @property
     def _watch_has_ended(self) -> bool:

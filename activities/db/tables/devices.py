@@ -44,7 +44,10 @@ class DeviceRevision(SQLModel, table=True):
     document: dict[str, Any] = json_column()
     """All that was sent but for the values of variables."""
     sealed_variables: bytes | None = None
-    """The variables with their values, sealed for the configuration; None: there are none."""
+    """The variables with their values, sealed for this revision; None: there are none, or the row
+    of `variables_revision` has them."""
+    variables_revision: int | None = None
+    """The earlier revision that has the same variables, and their values; None: its own row."""
     created_at: datetime = Field(sa_type=Instant)
     created_by: str = ""
 

@@ -127,6 +127,7 @@ def upgrade() -> None:
         sa.Column("revision", sa.Integer(), nullable=False),
         sa.Column("document", sa.JSON(), nullable=False),
         sa.Column("sealed_variables", sa.LargeBinary(), nullable=True),
+        sa.Column("variables_revision", sa.Integer(), nullable=True),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("created_by", sa.String(), nullable=False),
         sa.ForeignKeyConstraint(
