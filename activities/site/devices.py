@@ -9,6 +9,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from activities.site.answers.devices import (
+    Cleared,
     DeviceFrame,
     DeviceState,
     RunFrame,
@@ -27,12 +28,12 @@ from activities.temporal.first_of import first_of
 from activities.temporal.heartbeats import heartbeating
 from workflows.contracts import errors
 from workflows.contracts.artifacts import ArtifactRole
-from workflows.contracts.base import Done
 from workflows.contracts.devices import DeviceRun, device_run_id
 from workflows.contracts.jobs import WorkerAssignment
 from workflows.contracts.nodes import NodeAddress
 from workflows.effects.devices import (
     ClearDevice,
+    DeviceCleared,
     DeviceObserved,
     DeviceSwitched,
     StagedOnDevice,
@@ -154,14 +155,15 @@ async def _ask(
 
 
 @activity.defn
-async def clear_device(command: ClearDevice) -> Done:
+async def clear_device(command: ClearDevice) -> DeviceCleared:
     """End the inference, and remove all that the device has of it; a repeat changes nothing.
 
     Raises: all failures of `NodeClient`.
     """
     async with heartbeating():
-        await NodeClient(command.node).call("clear_device", {}, Nothing, limit_s=CLEAR_S)
-    return Done()
+        client = NodeClient(command.node)
+        cleared = await client.call("clear_device", {}, Cleared, limit_s=CLEAR_S)
+    return DeviceCleared(lost_files=cleared.lost_files)
 
 
 @activity.defn

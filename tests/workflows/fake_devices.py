@@ -170,11 +170,11 @@ class Devices:
             except TimeoutError:
                 continue
 
-    def clear_device(self, asked: devices.ClearDevice) -> Done:
+    def clear_device(self, asked: devices.ClearDevice) -> devices.DeviceCleared:
         machine, here = self.machine(asked.node), self.on_devices[asked.node.node_id]
         here.run, here.staged, here.is_cleared = DeviceRun(), set(), True
         machine.changed.set()
-        return Done()
+        return devices.DeviceCleared()
 
     # ── rollouts ────────────────────────────────────────────────────────────────────────────
 

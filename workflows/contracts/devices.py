@@ -69,6 +69,7 @@ class DeviceEvent(StrEnum):
     REQUESTED = "device.requested"
     RESTARTED = "device.restarted"
     RESTARTING = "device.restarting"
+    OUTPUT_LOST = "device.output-lost"
     SPEC_LEFT = "device.spec-left"
 
 

@@ -336,7 +336,11 @@ class DeviceLifecycle:
         why = "the device cannot be reached"
         try:
             if not is_offline:
-                await clear_device(ClearDevice(node=self._location.address()))
+                cleared = await clear_device(ClearDevice(node=self._location.address()))
+                if cleared.lost_files:
+                    words = f"{cleared.lost_files} files of its output were on no datastore yet"
+                    lost = Event(type=DeviceEvent.OUTPUT_LOST, message=words)
+                    await self._steps.record_event(lost)
                 return
         except EFFECT_FAILED as failure:
             why = cause_of(failure)[1]

@@ -97,6 +97,11 @@ class ClearDevice(SiteCommand):
     """End the inference of a device that is removed, and remove all that it has of it."""
 
 
+class DeviceCleared(Contract):
+    lost_files: int = 0
+    """Of the output: those that no datastore has, and the device has no more."""
+
+
 WATCH_HEARTBEAT_S = 900.0
 """The heartbeat timeout of a watch: long, because each heartbeat is a write in Temporal, and ten
 thousand devices have a watch for ever. The watches of a killed worker process do not wait for it,
@@ -161,7 +166,7 @@ watch_device = Effect(
 clear_device = Effect(
     "clear_device",
     ClearDevice,
-    Done,
+    DeviceCleared,
     queue=None,
     start_to_close_s=120,
     schedule_to_close_s=600,

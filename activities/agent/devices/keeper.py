@@ -352,6 +352,7 @@ def tidy(store: Store, state: dict[str, Any], *more: str) -> None:
     full.sort(key=number_of)
     for revision in unneeded:
         if revision not in full[-spool.MOST_KEPT :]:
+            spool.note_gone(store, revision)
             remove(revision)
 
 

@@ -31,6 +31,8 @@ from ..host import disk, prctl, processes
 from .state import Revision, Store, revisions
 
 Work = Callable[[Store, Callable[[], float], Callable[[float], None]], None]
+GONE = "gone-output.json"
+MOST_GONE = 50
 COUNTS, COUNTS_LOCK = "output.json", "output.lock"
 INTERVAL_S = 5.0
 AWAY_S = 30.0
@@ -398,12 +400,49 @@ def store_last(revision: Revision) -> None:
         sys.stderr.write(words % (revision.run_id, left, refused.message))
 
 
-def report(found: list[Revision]) -> dict[str, Any]:
+def note_gone(store_of_device: Store, revision: Revision) -> None:
+    """Keep what is known of the output of a revision that is removed: what waits is lost.
+
+    A repeat counts nothing twice.
+    """
+    if not has_output(revision):
+        return
+    noted, left = counts(revision), waiting(revision)
+    gone = {
+        "dropped_files": noted["dropped_files"] + len(left),
+        "dropped_bytes": noted["dropped_bytes"] + sum(one.size for one in left),
+        "lost_files": len(left),
+    }
+    found = _gone(store_of_device)
+    if len(found) > MOST_GONE:
+        found = {"": sum_of(list(found.values()))}
+    with contextlib.suppress(OSError):  # On a full disk, to make room matters more.
+        write_json(store_of_device.at(GONE), {**found, revision.run_id: gone})
+
+
+def gone(store_of_device: Store) -> dict[str, int]:
+    """What was dropped in revisions that are removed, and `lost_files`, which were lost by that."""
+    return sum_of(list(_gone(store_of_device).values()))
+
+
+def sum_of(found: list[dict[str, int]]) -> dict[str, int]:
+    """The sums by name."""
+    names = ("dropped_files", "dropped_bytes", "lost_files")
+    return {name: sum(one[name] for one in found) for name in names}
+
+
+def _gone(store_of_device: Store) -> dict[str, dict[str, int]]:
+    return read_json(store_of_device.at(GONE)) or {}
+
+
+def report(found: list[Revision], gone: dict[str, int] | None = None) -> dict[str, Any]:
     """What waits in all revisions, and what was dropped, as the copier has noted it last.
+
+    gone: what was dropped in revisions that are not here any more.
 
     It reads no folder of output, which may have very many files, so it is answered at once.
     """
     noted = [counts(revision) for revision in found if has_output(revision)]
     names = ("waiting_files", "waiting_bytes", "dropped_files", "dropped_bytes")
-    sums = {name: sum(one[name] for one in noted) for name in names}
+    sums = {name: sum(one[name] for one in noted) + (gone or {}).get(name, 0) for name in names}
     return {**sums, "away": next((one["away"] for one in noted if one["away"]), "")}

@@ -194,7 +194,10 @@ def device_status(request: dict[str, Any]) -> dict[str, Any]:
 
 def _does(store: Store) -> dict[str, Any]:
     """What the device does, and what of its output waits."""
-    return {"run": _run_of(store), "output": spool.report(revisions(store.folders))}
+    return {
+        "run": _run_of(store),
+        "output": spool.report(revisions(store.folders), spool.gone(store)),
+    }
 
 
 def _run_of(store: Store) -> dict[str, Any]:
@@ -231,6 +234,7 @@ def clear_device(request: dict[str, Any]) -> dict[str, Any]:
     """End the inference, and remove all that the device has of it; a repeat changes nothing.
 
     What jobs on this machine use as well stays, see `clearing.py`.
+    lost_files: of the output, those that were not stored when their revision was removed.
     Raises: RefusedError `not-removed`, `systemd`.
     """
     store = Store(Folders(request.get("root", "")))
@@ -240,14 +244,16 @@ def clear_device(request: dict[str, Any]) -> dict[str, Any]:
     for revision in revisions(store.folders):
         starting.end_left(revision)
         spool.store_last(revision)
+        spool.note_gone(store, revision)
         if not keeper.remove(revision):
             left.append(revision.run_id)
     if left:
         raise RefusedError("not-removed", "revisions could not be removed: %s" % ", ".join(left))
     load("devices.clearing:clear")(store)
+    lost_files = spool.gone(store)["lost_files"]
     if os.path.lexists(store.path):
         file_tree.remove(store.path)
-    return {}
+    return {"lost_files": lost_files}
 
 
 def watch_device(request: dict[str, Any]) -> None:

@@ -53,6 +53,13 @@ class Switched(SaidState):
     """Why it does not do what was asked."""
 
 
+class Cleared(Said):
+    """The answer of `clear_device`."""
+
+    lost_files: Count = 0
+    """Of the output: those that no datastore has, and the device has no more."""
+
+
 class DeviceState(SaidState):
     """The answer of `device_status`."""
 

@@ -49,6 +49,8 @@ class Edge:
         self.is_there = True
         self.boot = 1
         self.staged: set[int] = set()
+        self.unstored_files = 0
+        """What of the output is lost when the device is removed."""
         self.run = DeviceRun()
         self.ran: list[int] = []
         """The numbers of the assignments that it was switched to."""
@@ -277,9 +279,9 @@ class Edge:
             self._changed.clear()
             yield Until(self._changed, WATCH_S)
 
-    def _clear(self, _: devices.ClearDevice) -> Done:
+    def _clear(self, _: devices.ClearDevice) -> devices.DeviceCleared:
         self.run, self.staged = DeviceRun(), set()
-        return Done()
+        return devices.DeviceCleared(lost_files=self.unstored_files)
 
     def _reboot(self, asked: nodes.RebootNode) -> Done:
         if asked.boot_id == str(self.boot):

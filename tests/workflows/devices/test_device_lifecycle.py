@@ -376,6 +376,14 @@ def test_a_device_that_is_away_is_removed_and_says_that_it_may_run_on() -> None:
     assert edge.calls.count("clear_device") == 1, "only before it was active"
 
 
+def test_output_that_is_lost_with_its_device_is_an_event() -> None:
+    edge = running()
+    edge.unstored_files = 3
+    edge.tell("remove", Removal())
+    edge.until(lambda: edge.status == "archived", most_s=300)
+    assert edge.messages("device.output-lost") == ["3 files of its output were on no datastore yet"]
+
+
 def test_what_an_earlier_device_has_left_on_the_machine_ends_before_it_is_active() -> None:
     edge = Edge()
     edge.run = DeviceRun(number=7, status=InferenceStatus.RUNNING)

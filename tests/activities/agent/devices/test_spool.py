@@ -360,3 +360,18 @@ def test_a_full_disk_does_not_keep_the_spool_from_making_room(
         patch.setattr(spool, "write_json", full)
         spool.copy(revision)
     assert sum(one.size for one in spool.files_of(revision)) <= 500_000
+
+
+def test_what_was_dropped_or_lost_with_a_revision_is_counted_after_its_end(
+    store: Store, make_revision: MakeRevision
+) -> None:
+    revision = make_revision(output=place(AWAY), output_buffer={"limit_bytes": 8192})
+    for number in range(3):
+        write(revision, str(number), bytes(8192), 100 - number)
+    spool.bound(revision)
+    for _ in range(2):  # As where the removal is tried again.
+        spool.note_gone(store, revision)
+    shutil.rmtree(revision.path)
+    found = spool.report([], spool.gone(store))
+    assert (found["dropped_files"], found["dropped_bytes"], found["waiting_files"]) == (3, 24576, 0)
+    assert spool.gone(store)["lost_files"] == 1
