@@ -156,6 +156,7 @@ watch_device = Effect(
     schedule_to_start_s=60,
     heartbeat_s=WATCH_HEARTBEAT_S,
     non_retryable=(*NON_RETRYABLE, *sorted(LOSSES), LOGIN_REFUSED),
+    is_watch=True,
 )
 """One watch for each device. It fails with the type of the loss; the lifecycle then probes."""
 clear_device = Effect(

@@ -201,7 +201,7 @@ def test_a_device_that_is_lost_is_offline_and_back_with_what_it_runs() -> None:
     assert (edge.ran, edge.run.number, edge.reason) == ([1], 1, None)
 
 
-@pytest.mark.parametrize(("queue", "watches"), [("site", 1), ("site/reg-1", 0)])
+@pytest.mark.parametrize(("queue", "watches"), [("site/watches", 1), ("site/reg-1/watches", 0)])
 def test_a_watch_that_was_lost_with_its_process_is_begun_again_for_the_same_queue(
     queue: str, watches: int
 ) -> None:
