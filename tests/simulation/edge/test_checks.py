@@ -10,7 +10,7 @@ import pytest
 from tests.simulation.defects import EDGE, Defect, planting
 from tests.simulation.edge.life import LIFECYCLES, EdgeLife
 
-MOST_SEEDS = 40
+MOST_SEEDS = 100
 PARTS = "workflows.devices"
 """The package whose modules have these defects."""
 
