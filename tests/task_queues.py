@@ -14,5 +14,6 @@ def task_queues() -> tuple[str, ...]:
         queues.NOTIFICATIONS,
         queues.TRANSFERS,
         queues.SITE,
+        queues.watches_of(queues.SITE),
         *(queues.of_kind(queue, ProviderKind(kind)) for kind in cloud_kinds() for queue in clouds),
     )

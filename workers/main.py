@@ -32,7 +32,7 @@ from workers.sites import (
     LONG_ACTIVITIES,
     LONG_ACTIVITY_HEARTBEAT,
     site_queues,
-    site_worker,
+    site_workers,
     taking_over,
 )
 from workers.startup import run_until_stopped, serve_workflows, start_worker_process
@@ -140,7 +140,7 @@ async def _beside(
     threading.Thread(target=remove_left_scratch, name="scratch", daemon=True).start()
     await _ensure_singletons(client)
     sites_served = site_queues(settings().sites)
-    sites = [site_worker(client, queue) for queue in sites_served]
+    sites = [worker for queue in sites_served for worker in site_workers(client, queue)]
     long = (notifications_worker(client), transfers_worker(client, transfers))
     others = (*long, *cloud_workers(client), *sites)
     async with serving(*others), taking_over(client, sites_served):

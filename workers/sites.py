@@ -9,7 +9,7 @@ import structlog
 from temporalio.client import Client
 from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
-from activities.registry.site import SITE
+from activities.registry.site import SITE, WATCHES
 from activities.settings import settings
 from activities.site.device_watches import take_over_watches
 from activities.site.node_client import close_connections
@@ -23,8 +23,9 @@ from workflows.contracts import queues
 SHARED = "*"
 SHARED_POLLERS = 8
 SITE_ACTIVITIES = 50_000
-"""How many activities the worker of sites runs at once, each of which waits for a node or a device
-and needs no thread; every node and device has one for hours, its watch."""
+"""How many activities the worker of a site runs at once, each of which waits for a node or a device
+and needs no thread; every node has one for hours, its watch. The watches of devices have as many
+slots of their own."""
 LONG_ACTIVITIES = 1000
 """How many activities that wait for a provider one other worker runs at once."""
 LONG_ACTIVITY_HEARTBEAT = timedelta(seconds=4)
@@ -50,7 +51,7 @@ async def serve_sites(stop: asyncio.Event) -> int:
         return 0
     set_client(client)
     async with (
-        serving(*(site_worker(client, queue) for queue in workers)),
+        serving(*(worker for queue in workers for worker in site_workers(client, queue))),
         taking_over(client, workers),
     ):
         await stop.wait()
@@ -85,6 +86,20 @@ def site_queues(sites: str) -> tuple[str, ...]:
             "a worker of its own network by own_worker of the region)"
         )
     return tuple(queues.SITE if name == SHARED else queues.own_site(name) for name in names)
+
+
+def site_workers(client: Client, queue: str) -> tuple[Worker, Worker]:
+    """The worker of a site's queue, and that of the watches of its devices."""
+    watches = Worker(
+        client,
+        task_queue=queues.watches_of(queue),
+        activities=WATCHES,
+        max_concurrent_activities=SITE_ACTIVITIES,
+        max_heartbeat_throttle_interval=LONG_ACTIVITY_HEARTBEAT,
+        activity_task_poller_behavior=PollerBehaviorSimpleMaximum(2),
+        graceful_shutdown_timeout=timedelta(seconds=GRACE_S),
+    )
+    return site_worker(client, queue), watches
 
 
 def site_worker(client: Client, queue: str) -> Worker:

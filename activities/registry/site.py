@@ -20,3 +20,5 @@ SITE: tuple[Activity, ...] = activities_in(
     *(nodes, datastores, datastore_sources, watch, staging, runs, collection, state_snapshots),
     *(volumes, region_cache, devices, trunks),
 )
+WATCHES: tuple[Activity, ...] = (devices.watch_device,)
+"""The activities of the queue of a site's watches."""

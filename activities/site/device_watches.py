@@ -68,7 +68,7 @@ async def _ask_for_all(client: Client, queue: str) -> str | None:
             if workflow_id.removeprefix(f"{DEVICE.name}/") in watched_devices():
                 return None
             try:
-                await tell(workflow_id, "watch_lost", WatchLost(queue=queue))
+                await tell(workflow_id, "watch_lost", WatchLost(queue=queues.watches_of(queue)))
             except (RPCError, ApplicationError) as cause:
                 return f"{workflow_id}: {cause}"
             return None

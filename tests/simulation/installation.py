@@ -58,7 +58,8 @@ def _add_own_machines(life: Life) -> None:
         own_worker = index == 0 and life.plan.has_own_site
         life.regions.append(life.rows.add_region(provider, own_worker=own_worker))
         if own_worker:
-            life.engine.processes.add(OWN_SITE, queues.own_site(life.regions[-1]))
+            own = queues.own_site(life.regions[-1])
+            life.engine.processes.add(OWN_SITE, own, queues.watches_of(own))
         _until(life, lambda: all(one.status == "healthy" for one in life.rows.regions()))
         for gpus in machines:
             minion = life.world.add_machine(gpus=gpus)

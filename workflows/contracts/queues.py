@@ -29,3 +29,9 @@ def of_kind(queue: str, kind: str) -> str:
 def own_site(region_id: str) -> str:
     """The task queue of a region that a worker process of its own network serves."""
     return f"site/{region_id}"
+
+
+def watches_of(site: str) -> str:
+    """The queue of the watches of devices of a site's queue. Its slots are its own, because each
+    watch has one for hours: however many devices there are, the site has slots for short work."""
+    return f"{site}/watches"

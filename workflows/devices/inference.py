@@ -37,7 +37,7 @@ from workflows.effects.devices import (
 )
 from workflows.hosts.connection import raise_if_violated
 from workflows.hosts.location import HostLocation
-from workflows.primitives.failures import EFFECT_FAILED, cause_of
+from workflows.primitives.failures import EFFECT_FAILED, UNSERVED, cause_of
 
 MOST_CHARACTERS = 2000
 LOSS_LIMIT = timedelta(hours=4)
@@ -129,7 +129,7 @@ class Inference:
                 why = message[:MOST_CHARACTERS]
                 if not await self._is_reachable(why):
                     return
-                if kind not in LOSSES or workflow.now() >= deadline:
+                if kind not in (*LOSSES, UNSERVED) or workflow.now() >= deadline:
                     switched = DeviceSwitched(run=before, failed=why)
                     break
             await workflow.sleep(pause, summary="it was lost, and is there again")

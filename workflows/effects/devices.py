@@ -106,6 +106,8 @@ WATCH_HEARTBEAT_S = 900.0
 """The heartbeat timeout of a watch: long, because each heartbeat is a write in Temporal, and ten
 thousand devices have a watch for ever. The watches of a killed worker process do not wait for it,
 because the next process asks for them (signal `watch_lost`)."""
+UNTAKEN_S = 60.0
+"""For how long work waits for a worker process before the device is known to be unserved."""
 _FINAL = (*NON_RETRYABLE, *sorted(LOSSES))
 """A device that is lost is probed, so that it is known to be offline, and tried again later."""
 
@@ -123,6 +125,7 @@ stage_on_device = Effect(
     queue=None,
     start_to_close_s=3600,
     schedule_to_close_s=4 * 3600,
+    schedule_to_start_s=UNTAKEN_S,
     heartbeat_s=HEARTBEAT_S,
     retry_first_s=2,
     retry_max_s=60,
@@ -137,6 +140,7 @@ switch_device = Effect(
     queue=None,
     start_to_close_s=2 * 3600,
     schedule_to_close_s=4 * 3600,
+    schedule_to_start_s=UNTAKEN_S,
     heartbeat_s=HEARTBEAT_S,
     non_retryable=_FINAL,
     waits_for_cancellation=True,
@@ -161,6 +165,7 @@ watch_device = Effect(
     schedule_to_start_s=60,
     heartbeat_s=WATCH_HEARTBEAT_S,
     non_retryable=(*NON_RETRYABLE, *sorted(LOSSES), LOGIN_REFUSED),
+    is_watch=True,
 )
 """One watch for each device. It fails with the type of the loss; the lifecycle then probes."""
 clear_device = Effect(

@@ -56,7 +56,8 @@ class Effect(Generic[Asked, Answered]):
     non_retryable: types of failure that are not retried;
     attempts: how many at most; 0: no limit;
     waits_for_cancellation: when cancelled, wait until the running attempt has finished, so that a
-    late attempt cannot act after the compensation.
+    late attempt cannot act after the compensation;
+    is_watch: run on the site's queue of watches.
 
     Raises: ActivityError, when the activity fails; `run_locally` also ApplicationError;
     CancelledError, when the workflow is cancelled.
@@ -75,6 +76,7 @@ class Effect(Generic[Asked, Answered]):
     non_retryable: Sequence[str] = field(default=NON_RETRYABLE)
     attempts: int = 0
     waits_for_cancellation: bool = False
+    is_watch: bool = False
 
     async def __call__(self, command: Asked, *, summary: str | None = None) -> Answered:
         with cancellable():
@@ -148,7 +150,8 @@ class Effect(Generic[Asked, Answered]):
             return self.queue
         where = command.node if isinstance(command, SiteCommand) else command
         region_id, own_worker = getattr(where, "region_id"), getattr(where, "own_worker")  # noqa: B009
-        return queues.own_site(region_id) if own_worker else queues.SITE
+        site = queues.own_site(region_id) if own_worker else queues.SITE
+        return queues.watches_of(site) if self.is_watch else site
 
 
 def _retrieve(ended: "asyncio.Task[Any]") -> None:

@@ -28,7 +28,8 @@ class WatchPauses:
         """How long the next watch must wait."""
         if self._short < 2:
             return timedelta(0)
-        return min(FIRST_PAUSE * 2 ** (self._short - 2), LONGEST_PAUSE)
+        pause: timedelta = FIRST_PAUSE * (1 << (self._short - 2))
+        return min(pause, LONGEST_PAUSE)
 
     def begin(self) -> None:
         """Count from now how long the host is watched."""

@@ -58,7 +58,7 @@ async def test_every_device_is_asked_for_that_this_process_does_not_watch(
     temporal: Any = Listing()
     await take_over_watches(temporal, queue)
     assert {who for who, _ in told} == {"device/dev-1", "device/dev-3"}
-    assert all(lost.queue == queue for _, lost in told)
+    assert all(lost.queue == f"{queue}/watches" for _, lost in told)
     assert all(("RegionId = 'reg-7'" in each) == (queue != "site") for each in temporal.queries)
 
 

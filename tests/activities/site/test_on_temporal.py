@@ -17,9 +17,11 @@ from tests.activities.waiting import wait_until
 from tests.activities.watch_workflow import AskSite, AwaitExit, Holding, HoldWatch
 from workers.backlogs import backlog_of
 from workers.registry import workflow_runner
-from workers.sites import site_worker
+from workers.sites import site_worker, site_workers
 from workflows.contracts import queues
-from workflows.contracts.nodes import WatchEnded
+from workflows.contracts.devices import DeviceRun
+from workflows.contracts.nodes import NodeAddress, WatchEnded
+from workflows.effects.devices import ClearDevice, WatchDevice, clear_device, watch_device
 from workflows.effects.regions import CheckSite, SiteChecked
 
 
@@ -104,3 +106,17 @@ async def test_one_worker_serves_every_shared_region_and_none_with_a_worker_of_i
         assert await backlog_of(temporal_server, queues.SITE) == 0
         async with site_worker(temporal_server, queues.own_site("reg-own")):
             await asyncio.wait_for(own.result(), 30)
+
+
+@pytest.mark.parametrize("own_worker", [False, True])
+async def test_the_watches_of_devices_have_a_worker_and_slots_of_their_own(
+    temporal_server: Client, own_worker: bool
+) -> None:
+    node = NodeAddress(
+        node_id="dev-1", region_id="reg-1", host="10.0.0.2", port=22, user="root",
+        minion_id="SHA256:a", own_worker=own_worker,
+    )  # fmt: skip
+    short = clear_device.queue_of(ClearDevice(node=node))
+    watches = watch_device.queue_of(WatchDevice(node=node, known=DeviceRun()))
+    assert short != watches
+    assert [each.task_queue for each in site_workers(temporal_server, short)] == [short, watches]

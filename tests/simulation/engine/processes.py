@@ -21,6 +21,7 @@ WORKFLOWS = "workflows"
 """Stands for the workflow tasks of the queue `main`."""
 MAIN_QUEUES = (
     WORKFLOWS, queues.MAIN, queues.NOTIFICATIONS, queues.TRANSFERS, "cloud/*", queues.SITE,
+    queues.watches_of(queues.SITE),
 )  # fmt: skip
 """As workers/main.py:serve_main, with `BASELOAD_SITES=*`."""
 SECOND_MAIN, PLANNING, SECOND_PLANNING = "main-2", "planning", "planning-2"

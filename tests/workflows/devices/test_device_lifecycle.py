@@ -18,6 +18,7 @@ from workflows.contracts.devices import (
 from workflows.contracts.nodes import Hardware
 from workflows.contracts.removals import Removal
 from workflows.devices.device_lifecycle import UPKEEP_INTERVAL
+from workflows.primitives.failures import UNSERVED
 
 HOUR_S = 3600.0
 NOTHING = ApplicationError("the image is not there", type=errors.WORK_REFUSED)
@@ -201,7 +202,7 @@ def test_a_device_that_is_lost_is_offline_and_back_with_what_it_runs() -> None:
     assert (edge.ran, edge.run.number, edge.reason) == ([1], 1, None)
 
 
-@pytest.mark.parametrize(("queue", "watches"), [("site", 1), ("site/reg-1", 0)])
+@pytest.mark.parametrize(("queue", "watches"), [("site/watches", 1), ("site/reg-1/watches", 0)])
 def test_a_watch_that_was_lost_with_its_process_is_begun_again_for_the_same_queue(
     queue: str, watches: int
 ) -> None:
@@ -520,3 +521,12 @@ def test_a_device_that_was_lost_under_a_deployment_and_is_held_says_what_it_runs
     edge.passes(3 * HOUR_S)
     last = [c for c in edge.changes if c.run is not None or c.deploying is not None][-1]
     assert last.deploying is None, "its row says for ever that it is being deployed to"
+
+
+def test_an_assignment_that_no_worker_took_in_time_is_tried_again() -> None:
+    edge = Edge().active()
+    untaken = ApplicationError("not taken", type=UNSERVED, non_retryable=True)
+    edge.failures["stage_on_device"] = [untaken, untaken]
+    edge.deploy(7)
+    edge.until(lambda: edge.ran == [1], most_s=HOUR_S)
+    assert "device.deployment-failed" not in edge.events

@@ -62,7 +62,8 @@ def test_a_device_that_names_another_boot_each_time_is_inspected_less_often() ->
 
 
 def test_a_device_that_is_lost_whenever_it_is_to_be_deployed_makes_few_events() -> None:
-    edge, probes = Edge().active(), []
+    edge = Edge().active()
+    probes: list[int] = []
     before = len(edge.steps)
 
     def stage(_: Attempt, __: devices.StageOnDevice) -> Steps:
