@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -206,7 +205,10 @@ class HostileSite:
         snapshot = SaveSnapshot(at=NOW, **run)
         cache = RegionCache(node=node, address="10.0.0.1:8710")
         shown = ShowNodeStatus(node=node, status=NodeStatus.ACTIVE)
-        staged = partial(self._stage, cache=cache, contents=self._contents())
+
+        def staged() -> StageWorker:
+            return self._stage(cache=cache, contents=self._contents())
+
         return {
             "status": lambda: (get_run_status, GetRunStatus(**run)),
             "status of the node": lambda: (reach_node, ReachNode(node=node)),

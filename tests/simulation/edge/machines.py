@@ -206,4 +206,4 @@ class Machines:
     def _clear(self, machine: Machine, _: SiteCommand) -> Contract:
         machine.run, machine.staged, machine.switching = DeviceRun(), set(), None
         machine.changed.set()
-        return Done()
+        return devices.DeviceCleared()
