@@ -206,7 +206,7 @@ def test_an_image_that_cannot_be_had_is_said(podman_agent: LocalAgent) -> None:
         podman_agent.call(
             "stage", run_id=RUN, image="127.0.0.1:9/none:1", spec=spec("true", runtime="podman")
         )
-    assert caught.value.code == "image"
+    assert caught.value.code == "image-away"
 
 
 def living(part: str) -> list[str]:
