@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
-from uuid import uuid4
 
 import fsspec  # type: ignore[import-untyped]
 from fsspec.implementations.local import LocalFileSystem  # type: ignore[import-untyped]
 
 from activities.storage.names import place_of
+from activities.storage.parts import PREFIX, Parts
 
 CHUNK_BYTES = 1024 * 1024
 
@@ -35,6 +35,8 @@ class BlobStore:
         self._root = str(root).rstrip("/")
         self.folder = Path(self._root) if isinstance(self._files, LocalFileSystem) else None
         """The local folder of the store; None when the store is not local."""
+        local = Parts(self.folder / ".parts") if self.folder else None
+        self._parts = local or Parts(Path(tempfile.gettempdir()), ".baseload-part-")
 
     def put(self, name: str, content: bytes) -> None:
         """Store bytes under a name, replacing an earlier object."""
@@ -72,20 +74,15 @@ class BlobStore:
         if self.folder is None:
             self.put_file(name, path)
             return
-        target = Path(self._path(name))
-        target.parent.mkdir(parents=True, exist_ok=True)
-        part = target.with_name(f".part-{uuid4().hex}")
-        try:
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
-            part.hardlink_to(path)
-        except OSError:  # It lies on another disk.
-            self.put_file(name, path)
-            return
-        try:
-            self._publish(part, str(target), replaces=True)
-        finally:
-            part.unlink(missing_ok=True)
+        target = self._path(name)
+        Path(target).parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.ExitStack() as until_published:
+            try:
+                part = until_published.enter_context(self._parts.second_name(path))
+            except OSError:  # It lies on another disk.
+                self.put_file(name, path)
+                return
+            self._publish(part, target, replaces=True)
 
     @contextlib.contextmanager
     def writer(self, name: str, *, replaces: bool = True) -> Iterator[IO[bytes]]:
@@ -96,18 +93,13 @@ class BlobStore:
         Raises: FileExistsError, when there is one that must not be replaced, in a local store.
         """
         path = self._path(name)
-        folder = Path(path).parent if self.folder else None
-        if folder:
-            folder.mkdir(parents=True, exist_ok=True)
-        number, part = tempfile.mkstemp(dir=folder, prefix=".part-")
-        try:
-            with os.fdopen(number, "w+b") as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            self._publish(Path(part), path, replaces)
-        finally:
-            Path(part).unlink(missing_ok=True)
+        if self.folder:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+        with self._parts.new() as (part, file):
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            self._publish(part, path, replaces)
 
     def get(self, name: str) -> bytes:
         """The content of an object.
@@ -175,7 +167,7 @@ class BlobStore:
         """The sorted names of all objects below a folder; empty when there is no such folder."""
         found = self._files.find(self._path(folder))
         inside = [str(path)[len(self._root) :].lstrip("/") for path in found]
-        return sorted(name for name in inside if not PurePosixPath(name).name.startswith(".part-"))
+        return sorted(name for name in inside if not PurePosixPath(name).name.startswith(PREFIX))
 
     def sizes(self, folder: str) -> dict[str, int]:
         """The sizes of all objects below a folder, by their names."""
@@ -184,7 +176,7 @@ class BlobStore:
         return {
             name: int(said["size"])
             for name, said in inside.items()
-            if not PurePosixPath(name).name.startswith(".part-")
+            if not PurePosixPath(name).name.startswith(PREFIX)
         }
 
     def delete(self, name: str) -> None:

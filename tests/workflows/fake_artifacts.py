@@ -15,7 +15,7 @@ from workflows.contracts.jobs import run_id
 from workflows.effects import artifacts, job_data, volumes
 
 CONTENT = Content(sha256="c" * 64, size_bytes=3072, unpacked_bytes=1000, file_count=1)
-LONGEST_TRANSFER_S = 30.0
+LONGEST_TRANSFER_S = 120.0
 
 
 @dataclass

@@ -470,9 +470,7 @@ async def test_an_output_whose_transfer_was_cut_is_not_there_at_all(site: Site) 
     _, task = site.begin(store_output, command)
     outputs = site.blobs.folder
     assert outputs is not None
-    await wait_until(
-        lambda: any(part.stat().st_size for part in outputs.glob(f"outputs/{JOB}/.part-*")), "bytes"
-    )
+    await wait_until(lambda: any(part.stat().st_size for part in outputs.glob(".parts/*")), "bytes")
     site.sshd.cut()
     with pytest.raises(ApplicationError) as caught:
         await task

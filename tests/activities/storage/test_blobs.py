@@ -1,5 +1,8 @@
 """Objects appear whole or not at all, in a local folder and in an object store alike."""
 
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import uuid4
 
@@ -42,6 +45,43 @@ def test_a_writer_that_fails_leaves_no_object_and_no_part(store: BlobStore) -> N
     assert store.names("code") == []
     if store.folder:
         assert list((store.folder / "code").iterdir()) == []
+        assert parts(store) == []
+
+
+def test_what_a_killed_process_was_writing_is_removed_by_the_next_writer(tmp_path: Path) -> None:
+    store = BlobStore(f"file://{tmp_path}/s")
+    script = "import sys; from activities.storage.blobs import BlobStore\n"
+    script += "with BlobStore(sys.argv[1]).writer('code/b') as file:\n"
+    script += "    file.write(b'half'); file.flush(); print('wrote', flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", script, store.url]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"wrote\n"
+        store.put("code/a", b"whole")
+        assert len(parts(store)) == 1, "the part of a process that lives stays"
+        process.kill()
+    store.put("code/a", b"whole")
+    assert parts(store) == []
+    assert store.names("code") == ["code/a"]
+
+
+def test_many_that_write_at_once_do_not_remove_the_parts_of_each_other(tmp_path: Path) -> None:
+    store = BlobStore(f"file://{tmp_path}/s")
+    (tmp_path / "received").write_bytes(b"part")
+
+    def write(number: int) -> None:
+        store.put(f"code/{number}", b"x" * 10_000)
+        store.take_file(f"taken/{number}", tmp_path / "received")
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(300)))
+    assert len(store.names("code")) + len(store.names("taken")) == 600
+    assert parts(store) == []
+
+
+def parts(store: BlobStore) -> list[Path]:
+    assert store.folder is not None
+    return list((store.folder / ".parts").iterdir())
 
 
 def test_a_writer_that_fails_leaves_the_object_that_was_there(store: BlobStore) -> None:
@@ -101,7 +141,7 @@ def test_a_file_that_is_taken_is_stored_whole_and_stays_where_it_was(
     assert store.get("artifacts/a/parts/x") == b"part"
     assert store.names("artifacts") == ["artifacts/a/parts/x"]
     if store.folder is not None:
-        assert [path.name for path in store.folder.rglob(".*")] == []
+        assert parts(store) == []
 
 
 def test_a_file_of_another_disk_is_copied(
