@@ -16,6 +16,7 @@ from sqlmodel import Session, SQLModel, col, select
 from activities.billing.payers import credits_name
 from activities.db.ids import new_id
 from activities.db.tables import Account, LedgerAccount, LedgerPosting, LedgerTransaction
+from workflows.contracts.billing import TransactionKind
 
 USAGE_FEES = "platform/usage-fees"
 FUNDING = "platform/funding"
@@ -30,14 +31,20 @@ class Entry:
     """A ledger transaction that is to be posted; its legs add up to zero."""
 
     business_key: str
-    kind: str
+    kind: TransactionKind
     account_id: str
     """The account whose statement shows the transaction."""
     legs: Mapping[str, int]
     """Ledger account to the microcredits that the ledger account gains; below zero: gives."""
     at: datetime
     description: str
+    project_id: str | None = None
+    provider_id: str | None = None
+    region_id: str | None = None
     job_id: str | None = None
+    device_id: str | None = None
+    reverses_id: str | None = None
+    """The transaction that this entry takes back."""
     details: dict[str, Any] = field(default_factory=dict)
 
 
@@ -53,7 +60,12 @@ def post(session: Session, entry: Entry) -> LedgerTransaction:
         business_key=entry.business_key,
         kind=entry.kind,
         account_id=entry.account_id,
+        project_id=entry.project_id,
+        provider_id=entry.provider_id,
+        region_id=entry.region_id,
         job_id=entry.job_id,
+        device_id=entry.device_id,
+        reverses_id=entry.reverses_id,
         description=entry.description,
         details=entry.details,
         at=entry.at,
@@ -87,7 +99,7 @@ def add_credits(
         raise LedgerError(f"credits: asked {amount_microcredits} microcredits, must be above 0")
     entry = Entry(
         business_key=f"credits/{key}",
-        kind="credits",
+        kind=TransactionKind.CREDITS,
         account_id=account.id,
         legs={FUNDING: -amount_microcredits, credits_name(account.id): amount_microcredits},
         at=at,

@@ -13,7 +13,7 @@ from activities.db.ids import new_id
 from activities.db.session import advisory_lock
 from activities.db.tables import Account, Allocation, EventRow, Job, Project, UsageMeter
 from activities.settings import settings
-from workflows.contracts.billing import UsageRates, WorkerUsage
+from workflows.contracts.billing import TransactionKind, UsageRates, WorkerUsage
 from workflows.contracts.errors import NOT_FOUND
 from workflows.contracts.events import JobEvent
 from workflows.contracts.statuses import JobStatus
@@ -207,7 +207,7 @@ def _post_slice(session: Session, meter: UsageMeter, piece: Slice) -> int:
         session,
         Entry(
             business_key=f"job/{meter.job_id}/usage/{meter.worker}/{begins.isoformat()}",
-            kind="usage-fee",
+            kind=TransactionKind.USAGE_FEE,
             account_id=meter.payer_id,
             job_id=meter.job_id,
             legs={credits_name(meter.payer_id): -amount, USAGE_FEES: amount},

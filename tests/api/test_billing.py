@@ -14,6 +14,7 @@ from activities.placement.wake import WORKFLOW_ID
 from activities.temporal.client import set_client
 from tests.api.http_server import Person, Site
 from tests.waiting import eventually
+from workflows.contracts.billing import TransactionKind
 
 HOUR = timedelta(hours=1)
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -28,7 +29,7 @@ def _use(site: Site, person: Person, job_id: str, amount: int, at: datetime) -> 
     """What billing posts for an hour of a job."""
     used = ledger.Entry(
         business_key=f"job/{job_id}/usage/0/{at.isoformat()}",
-        kind="usage-fee",
+        kind=TransactionKind.USAGE_FEE,
         account_id=person.account_id,
         legs={credits_name(person.account_id): -amount, ledger.USAGE_FEES: amount},
         at=at,

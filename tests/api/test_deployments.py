@@ -11,7 +11,7 @@ from activities.db import tables
 from activities.devices.rollouts import advance_rollout
 from tests.api.device_rows import configuration, device, edge_region, set_to
 from tests.api.http_server import Person, Site
-from workflows.contracts.billing import MICROCREDITS
+from workflows.contracts.billing import MICROCREDITS, TransactionKind
 from workflows.contracts.deployments import RolloutPolicy
 from workflows.effects.deployments import AdvanceRollout
 
@@ -39,7 +39,9 @@ def credit(site: Site, person: Person, count: int) -> None:
             add_credits(session, account, amount, account.id, now)
             return
         legs = {credits_name(account.id): amount, FUNDING: -amount}
-        entry = Entry(f"charge/{account.id}", "usage", account.id, legs, now, "used up")
+        entry = Entry(
+            f"charge/{account.id}", TransactionKind.USAGE_FEE, account.id, legs, now, "used up"
+        )
         post(session, entry)
 
 

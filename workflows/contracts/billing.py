@@ -4,6 +4,7 @@
 """
 
 from datetime import datetime
+from enum import StrEnum
 
 from workflows.contracts.base import Contract, WholeSeconds
 from workflows.contracts.nodes import NodeAddress
@@ -12,6 +13,29 @@ MICROCREDITS = 1_000_000
 HOURS_PER_MONTH = 730
 """The hours of a month as clouds count them in monthly prices of disks.
 Source: https://cloud.google.com/compute/disks-image-pricing."""
+
+
+class TransactionKind(StrEnum):
+    """What a ledger transaction is for, as statements and totals name it."""
+
+    CREDITS = "credits"
+    """Credits that were bought or given."""
+    USAGE_FEE = "usage-fee"
+    """GPU and CPU hours on own machines; to the platform."""
+    MARKET_PRICE = "market-price"
+    """GPU hours on public capacity of another account; to the platform, which pays the owner."""
+    EARNING = "earning"
+    """The share of a market price of the region's owner, who has it with the next payout."""
+    PAYOUT = "payout"
+    """Earnings of a provider that were moved to the credits of the account that is paid."""
+    FEDERATED_FEE = "federated-fee"
+    """Worker hours of a federated job; from its creator."""
+    DEVICE_DAY = "device-day"
+    """The devices that existed at any moment of a UTC day."""
+    CLUSTER = "cluster"
+    STORAGE = "storage"
+    REVERSAL = "reversal"
+    """The opposite of an earlier transaction, which stays as it is."""
 
 
 def disk_microcredits_per_hour(size_gb: int, microcredits_per_gb_month: int) -> int:

@@ -5,6 +5,7 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
+    Index,
     Text,
 )
 from sqlmodel import Field, SQLModel
@@ -29,12 +30,24 @@ class LedgerTransaction(SQLModel, table=True):
     id: str = Field(primary_key=True)
     business_key: str = Field(unique=True)
     kind: str
-    """`credits` or `usage-fee`."""
-    account_id: str = Field(foreign_key="accounts.id", index=True)
+    """One of `TransactionKind`."""
+    account_id: str = Field(foreign_key="accounts.id")
+    """The account whose statement shows it: every account whose credits move has one of its own."""
+    project_id: str | None = None
+    """None for transactions of before 0039, too, whose job says it."""
+    provider_id: str | None = None
+    region_id: str | None = None
     job_id: str | None = Field(default=None, index=True)
+    device_id: str | None = None
+    reverses_id: str | None = None
+    """The transaction that this one takes back; each can be taken back once."""
     description: str = Field(sa_type=Text)
     details: dict[str, Any] = json_column()
     at: datetime = Field(sa_type=Instant)
+    __table_args__ = (
+        Index("ledger_transactions_by_instant", "account_id", "at", "id"),
+        Index("ledger_transactions_reversed", "reverses_id", unique=True),
+    )
 
 
 class LedgerPosting(SQLModel, table=True):

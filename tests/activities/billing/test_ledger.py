@@ -17,6 +17,7 @@ from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import Database
 from tests.activities.rows import NOW, add_payer
+from workflows.contracts.billing import TransactionKind
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def account(migrated: Database) -> tables.Account:
 def entry(account: tables.Account, key: str, legs: dict[str, int]) -> Entry:
     return Entry(
         business_key=key,
-        kind="test",
+        kind=TransactionKind.CREDITS,
         account_id=account.id,
         legs=legs,
         at=NOW,
@@ -80,7 +81,7 @@ def test_a_transaction_keeps_what_its_entry_says(
         ).all()
         owners = {row.name: row.account_id for row in session.exec(select(tables.LedgerAccount))}
     assert (row.id, row.business_key, row.kind, row.account_id) == (
-        made.id, "k", "test", account.id,
+        made.id, "k", "credits", account.id,
     )  # fmt: skip
     assert (row.job_id, row.description, row.details, row.at) == (
         "job-1", "an entry", {"why": "x"}, NOW,

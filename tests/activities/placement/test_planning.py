@@ -28,6 +28,7 @@ from tests.activities.placement.rows import (
     statements,
 )
 from tests.activities.rows import GIB, NOW, add_payer
+from workflows.contracts.billing import TransactionKind
 from workflows.contracts.job_submission import SubmittedSafety
 from workflows.contracts.placement import Demand, PlanningRound
 from workflows.effects.jobs import FindPlacement
@@ -124,7 +125,7 @@ def test_a_job_is_placed_where_all_its_workers_cost_no_more_than_its_cap(
 
 def _spend_all(session: Session, account: tables.Account) -> None:
     legs = {credits_name(account.id): -1, "platform/usage-fees": 1}
-    post(session, Entry("spent", "usage-fee", account.id, legs, NOW, "all"))
+    post(session, Entry("spent", TransactionKind.USAGE_FEE, account.id, legs, NOW, "all"))
 
 
 def test_the_reasons_are_gone_once_the_job_is_placed(

@@ -6,6 +6,7 @@ from datetime import datetime
 from activities.billing.ledger import FUNDING, Entry, LedgerError, _check
 from activities.billing.payers import credits_name
 from tests.simulation.rows_model.tables import Tables
+from workflows.contracts.billing import TransactionKind
 
 
 class Ledger:
@@ -51,7 +52,7 @@ class Ledger:
         self.post(
             Entry(
                 business_key=f"credits/{key}",
-                kind="credits",
+                kind=TransactionKind.CREDITS,
                 account_id=account_id,
                 legs={FUNDING: -microcredits, credits_name(account_id): microcredits},
                 at=at,

@@ -18,7 +18,7 @@ from tests.simulation.rows_model.ledger import Ledger
 from tests.simulation.rows_model.outbox import Outbox
 from tests.simulation.rows_model.records import Job, UsageMeter
 from tests.simulation.rows_model.tables import Tables
-from workflows.contracts.billing import BalanceForecast, UsageRates, WorkerUsage
+from workflows.contracts.billing import BalanceForecast, TransactionKind, UsageRates, WorkerUsage
 from workflows.contracts.errors import NOT_FOUND
 from workflows.contracts.statuses import JobStatus
 from workflows.rules.billing.metering import Slice, cumulative_microcredits, slices
@@ -139,7 +139,7 @@ class Metering:
         self._ledger.post(
             Entry(
                 business_key=f"job/{meter.job_id}/usage/{meter.worker}/{begins.isoformat()}",
-                kind="usage-fee",
+                kind=TransactionKind.USAGE_FEE,
                 account_id=meter.payer_id,
                 job_id=meter.job_id,
                 legs={credits_name(meter.payer_id): -amount, USAGE_FEES: amount},
