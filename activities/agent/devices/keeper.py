@@ -354,6 +354,8 @@ def tidy(store: Store, state: dict[str, Any], *more: str) -> None:
         if revision not in full[-spool.MOST_KEPT :]:
             spool.note_gone(store, revision)
             remove(revision)
+    if unneeded:
+        load("contents.store:drop_arrivals")(store.folders)
 
 
 def finish_removals(store: Store, state: dict[str, Any]) -> None:
@@ -362,6 +364,7 @@ def finish_removals(store: Store, state: dict[str, Any]) -> None:
         tidy(store, state)
         load("files.removal:forget")(store.folders, TOMBSTONES_S)
         load("contents.store:prune")(store.folders, 0.0)  # No content is as old as that.
+        load("contents.store:drop_arrivals")(store.folders)
         lock = store.lock()  # Those who ask write such files too.
         try:
             unit.forget_parts(store)
