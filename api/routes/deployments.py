@@ -17,8 +17,9 @@ from api.schemas.deployments import (
     DeploymentPage,
 )
 from api.services import deployments
+from api.services.lifecycles import status_code
 from api.services.ownership import own
-from workflows.contracts.deployments import DeploymentAction
+from workflows.contracts.deployments import DeploymentAction, DeploymentStatus, TargetState
 
 router = APIRouter(prefix="/v1/device-deployments", tags=["devices"])
 Reader = Annotated[Caller, Depends(Needs("device-deployments:read"))]
@@ -45,7 +46,7 @@ def list_deployments(
     rows = select(table).where(table.account_id == caller.account_id)
     for column, wanted in (
         (table.region_id, region_id),
-        (table.status, status),
+        (table.status, status_code(status, DeploymentStatus)),
         (table.configuration_id, configuration_id),
     ):
         if wanted is not None:
@@ -80,11 +81,12 @@ def list_deployment_devices(
 ) -> DeploymentDevicePage:
     """The devices of a deployment, each with how far it is."""
     table = tables.DeploymentTarget
+    wanted = status_code(state, TargetState, "state")
     with database().read() as session:
         own(session, tables.DeviceDeployment, deployment_id, caller)
         rows = select(table).where(table.deployment_id == deployment_id)
-        if state is not None:
-            rows = rows.where(table.state == state)
+        if wanted is not None:
+            rows = rows.where(table.state == wanted)
         view = (
             col(table.device_id),
             lambda found: deployments.device_responses(session, found),

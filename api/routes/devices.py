@@ -13,8 +13,9 @@ from api.changes import Change, changing
 from api.pagination import Paging, page
 from api.schemas.devices import Device, DeviceCreation, DevicePage, DeviceSetting
 from api.services import devices
+from api.services.lifecycles import of_status, status_code
 from api.services.ownership import own
-from workflows.contracts.devices import DeviceAction
+from workflows.contracts.devices import DeviceAction, DeviceStatus, InferenceStatus
 
 router = APIRouter(prefix="/v1/devices", tags=["devices"])
 Reader = Annotated[Caller, Depends(Needs("devices:read"))]
@@ -44,10 +45,15 @@ def _filters(
     wanted = (
         (col(table.region_id), region_id),
         (col(table.configuration_id), configuration_id),
-        (col(table.inference_status), inference_status),
+        (
+            col(table.inference_status),
+            status_code(inference_status, InferenceStatus, "inference_status"),
+        ),
     )
-    of_status = col(table.status) == status if status else col(table.status) != "archived"
-    return [of_status, *(column == value for column, value in wanted if value is not None)]
+    return [
+        of_status(table, status, DeviceStatus),
+        *(column == value for column, value in wanted if value is not None),
+    ]
 
 
 @router.get("", operation_id="list_devices")
