@@ -17,6 +17,7 @@ from api.changes import ChangeContext
 from api.problems import Problem, field_error, invalid, missing
 from api.schemas import device_configurations as schemas
 from api.services.account_limits import check_limit
+from api.services.devices import must_have_central_storage
 from api.services.job_references import personal_project, wrong_references
 from api.services.lifecycles import GONE, names_of
 from api.services.ownership import own, own_locked, project_for
@@ -157,11 +158,13 @@ def create_configuration(
     """Create a configuration with its first revision.
 
     Raises: Problem `not-found`, `forbidden`, for region or project; `invalid-request`, with every
-    mistake; `conflict`, when the region has a configuration of this name; `limit-reached`.
+    mistake; `conflict`, when no device can be in the region, or it has a configuration of this
+    name; `limit-reached`.
     """
     region = own_locked(context.session, tables.Region, asked.region_id, context.caller)
     if region.status in GONE:
         raise Problem("conflict", f"region {region.name}: is {region.status}")
+    must_have_central_storage(region)
     project = _project(context, asked.project_id or personal_project(context))
     given = asked.model_dump(include=set(DeviceDocument.model_fields))
     document = _accepted(context, region.id, project, asked.name, DeviceDocument(**given))

@@ -133,11 +133,13 @@ def add_device(context: ChangeContext, asked: schemas.DeviceCreation) -> schemas
     """Add a machine as a device.
 
     Raises: Problem `not-found`, when the region is not the account's; `conflict`, when the region
-    takes no devices, or a node or device of the account has this minion id; `limit-reached`.
+    takes no devices or has a device of this name, or a node or device of the account has this
+    minion id; `limit-reached`.
     """
     region = own_locked(context.session, tables.Region, asked.region_id, context.caller)
     _check_region(context.session, region)
     must_be_unknown(context.session, asked.minion_id, region.account_id)
+    _check_name(context.session, region, asked.name)
     check_limit(context, tables.Device)
     known = announced(context.session, region.id, asked.minion_id)
     place: tables.JoinToken | None = known if asked.address is None else None
@@ -161,18 +163,43 @@ def add_device(context: ChangeContext, asked: schemas.DeviceCreation) -> schemas
     return device_response(context.session, row)
 
 
-def _check_region(session: Session, region: tables.Region) -> None:
-    """Raises: Problem `conflict`."""
-    if region.status not in (RegionStatus.HEALTHY, RegionStatus.OFFLINE):
-        raise wrong_state("region", region, "healthy to take devices")
-    if traits_of(region.provider_kind).is_cloud or region.storage_mode != "central":
-        is_cloud = traits_of(region.provider_kind).is_cloud
+def must_have_central_storage(region: tables.Region) -> None:
+    """Refuse a region where no device can ever be, as its kind and its storage mode never change.
+
+    Raises: Problem `conflict`.
+    """
+    is_cloud = traits_of(region.provider_kind).is_cloud
+    if is_cloud or region.storage_mode != "central":
         found = "is in a cloud" if is_cloud else "has local storage"
         raise Problem(
             "conflict",
             f"region {region.name}: {found}; devices are in regions of machines you own with "
             "central storage",
         )
+
+
+def _check_name(session: Session, region: tables.Region, name: str) -> None:
+    """Check that no device of the region, which is locked, has this name.
+
+    Raises: Problem `conflict`.
+    """
+    table = tables.Device
+    same = select(table).where(
+        table.region_id == region.id,
+        table.name == name,
+        col(table.status) != DeviceStatus.ARCHIVED,
+    )
+    found = session.exec(same).first()
+    if found is not None:
+        detail = f"device {name}: {found.id} of region {region.name} has this name"
+        raise Problem("conflict", detail)
+
+
+def _check_region(session: Session, region: tables.Region) -> None:
+    """Raises: Problem `conflict`."""
+    if region.status not in (RegionStatus.HEALTHY, RegionStatus.OFFLINE):
+        raise wrong_state("region", region, "healthy to take devices")
+    must_have_central_storage(region)
     nodes = session.exec(
         select(tables.Node).where(
             tables.Node.region_id == region.id, tables.Node.status != NodeStatus.ARCHIVED
