@@ -9,7 +9,7 @@ from activities.db import tables
 from activities.db.session import database
 from api.authorization import Caller, Needs
 from api.changes import Change, changing
-from api.pagination import Paging, each, page
+from api.pagination import Paging, page
 from api.schemas.deployments import (
     Deployment,
     DeploymentCreation,
@@ -52,7 +52,10 @@ def list_deployments(
         if wanted is not None:
             rows = rows.where(column == wanted)
     with database().read() as session:
-        view = (col(table.id), each(deployments.deployment_response))
+        view = (
+            col(table.id),
+            lambda found: deployments.deployment_responses(session, caller, found),
+        )
         return page(session, DeploymentPage, rows, paging, view)
 
 
@@ -70,9 +73,8 @@ async def create_deployment(asked: DeploymentCreation, change: Writer) -> Deploy
 @router.get("/{deployment_id}", operation_id="get_deployment")
 def get_deployment(deployment_id: str, caller: Reader) -> Deployment:
     with database().read() as session:
-        return deployments.deployment_response(
-            own(session, tables.DeviceDeployment, deployment_id, caller)
-        )
+        row = own(session, tables.DeviceDeployment, deployment_id, caller)
+        return deployments.deployment_response(session, caller, row)
 
 
 @router.get("/{deployment_id}/devices", operation_id="list_deployment_devices")

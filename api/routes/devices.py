@@ -66,7 +66,7 @@ def list_devices(
     table = tables.Device
     rows = select(table).where(table.account_id == caller.account_id, *filters)
     with database().read() as session:
-        view = (col(table.id), lambda found: devices.device_responses(session, found))
+        view = (col(table.id), lambda found: devices.device_responses(session, caller, found))
         return page(session, DevicePage, rows, paging, view)
 
 
@@ -82,7 +82,8 @@ async def add_device(asked: DeviceCreation, change: Writer) -> Device:
 @router.get("/{device_id}", operation_id="get_device")
 def get_device(device_id: str, caller: Reader) -> Device:
     with database().read() as session:
-        return devices.device_response(session, own(session, tables.Device, device_id, caller))
+        row = own(session, tables.Device, device_id, caller)
+        return devices.device_response(session, caller, row)
 
 
 @router.patch("/{device_id}", operation_id="change_device")
