@@ -24,8 +24,9 @@ from api.schemas.artifacts import (
 )
 from api.schemas.base import BINARY
 from api.services import artifacts, uploads
+from api.services.lifecycles import of_status
 from api.services.ownership import visible_artifacts
-from workflows.contracts.artifacts import MOST_UPLOAD_PARTS, SHA256
+from workflows.contracts.artifacts import MOST_UPLOAD_PARTS, SHA256, ArtifactStatus
 from workflows.contracts.lifecycles import ARTIFACT_NOUNS, LifecycleNoun
 
 router = APIRouter()
@@ -81,7 +82,7 @@ def _add_reads(routes: APIRouter, noun: LifecycleNoun) -> None:
         with database().read() as session:
             rows = select(table).where(
                 visible_artifacts(session, caller, table),
-                col(table.status) == status if status else col(table.status) != "archived",
+                of_status(table, status, ArtifactStatus),
             )
             if project_id is not None:
                 rows = rows.where(table.project_id == project_id)

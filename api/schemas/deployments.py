@@ -66,6 +66,8 @@ class Deployment(Lifecycle):
     deadline: datetime | None
     """Until when it waits for devices that are away; null: it has not begun."""
     requested_by: str
+    requested_by_name: str
+    """The person by e-mail address, for who may list users; one of another account: `a member`."""
 
 
 class DeploymentPage(Page[Deployment]):
