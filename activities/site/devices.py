@@ -127,7 +127,8 @@ def _isolation(node: NodeAddress, spec: RunSpec) -> Isolation:
 async def switch_device(command: SwitchDevice) -> DeviceSwitched:
     """Have the device run what is staged for an assignment; a repeat answers what it came to.
 
-    Raises: NODE_REFUSED, when nothing is staged for it; all failures of `NodeClient`.
+    Raises: NODE_REFUSED, when nothing is staged for it; CONTENT_MISSING, when a content of it is
+    not on the device any more; all failures of `NodeClient`.
     """
     request = {
         "number": command.number,

@@ -66,13 +66,14 @@ def deployment_response(
 def _response(row: tables.DeviceDeployment, people: People) -> schemas.Deployment:
     counts = RolloutCounts.model_validate(row.counts, extra="ignore")
     policy = RolloutPolicy.model_validate(row.policy, extra="ignore")
+    shown = counts.model_dump(exclude={"lost"})  # They are among the failed.
     return schemas.Deployment(
         **lifecycle(row) | {"status_reason": people.named(row.status_reason)},
         region_id=row.region_id,
         configuration_id=row.configuration_id,
         revision=row.revision,
         policy=schemas.DeploymentPolicy(**policy.model_dump()),
-        counts=schemas.DeploymentCounts(**counts.model_dump(), total=counts.total),
+        counts=schemas.DeploymentCounts(**shown, total=counts.total),
         deadline=row.deadline,
         requested_by=row.requested_by,
         requested_by_name=people.named(row.requested_by) or "",

@@ -18,9 +18,11 @@ from workflows.contracts.devices import (
 from workflows.contracts.nodes import Hardware
 from workflows.contracts.removals import Removal
 from workflows.devices.device_lifecycle import UPKEEP_INTERVAL
+from workflows.devices.inference import STAGINGS
 from workflows.primitives.failures import UNSERVED
 
 HOUR_S = 3600.0
+GONE = ApplicationError("a model is not on this device", type=errors.CONTENT_MISSING)
 NOTHING = ApplicationError("the image is not there", type=errors.WORK_REFUSED)
 
 
@@ -104,6 +106,29 @@ def test_an_assignment_that_cannot_be_brought_to_the_device_leaves_what_runs_the
     edge.until(lambda: len(edge.outcomes) == 2)
     assert edge.outcomes[1:] == [(2, "the image is not there")]
     assert edge.calls.count("switch_device") == 1
+    assert edge.run.number == edge.known_run.number == 1
+
+
+def test_a_revision_whose_content_is_gone_from_the_device_is_staged_anew_at_once() -> None:
+    edge = running()
+    edge.failures["switch_device"] = [GONE]
+    edge.deploy(8)
+    edge.until(lambda: len(edge.outcomes) == 2, most_s=60)
+    assert edge.outcomes[1:] == [(2, None)]
+    assert (edge.run.number, edge.ran) == (2, [1, 2])
+    assert edge.calls.count("stage_on_device") == 3
+    assert f"is staged again: {GONE.message}" in edge.messages("device.deploying")
+
+
+def test_a_revision_whose_content_is_gone_again_and_again_fails_and_nothing_else_is_touched() -> (
+    None
+):
+    edge = running()
+    edge.failures["switch_device"] = [GONE] * (STAGINGS + 1)
+    edge.deploy(8)
+    edge.until(lambda: len(edge.outcomes) == 2, most_s=HOUR_S)
+    assert edge.outcomes[1:] == [(2, GONE.message)]
+    assert edge.calls.count("stage_on_device") == 1 + STAGINGS
     assert edge.run.number == edge.known_run.number == 1
 
 
