@@ -36,8 +36,16 @@ def small_device(stage: Edge) -> Machine:
 @contextlib.contextmanager
 def filled(machine: Machine, left_bytes: int) -> Iterator[None]:
     """The small disk has so much room, until this is over."""
-    free = int(machine.run("stat", "-f", "-c", "%a", f"/{ROOT}")) * 4096
-    resize(machine, f"{((DISK_MIB << 20) - free + left_bytes) >> 10}k")
+
+    def fills() -> bool:
+        free = int(machine.run("stat", "-f", "-c", "%a", f"/{ROOT}")) * 4096
+        try:
+            resize(machine, f"{((DISK_MIB << 20) - free + left_bytes) >> 10}k")
+        except RuntimeError:  # More is used by now.
+            return False
+        return True
+
+    wait_until(fills, "the small disk is full", LIMIT_S)
     try:
         yield
     finally:
