@@ -4,31 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.activities.agent.podman import IMAGE
-from tests.lab.agent import ROOT, Agent, AgentRefusedError
+from tests.lab.agent import ROOT, Agent, AgentRefusedError, agent_on
 from tests.lab.fixtures import BootMachine
 from tests.lab.machine import Machine
 from tests.lab.machines import Lab
-from tests.lab.ssh import connect
 from tests.lab.test_hardware_on_machines import put_image
 from tests.lab.waiting import wait_until
 
 QUICK = {"up_s": 0, "limit_s": 20}
 FOREVER = "echo works; exec sleep %d"
-
-
-@asynccontextmanager
-async def agent_on(lab: Lab, machine: Machine) -> AsyncIterator[Agent]:
-    async with connect(lab, machine) as connection:
-        agent = Agent(connection)
-        await agent.install()
-        yield agent
 
 
 def name_of(number: int) -> str:
