@@ -244,6 +244,7 @@ class HostileSite:
     def _of_data(self, cache: RegionCache) -> dict[str, Callable[[], tuple[Any, Any]]]:
         """Those of the verbs of contents, volumes, datastores and caches."""
         node = self.node
+        source = CacheAddress(node_id="nod-2", address="10.0.0.2:8710", is_secure=True)
 
         def staged() -> StageWorker:
             return self._stage(cache=cache, contents=self._contents())
@@ -265,13 +266,7 @@ class HostileSite:
                 prepare_node,
                 PrepareNode(node=node, exclusive=True, serves_cache=True),
             ),
-            "fill_cache": lambda: (
-                fill_cache,
-                FillCache(
-                    node=node,
-                    source=CacheAddress(node_id="nod-2", address="10.0.0.2:8710", is_secure=True),
-                ),
-            ),
+            "fill_cache": lambda: (fill_cache, FillCache(node=node, source=source)),
         }
 
     def _of_devices(self) -> dict[str, Callable[[], tuple[Any, Any]]]:
