@@ -32,7 +32,7 @@ class Listing:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, WatchLost]]:
+def signaled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, WatchLost]]:
     """The signals that were sent; the first one is lost."""
     sent: list[tuple[str, WatchLost]] = []
     failures = [ApplicationError("no answer")]
@@ -52,13 +52,13 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, WatchLost]]:
 
 @pytest.mark.parametrize("queue", ["site", "site/reg-7"])
 async def test_every_device_is_asked_for_that_this_process_does_not_watch(
-    told: list[tuple[str, WatchLost]], monkeypatch: pytest.MonkeyPatch, queue: str
+    signaled: list[tuple[str, WatchLost]], monkeypatch: pytest.MonkeyPatch, queue: str
 ) -> None:
     monkeypatch.setitem(devices._watches, "dev-2", asyncio.Event())
     temporal: Any = Listing()
     await take_over_watches(temporal, queue)
-    assert {who for who, _ in told} == {"device/dev-1", "device/dev-3"}
-    assert all(lost.queue == f"{queue}/watches" for _, lost in told)
+    assert {who for who, _ in signaled} == {"device/dev-1", "device/dev-3"}
+    assert all(lost.queue == f"{queue}/watches" for _, lost in signaled)
     assert all(("RegionId = 'reg-7'" in each) == (queue != "site") for each in temporal.queries)
 
 

@@ -93,7 +93,7 @@ def disk_full_while_a_model_comes(stage: Edge, name: str, dice: random.Random) -
 
 @fault
 def disk_full_while_it_runs(stage: Edge, name: str, dice: random.Random) -> None:
-    """What runs meets a full disk, runs on, and loses nothing that it was told is written."""
+    """What runs meets a full disk, runs on, and loses nothing of what was written."""
     _ = dice
     machine = small_device(stage)
     with filled(machine, LEFT_TO_RUN):
