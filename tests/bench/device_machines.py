@@ -56,7 +56,7 @@ class DeviceMachines:
         for machine in (self._store, *self._devices):
             machine.let_in(token["ssh_public_key"])
             file = machine.disk / JOIN_FILE
-            file.parent.mkdir(parents=True)
+            file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(f"{' '.join(words)}\n")
 
     def watched(self) -> int:
