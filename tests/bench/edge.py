@@ -78,9 +78,10 @@ def measured(what: str, machines: Devices) -> list[Row]:
     count = len(machines.machines) - 1
     load = os.getloadavg()[0]
     with stack() as bench:
+        configuration = _prepare(bench, machines)
         time.sleep(SETTLED_S)
         empty = share_of(bench.pids(), LOOKED_AT_S / 2)
-        configuration, joined_s = _join(bench, machines)
+        joined_s = _join(bench, machines, configuration)
         deploy_s = _deploy(bench, configuration, count)
         (worker_pid,) = bench.pids("worker")
         memory = f"{resident_bytes(worker_pid) / MIB:,.0f} MiB"
@@ -109,7 +110,7 @@ def _quiet_row(what: str, count: int, empty: Share, worker: Share, ours: Share) 
     return Row(
         f"{what} and nothing changes: CPU of all processes; at that rate {FLEET:,} devices",
         f"{ours.cores:.2%} of a core, {ours.memory_bytes / MIB:,.0f} MiB; {fleet:.2f} cores",
-        f"without devices {empty.cores:.2%}; the worker alone {worker.cores:.2%}",
+        f"with the storage node alone {empty.cores:.2%}; the worker alone {worker.cores:.2%}",
         "10,000: < 0.1 cores",
         fleet < CPU_AIM_CORES,
     )
@@ -119,8 +120,11 @@ def _connected_row(name: str, took: Restarted) -> Row:
     return Row(name, f"{took.seconds:.1f} s", took.cost, "< 10 s", took.seconds < CONNECTED_AIM_S)
 
 
-def _join(bench: Bench, machines: Devices) -> tuple[str, float]:
-    """A region with central storage, its devices, and a configuration that they are set to."""
+def _prepare(bench: Bench, machines: Devices) -> str:
+    """A region with its storage node, which costs the same for any number of devices.
+
+    Returns the id of a configuration.
+    """
     platform = bench.platform
     body = {
         "provider_id": platform.items("/v1/providers")[0]["id"],
@@ -132,20 +136,26 @@ def _join(bench: Bench, machines: Devices) -> tuple[str, float]:
     region_id = bench.region_id = platform.post("/v1/regions", body)["id"]
     platform.until_status(f"/v1/regions/{region_id}", "healthy")
     machines.join(bench.running.url, {**bench.join_token(), "region_id": region_id})
-    store, *others = machines.machines
+    store = machines.machines[0]
     node = _added(bench, "/v1/nodes", store, "store", services=["storage"])
     platform.until_status(f"/v1/nodes/{node}", "active")
     asked = {"region_id": region_id, "name": "detector", "command": SERVES, "health": {"up_s": 0}}
     configuration: str = platform.post("/v1/device-configurations", asked)["id"]
+    return configuration
+
+
+def _join(bench: Bench, machines: Devices, configuration: str) -> float:
+    """Seconds until all devices are active, which are set to the configuration."""
+    others = machines.machines[1:]
     started = time.monotonic()
     for number, machine in enumerate(others):
         device = _added(bench, "/v1/devices", machine, f"shop-{number}")
         change = {"configuration_id": configuration}
-        platform.ask("PATCH", f"/v1/devices/{device}", json=change)
+        bench.platform.ask("PATCH", f"/v1/devices/{device}", json=change)
     _until_devices(bench, "status = 'active'", len(others), JOIN_LIMIT_S)
     joined_s = time.monotonic() - started
     _until_watched(machines, len(others))
-    return configuration, joined_s
+    return joined_s
 
 
 def _added(bench: Bench, path: str, machine: dict[str, Any], name: str, **more: Any) -> str:
