@@ -73,15 +73,15 @@ async def test_every_device_is_asked_for_that_this_process_does_not_watch(
 
 
 async def test_a_lifecycle_waits_for_no_dead_worker_where_its_own_process_was_killed(
-    told: list[tuple[str, WatchLost]],
+    signaled: list[tuple[str, WatchLost]],
 ) -> None:
     shared: Any = Listing()
     await take_over_watches(shared, "site")
-    assert set(shared.left_workers) == {who for who, _ in told} == set(IDS)
-    told.clear()
+    assert set(shared.left_workers) == {who for who, _ in signaled} == set(IDS)
+    signaled.clear()
     of_region: Any = Listing()
     await take_over_watches(of_region, "site/reg-7")
-    assert {who for who, _ in told} == set(IDS)
+    assert {who for who, _ in signaled} == set(IDS)
     assert of_region.left_workers == []
 
 
