@@ -37,6 +37,7 @@ def test_a_keeper_removes_what_a_power_cut_has_broken_off(
     root = Path(store.folders.root)
     broken = [
         *(Path(store.path) / name for name in (".part-1a", ".agent-2b")),
+        Path(store.folders.run(run_id).at(".part-5e")),
         root / "runs/.removed-dev-test-0-9-tag.3c/run",
         root / "contents/.removed-4d/content",
     ]
