@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
@@ -157,18 +157,28 @@ class Reads:
 
         about: the account that owns the resource, and the resource.
         """
-        if about[0] == caller.home_account_id:
-            return
+        self.note_each(request, caller, [about])
+
+    def note_each(self, request: Request, caller: Caller, read: Iterable[tuple[str, str]]) -> None:
+        """Write the audit entries of a read of several resources, in one transaction. Blocking.
+
+        read: of each the account that owns it, and the resource; the caller's own leave none.
+        """
         action = request.scope["route"].operation_id
-        read = (caller.key_id, caller.address, action, *about)
-        if not self._is_first(read):
+        asked = (caller.key_id, caller.address, action)
+        # In the order of accounts, whose chains are locked until the commit.
+        others = sorted(each for each in read if each[0] != caller.home_account_id)
+        first = [each for each in others if self._is_first((*asked, *each))]
+        if not first:
             return
         try:
             with database().write() as session:
-                audit.append(session, entry_of(caller, action, about, datetime.now(UTC)))
-        except Exception:  # Whatever it was, the entry is not written: the next read notes it.
+                for each in first:
+                    audit.append(session, entry_of(caller, action, each, datetime.now(UTC)))
+        except Exception:  # Whatever it was, no entry is written: the next read notes them.
             with self._lock:
-                self._noted.pop(read, None)
+                for each in first:
+                    self._noted.pop((*asked, *each), None)
             raise
 
     def note_session(

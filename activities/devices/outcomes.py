@@ -32,6 +32,8 @@ def values_of_device(step: Record, changes: DeviceChanges) -> dict[str, Any]:
         values["model"] = _model(changes.hardware)
     if changes.run is not None:
         values |= _of_run(changes.run)
+        if not step.events:  # Only its output is new: why the newest revision failed stays.
+            del values["inference_reason"]
     if changes.deploying is not None:
         values["inference_status"] = InferenceStatus.DEPLOYING.value
     if changes.outcome is not None:

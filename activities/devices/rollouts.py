@@ -31,7 +31,7 @@ from workflows.contracts.deployments import TargetState
 from workflows.contracts.devices import DeviceAssignment
 from workflows.contracts.errors import NOT_FOUND
 from workflows.effects.deployments import AdvanceRollout, EndRollout, RollBack, RolloutState
-from workflows.rules.devices.rollout import has_failed, next_to_ask
+from workflows.rules.devices.rollout import may_ask, next_to_ask
 
 MOST_FAILURES = 3
 MOST_CHARACTERS = 200
@@ -48,9 +48,10 @@ def advance_rollout(command: AdvanceRollout) -> RolloutState:
         row = _locked(session, command.deployment_id)
         has_more = settle(session, row, command.at)
         request_ids: list[str] = []
-        if command.asks and not has_failed(command.policy, counts := counts_of(session, row.id)):
+        policy, accepted = command.policy, command.accepted_lost
+        if command.asks and may_ask(policy, counts := counts_of(session, row.id), accepted):
             is_left = command.leaves_absent
-            most = min(BATCH, BATCH if is_left else next_to_ask(command.policy, counts))
+            most = min(BATCH, BATCH if is_left else next_to_ask(policy, counts, accepted))
             found = waiting(session, row, present=not is_left, most=most) if most else []
             state = TargetState.LEFT if is_left else TargetState.ASKED
             request_ids = _ask(session, row, found, state, command.at)

@@ -66,7 +66,8 @@ def _run_of(row: Device) -> DeviceRun:
     status = InferenceStatus(row.inference_status)
     if status is InferenceStatus.DEPLOYING:
         status = InferenceStatus.STOPPED
-    reason = row.inference_reason or ""
+    # What runs or is stopped gives no reason: that in the row is of a revision that failed.
+    reason = (row.inference_reason or "") if status is InferenceStatus.FAILED else ""
     return DeviceRun(
         number=row.run_number,
         status=status,

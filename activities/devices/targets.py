@@ -170,4 +170,13 @@ def counts_of(session: Session, deployment_id: str) -> RolloutCounts:
             _is_absent(),
         )
     ).one()
-    return RolloutCounts(away=away, **dict(counted))
+    lost = session.exec(
+        select(func.count())
+        .select_from(DeploymentTarget)
+        .where(
+            DeploymentTarget.deployment_id == deployment_id,
+            DeploymentTarget.state == TargetState.FAILED,
+            col(DeploymentTarget.away_since).is_not(None),
+        )
+    ).one()
+    return RolloutCounts(away=away, lost=lost, **dict(counted))

@@ -4,11 +4,14 @@ Temporal would notice only after the heartbeat timeout of a watch, which is long
 """
 
 import asyncio
+from datetime import timedelta
 
 import structlog
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import ResetStickyTaskQueueRequest
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
 from activities.site.devices import watched_devices
 from activities.temporal.client import tell
@@ -22,6 +25,7 @@ LONGEST_S = 120
 SIGNALS_AT_ONCE = 32
 TRIES = 5
 PAUSE_S = 5.0
+RESET_LIMIT = timedelta(seconds=10)
 _WATCHED = ", ".join(f"'{each}'" for each in (DeviceStatus.ACTIVE, DeviceStatus.MAINTENANCE))
 
 log = structlog.get_logger("watches")
@@ -68,6 +72,8 @@ async def _ask_for_all(client: Client, queue: str) -> str | None:
             if workflow_id.removeprefix(f"{DEVICE.name}/") in watched_devices():
                 return None
             try:
+                if queue == queues.SITE:  # Else the lifecycles run in another process, which lives.
+                    await _leave_dead_worker(client, workflow_id)
                 await tell(workflow_id, "watch_lost", WatchLost(queue=queues.watches_of(queue)))
             except (RPCError, ApplicationError) as cause:
                 return f"{workflow_id}: {cause}"
@@ -77,6 +83,20 @@ async def _ask_for_all(client: Client, queue: str) -> str | None:
     found = [each.id async for each in client.list_workflows(query)]
     answers = await asyncio.gather(*map(ask, found))
     return next((each for each in answers if each is not None), None)
+
+
+async def _leave_dead_worker(client: Client, workflow_id: str) -> None:
+    """Have any worker continue a lifecycle: Temporal would wait for its dead one for seconds.
+
+    Raises: RPCError.
+    """
+    execution = WorkflowExecution(workflow_id=workflow_id)
+    request = ResetStickyTaskQueueRequest(namespace=client.namespace, execution=execution)
+    try:
+        await client.workflow_service.reset_sticky_task_queue(request, timeout=RESET_LIMIT)
+    except RPCError as cause:
+        if cause.status is not RPCStatusCode.NOT_FOUND:  # It has ended.
+            raise
 
 
 def _of(queue: str) -> str:

@@ -26,6 +26,7 @@ from activities.site.staging import PODMAN, PROCESS, open_spec, staging_request
 from activities.storage.run_specs import Isolation, RunSpec
 from activities.temporal.first_of import first_of
 from activities.temporal.heartbeats import heartbeating
+from activities.temporal.next_watch import NEXT_WATCH_AFTER
 from workflows.contracts import errors
 from workflows.contracts.artifacts import ArtifactRole
 from workflows.contracts.devices import DeviceRun, device_run_id
@@ -127,7 +128,8 @@ def _isolation(node: NodeAddress, spec: RunSpec) -> Isolation:
 async def switch_device(command: SwitchDevice) -> DeviceSwitched:
     """Have the device run what is staged for an assignment; a repeat answers what it came to.
 
-    Raises: NODE_REFUSED, when nothing is staged for it; all failures of `NodeClient`.
+    Raises: NODE_REFUSED, when nothing is staged for it; CONTENT_MISSING, when a content of it is
+    not on the device any more; all failures of `NodeClient`.
     """
     request = {
         "number": command.number,
@@ -188,6 +190,7 @@ async def watch_device(command: WatchDevice) -> DeviceObserved:
             f"{device_id}: {why}",
             type=errors.WORKER_STOPS,
             non_retryable=is_replaced.is_set(),
+            next_retry_delay=NEXT_WATCH_AFTER,
             category=ApplicationErrorCategory.BENIGN,
         )
     return DeviceObserved(run=seen)

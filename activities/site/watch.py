@@ -47,6 +47,7 @@ from activities.storage.log_times import log_times
 from activities.storage.logs import LogGapError, LogStore, log_store
 from activities.temporal.first_of import first_of
 from activities.temporal.heartbeats import heartbeating
+from activities.temporal.next_watch import NEXT_WATCH_AFTER
 from activities.transport.stream import NodeStream
 from workflows.contracts import errors
 from workflows.contracts.jobs import Exit
@@ -86,6 +87,7 @@ async def watch_node(command: WatchNode) -> WatchEnded:
     raise ApplicationError(
         f"{command.node.node_id}: the worker process that watches the node stops",
         type=errors.WORKER_STOPS,
+        next_retry_delay=NEXT_WATCH_AFTER,
         category=ApplicationErrorCategory.BENIGN,
     )
 

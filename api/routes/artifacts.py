@@ -24,8 +24,9 @@ from api.schemas.artifacts import (
 )
 from api.schemas.base import BINARY
 from api.services import artifacts, uploads
+from api.services.lifecycles import of_status
 from api.services.ownership import visible_artifacts
-from workflows.contracts.artifacts import MOST_UPLOAD_PARTS, SHA256
+from workflows.contracts.artifacts import MOST_UPLOAD_PARTS, SHA256, ArtifactStatus
 from workflows.contracts.lifecycles import ARTIFACT_NOUNS, LifecycleNoun
 
 router = APIRouter()
@@ -66,7 +67,7 @@ class _SentPart:
 
 
 def _add_reads(routes: APIRouter, noun: LifecycleNoun) -> None:
-    """Add the routes that list, show and export artifacts of one noun."""
+    """Add the routes that list and show artifacts of one noun."""
     table = artifacts.table_of(noun)
     reader = Depends(Needs(f"{noun.plural}:read"))
 
@@ -81,7 +82,7 @@ def _add_reads(routes: APIRouter, noun: LifecycleNoun) -> None:
         with database().read() as session:
             rows = select(table).where(
                 visible_artifacts(session, caller, table),
-                col(table.status) == status if status else col(table.status) != "archived",
+                of_status(table, status, ArtifactStatus),
             )
             if project_id is not None:
                 rows = rows.where(table.project_id == project_id)
@@ -96,6 +97,11 @@ def _add_reads(routes: APIRouter, noun: LifecycleNoun) -> None:
         with database().read() as session:
             row = artifacts.find(session, caller, noun, artifact_id)
             return artifacts.artifact_response(session, caller, row)
+
+
+def _add_contents(routes: APIRouter, noun: LifecycleNoun) -> None:
+    """Add the routes that export artifacts of one noun, and show what is stored of an upload."""
+    reader = Depends(Needs(f"{noun.plural}:read"))
 
     @routes.get(
         "/{artifact_id}/content",
@@ -235,6 +241,7 @@ def _add_uploads(routes: APIRouter, noun: LifecycleNoun) -> None:
 for _noun in ARTIFACT_NOUNS:
     _routes = APIRouter(prefix=f"/v1/{_noun.plural}", tags=[_noun.plural])
     _add_reads(_routes, _noun)
+    _add_contents(_routes, _noun)
     _add_changes(_routes, _noun)
     _add_uploads(_routes, _noun)
     router.include_router(_routes)

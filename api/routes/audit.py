@@ -23,7 +23,7 @@ def list_audit(caller: Reader, paging: Paging, resource_id: str | None = None) -
     """The account's audit entries, newest first; kept for 400 days.
 
     Every change, also what an administrator did for the account; refused requests; and reads of its
-    logs, outputs and names of secrets by others.
+    logs, outputs, postal addresses and names of secrets by others.
     """
     rows = audit.entries_of(caller)
     if resource_id is not None:

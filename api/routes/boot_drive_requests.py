@@ -1,8 +1,10 @@
 """Boot-drive requests: accounts ask, administrators decide and ship, accounts receive."""
 
+from collections.abc import Iterable
 from typing import Annotated
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Request
+from sqlalchemy import ColumnElement
 from sqlmodel import col, select
 
 from activities.db import tables
@@ -27,24 +29,42 @@ Writer = Annotated[Change, changing(SCOPE)]
 Administration = Annotated[Change, changing(SCOPE, administrator=True)]
 
 
-@router.get("", operation_id="list_boot_drive_requests")
-def list_boot_drive_requests(
+def _note(request: Request, caller: Caller, shown: Iterable[BootDriveRequest]) -> None:
+    """Note that the postal addresses of other accounts are read."""
+    read = [(each.account_id, each.id) for each in shown if each.ship_to is not None]
+    request.app.state.reads.note_each(request, caller, read)
+
+
+def _filters(
     caller: Reader,
-    paging: Paging,
     region_id: str | None = None,
     status: BootDriveRequestStatus | None = None,
     all_accounts: bool = False,
+) -> list[ColumnElement[bool]]:
+    """The conditions of a list."""
+    table = tables.BootDriveRequest
+    wanted = ((col(table.region_id), region_id), (col(table.status), status))
+    return [
+        *boot_drive_requests.in_list(caller, all_accounts=all_accounts),
+        *(column == value for column, value in wanted if value is not None),
+    ]
+
+
+@router.get("", operation_id="list_boot_drive_requests")
+def list_boot_drive_requests(
+    request: Request,
+    caller: Reader,
+    paging: Paging,
+    filters: Annotated[list[ColumnElement[bool]], Depends(_filters)],
 ) -> BootDriveRequestPage:
     """The account's requests; with `all_accounts`, for administrators, those of everybody."""
     table = tables.BootDriveRequest
-    rows = select(table).where(*boot_drive_requests.in_list(caller, all_accounts=all_accounts))
-    if region_id is not None:
-        rows = rows.where(table.region_id == region_id)
-    if status is not None:
-        rows = rows.where(table.status == status)
     with database().read() as session:
         view = (col(table.id), each(boot_drive_requests.boot_drive_request_response))
-        return page(session, BootDriveRequestPage, rows, paging, view)
+        rows = select(table).where(*filters)
+        found = page(session, BootDriveRequestPage, rows, paging, view)
+    _note(request, caller, found.items)
+    return found
 
 
 @router.post("", status_code=201, operation_id="create_boot_drive_request")
@@ -59,11 +79,15 @@ async def create_boot_drive_request(
 
 
 @router.get("/{boot_drive_request_id}", operation_id="get_boot_drive_request")
-def get_boot_drive_request(boot_drive_request_id: str, caller: Reader) -> BootDriveRequest:
+def get_boot_drive_request(
+    request: Request, boot_drive_request_id: str, caller: Reader
+) -> BootDriveRequest:
     """A request of the account; an administrator sees those of all accounts."""
     with database().read() as session:
         row = boot_drive_requests.visible_boot_drive_request(session, caller, boot_drive_request_id)
-        return boot_drive_requests.boot_drive_request_response(row)
+        found = boot_drive_requests.boot_drive_request_response(row)
+    _note(request, caller, [found])
+    return found
 
 
 @router.post("/{boot_drive_request_id}/approve", operation_id="approve_boot_drive_request")

@@ -12,7 +12,9 @@ from api.changes import Change, changing
 from api.pagination import Paging, page
 from api.schemas.datastores import Datastore, DatastoreCreation, DatastorePage
 from api.services import datastores
+from api.services.lifecycles import of_status
 from api.services.ownership import own
+from workflows.contracts.datastores import DatastoreStatus
 
 router = APIRouter(prefix="/v1/datastores", tags=["datastores"])
 Reader = Annotated[Caller, Depends(Needs("datastores:read"))]
@@ -27,7 +29,7 @@ def list_datastores(
     table = tables.Datastore
     rows = select(table).where(
         table.account_id == caller.account_id,
-        col(table.status) == status if status else col(table.status) != "archived",
+        of_status(table, status, DatastoreStatus),
     )
     if region_id is not None:
         rows = rows.where(table.region_id == region_id)

@@ -9,7 +9,7 @@ from activities.db import tables
 from activities.db.session import database
 from api.authorization import Caller, Needs
 from api.changes import Change, changing
-from api.pagination import Paging, each, page
+from api.pagination import Paging, page
 from api.schemas.deployments import (
     Deployment,
     DeploymentCreation,
@@ -17,8 +17,9 @@ from api.schemas.deployments import (
     DeploymentPage,
 )
 from api.services import deployments
+from api.services.lifecycles import status_code
 from api.services.ownership import own
-from workflows.contracts.deployments import DeploymentAction
+from workflows.contracts.deployments import DeploymentAction, DeploymentStatus, TargetState
 
 router = APIRouter(prefix="/v1/device-deployments", tags=["devices"])
 Reader = Annotated[Caller, Depends(Needs("device-deployments:read"))]
@@ -45,13 +46,16 @@ def list_deployments(
     rows = select(table).where(table.account_id == caller.account_id)
     for column, wanted in (
         (table.region_id, region_id),
-        (table.status, status),
+        (table.status, status_code(status, DeploymentStatus)),
         (table.configuration_id, configuration_id),
     ):
         if wanted is not None:
             rows = rows.where(column == wanted)
     with database().read() as session:
-        view = (col(table.id), each(deployments.deployment_response))
+        view = (
+            col(table.id),
+            lambda found: deployments.deployment_responses(session, caller, found),
+        )
         return page(session, DeploymentPage, rows, paging, view)
 
 
@@ -69,9 +73,8 @@ async def create_deployment(asked: DeploymentCreation, change: Writer) -> Deploy
 @router.get("/{deployment_id}", operation_id="get_deployment")
 def get_deployment(deployment_id: str, caller: Reader) -> Deployment:
     with database().read() as session:
-        return deployments.deployment_response(
-            own(session, tables.DeviceDeployment, deployment_id, caller)
-        )
+        row = own(session, tables.DeviceDeployment, deployment_id, caller)
+        return deployments.deployment_response(session, caller, row)
 
 
 @router.get("/{deployment_id}/devices", operation_id="list_deployment_devices")
@@ -80,11 +83,12 @@ def list_deployment_devices(
 ) -> DeploymentDevicePage:
     """The devices of a deployment, each with how far it is."""
     table = tables.DeploymentTarget
+    wanted = status_code(state, TargetState, "state")
     with database().read() as session:
         own(session, tables.DeviceDeployment, deployment_id, caller)
         rows = select(table).where(table.deployment_id == deployment_id)
-        if state is not None:
-            rows = rows.where(table.state == state)
+        if wanted is not None:
+            rows = rows.where(table.state == wanted)
         view = (
             col(table.device_id),
             lambda found: deployments.device_responses(session, found),

@@ -62,7 +62,7 @@ def get_device_configuration(configuration_id: str, caller: Reader) -> Described
     """A configuration with its latest revision and a list of its revisions."""
     with database().read() as session:
         row = configurations.own_configuration(session, configuration_id, caller)
-        return configurations.described_configuration(session, row)
+        return configurations.described_configuration(session, caller, row)
 
 
 @router.patch("/{configuration_id}", operation_id="change_device_configuration")
@@ -84,9 +84,8 @@ def get_device_revision(configuration_id: str, revision: Number, caller: Reader)
     """A revision; the values of variables are never shown."""
     with database().read() as session:
         row = configurations.own_configuration(session, configuration_id, caller)
-        return configurations.revision_response(
-            configurations.revision_of(session, row.id, revision)
-        )
+        found = configurations.revision_of(session, row.id, revision)
+        return configurations.revision_response(session, caller, found)
 
 
 @router.get("/{configuration_id}/diff", operation_id="diff_device_revisions")

@@ -13,8 +13,9 @@ from api.changes import Change, changing
 from api.pagination import Paging, page
 from api.schemas.devices import Device, DeviceCreation, DevicePage, DeviceSetting
 from api.services import devices
+from api.services.lifecycles import of_status, status_code
 from api.services.ownership import own
-from workflows.contracts.devices import DeviceAction
+from workflows.contracts.devices import DeviceAction, DeviceStatus, InferenceStatus
 
 router = APIRouter(prefix="/v1/devices", tags=["devices"])
 Reader = Annotated[Caller, Depends(Needs("devices:read"))]
@@ -44,10 +45,15 @@ def _filters(
     wanted = (
         (col(table.region_id), region_id),
         (col(table.configuration_id), configuration_id),
-        (col(table.inference_status), inference_status),
+        (
+            col(table.inference_status),
+            status_code(inference_status, InferenceStatus, "inference_status"),
+        ),
     )
-    of_status = col(table.status) == status if status else col(table.status) != "archived"
-    return [of_status, *(column == value for column, value in wanted if value is not None)]
+    return [
+        of_status(table, status, DeviceStatus),
+        *(column == value for column, value in wanted if value is not None),
+    ]
 
 
 @router.get("", operation_id="list_devices")
@@ -60,7 +66,7 @@ def list_devices(
     table = tables.Device
     rows = select(table).where(table.account_id == caller.account_id, *filters)
     with database().read() as session:
-        view = (col(table.id), lambda found: devices.device_responses(session, found))
+        view = (col(table.id), lambda found: devices.device_responses(session, caller, found))
         return page(session, DevicePage, rows, paging, view)
 
 
@@ -76,7 +82,8 @@ async def add_device(asked: DeviceCreation, change: Writer) -> Device:
 @router.get("/{device_id}", operation_id="get_device")
 def get_device(device_id: str, caller: Reader) -> Device:
     with database().read() as session:
-        return devices.device_response(session, own(session, tables.Device, device_id, caller))
+        row = own(session, tables.Device, device_id, caller)
+        return devices.device_response(session, caller, row)
 
 
 @router.patch("/{device_id}", operation_id="change_device")

@@ -15,7 +15,9 @@ from api.pagination import Paging, page
 from api.schemas.jobs import Job, JobArray, JobCharges, JobPage, JobPlacement, JobsKilled
 from api.schemas.offers import JobPreview
 from api.services import billing, job_responses, job_submissions, jobs, offers
+from api.services.lifecycles import status_codes
 from api.services.ownership import visible_job
+from workflows.contracts.statuses import JobStatus
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 Reader = Annotated[Caller, Depends(Needs("jobs:read"))]
@@ -37,7 +39,7 @@ def list_jobs(
     project_id: str | None = None,
 ) -> JobPage:
     """Jobs of the account and of projects that its user is a member of; archived ones by status."""
-    wanted = jobs.statuses(status or ())
+    wanted = status_codes(status or (), JobStatus)
     with database().read() as session:
         rows = jobs.jobs_of(session, caller)
         state = col(tables.Job.status)

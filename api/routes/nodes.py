@@ -12,8 +12,10 @@ from api.changes import Change, changing
 from api.pagination import Paging, page
 from api.schemas.nodes import Node, NodeChange, NodeCreation, NodePage, NodeReplacement
 from api.services import nodes
+from api.services.lifecycles import of_status
 from api.services.ownership import own
 from workflows.contracts.nodes import NODE_ACTIONS, NodeAction
+from workflows.contracts.statuses import NodeStatus
 
 router = APIRouter(prefix="/v1/nodes", tags=["nodes"])
 Reader = Annotated[Caller, Depends(Needs("nodes:read"))]
@@ -27,7 +29,7 @@ def list_nodes(
     """The account's nodes; archived ones only when asked for by status."""
     rows = select(tables.Node).where(
         tables.Node.account_id == caller.account_id,
-        col(tables.Node.status) == status if status else col(tables.Node.status) != "archived",
+        of_status(tables.Node, status, NodeStatus),
     )
     if region_id is not None:
         rows = rows.where(tables.Node.region_id == region_id)

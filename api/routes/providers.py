@@ -13,7 +13,9 @@ from api.changes import Change, changing
 from api.pagination import Paging, each, page
 from api.schemas.providers import Provider, ProviderChange, ProviderCreation, ProviderPage
 from api.services import providers
+from api.services.lifecycles import of_status
 from api.services.ownership import own
+from workflows.contracts.statuses import ProviderStatus
 
 router = APIRouter(prefix="/v1/providers", tags=["providers"])
 Reader = Annotated[Caller, Depends(Needs("providers:read"))]
@@ -25,9 +27,7 @@ def list_providers(caller: Reader, paging: Paging, status: str | None = None) ->
     """The account's providers; archived ones only when asked for by status."""
     rows = select(tables.Provider).where(
         tables.Provider.account_id == caller.account_id,
-        col(tables.Provider.status) == status
-        if status
-        else col(tables.Provider.status) != "archived",
+        of_status(tables.Provider, status, ProviderStatus),
     )
     with database().read() as session:
         view = (col(tables.Provider.id), each(providers.provider_response))

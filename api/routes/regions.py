@@ -13,8 +13,10 @@ from api.changes import Change, changing
 from api.pagination import Paging, page
 from api.schemas.regions import Region, RegionChange, RegionCreation, RegionPage, RegionQuotaPage
 from api.services import regions
+from api.services.lifecycles import of_status
 from api.services.ownership import own
 from api.services.region_quotas import quotas_of_region, refusal_of
+from workflows.contracts.statuses import RegionStatus
 
 router = APIRouter(prefix="/v1/regions", tags=["regions"])
 Reader = Annotated[Caller, Depends(Needs("regions:read"))]
@@ -26,7 +28,7 @@ def list_regions(caller: Reader, paging: Paging, status: str | None = None) -> R
     """The account's regions; archived ones only when asked for by status."""
     rows = select(tables.Region).where(
         tables.Region.account_id == caller.account_id,
-        col(tables.Region.status) == status if status else col(tables.Region.status) != "archived",
+        of_status(tables.Region, status, RegionStatus),
     )
     with database().read() as session:
         view = (col(tables.Region.id), lambda rows: regions.region_responses(session, rows))

@@ -23,8 +23,9 @@ class DeploymentCreation(RequestBody):
     max_unavailable: Annotated[int, Field(ge=1, le=10_000)] = 1000
     """How many devices change at once at most, also those that are lost meanwhile."""
     max_failures: Annotated[int | None, Field(ge=1, le=10_000)] = None
-    """After how many failed devices no more are asked; None: all are. A device that cannot be
-    reached for 30 minutes since it was asked has failed."""
+    """After how many failed devices no more are asked. A device that cannot be reached for 30
+    minutes since it was asked has failed. None: all are asked, but the deployment pauses when as
+    many devices as `max_unavailable` cannot be reached since they were asked."""
     rolls_back: bool = False
     """Whether the devices then return to what they ran before."""
     limit_s: Annotated[int, Field(ge=60, le=2_592_000)] = 86_400
@@ -66,6 +67,8 @@ class Deployment(Lifecycle):
     deadline: datetime | None
     """Until when it waits for devices that are away; null: it has not begun."""
     requested_by: str
+    requested_by_name: str
+    """The person by e-mail address, for who may list users; one of another account: `a member`."""
 
 
 class DeploymentPage(Page[Deployment]):

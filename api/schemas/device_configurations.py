@@ -106,6 +106,8 @@ class DeviceRevision(ResponseBody):
     revision: int
     created_at: datetime
     created_by: str
+    created_by_name: str
+    """The person by e-mail address, for who may list users; one of another account: `a member`."""
     command: str
     model_id: str | None
     checkpoints: list[str]
@@ -120,6 +122,8 @@ class DeviceRevisionSummary(ResponseBody):
     revision: int
     created_at: datetime
     created_by: str
+    created_by_name: str
+    """The person by e-mail address, for who may list users; one of another account: `a member`."""
     running_count: int
     """How many devices have it."""
 

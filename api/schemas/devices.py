@@ -74,6 +74,8 @@ class DeviceRequested(ResponseBody):
     deployment_id: str | None
     """The deployment that asked it; null: a person stopped it, or a deployment was rolled back."""
     requested_by: str
+    requested_by_name: str
+    """The person by e-mail address, for who may list users; one of another account: `a member`."""
     at: datetime
     followed: bool
     """Whether the device has come to an end with it, well or not."""
@@ -117,6 +119,8 @@ class Device(Lifecycle):
     """Whether it has what is wanted; false: not yet deployed."""
     deployed_at: datetime | None
     deployed_by: str | None
+    deployed_by_name: str | None
+    """As `requested_by_name` of `requested`."""
     inference_status: InferenceStatus
     inference_reason: str | None
     """Why the command does not run, with the last lines of its log; or why the last deployment

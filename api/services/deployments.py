@@ -1,6 +1,7 @@
 """Deployments: their responses and their changes."""
 
 from collections.abc import Sequence
+from itertools import chain
 
 from sqlmodel import Session, col, select
 
@@ -8,6 +9,7 @@ from activities.db import tables
 from activities.db.ids import new_id
 from activities.devices.rollouts import supersede_waiting
 from activities.devices.specs import document_of
+from api.authorization import Caller
 from api.changes import ChangeContext
 from api.problems import Problem, field_error, invalid
 from api.schemas import deployments as schemas
@@ -16,6 +18,7 @@ from api.services.device_configurations import revision_of
 from api.services.job_submissions import must_have_credits
 from api.services.lifecycles import GONE, wrong_state
 from api.services.ownership import lifecycle, own_locked
+from api.services.people import People
 from workflows.contracts.artifacts import ArtifactStatus
 from workflows.contracts.deployments import (
     DeploymentAction,
@@ -45,18 +48,35 @@ _ORDERS = {
 """The statuses in which a deployment takes each order."""
 
 
-def deployment_response(row: tables.DeviceDeployment) -> schemas.Deployment:
+def deployment_responses(
+    session: Session, caller: Caller, rows: Sequence[tables.DeviceDeployment]
+) -> list[schemas.Deployment]:
+    """The deployments as a caller may see them."""
+    texts = [(row.requested_by, row.status_reason) for row in rows]
+    people = People(session, caller, chain.from_iterable(texts))
+    return [_response(row, people) for row in rows]
+
+
+def deployment_response(
+    session: Session, caller: Caller, row: tables.DeviceDeployment
+) -> schemas.Deployment:
+    return deployment_responses(session, caller, [row])[0]
+
+
+def _response(row: tables.DeviceDeployment, people: People) -> schemas.Deployment:
     counts = RolloutCounts.model_validate(row.counts, extra="ignore")
     policy = RolloutPolicy.model_validate(row.policy, extra="ignore")
+    shown = counts.model_dump(exclude={"lost"})  # They are among the failed.
     return schemas.Deployment(
-        **lifecycle(row),
+        **lifecycle(row) | {"status_reason": people.named(row.status_reason)},
         region_id=row.region_id,
         configuration_id=row.configuration_id,
         revision=row.revision,
         policy=schemas.DeploymentPolicy(**policy.model_dump()),
-        counts=schemas.DeploymentCounts(**counts.model_dump(), total=counts.total),
+        counts=schemas.DeploymentCounts(**shown, total=counts.total),
         deadline=row.deadline,
         requested_by=row.requested_by,
+        requested_by_name=people.named(row.requested_by) or "",
     )
 
 
@@ -123,7 +143,7 @@ def create_deployment(
         tables.DeploymentTarget(deployment_id=row.id, device_id=each, updated_at=context.now)
         for each in device_ids
     )
-    return deployment_response(row)
+    return deployment_response(context.session, context.caller, row)
 
 
 def _configuration(
@@ -225,4 +245,4 @@ def order(
     context.tell(
         row.id, "order", DeploymentOrder(action=action, requested_by=context.caller.user_id)
     )
-    return deployment_response(row)
+    return deployment_response(context.session, context.caller, row)

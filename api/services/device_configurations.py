@@ -17,9 +17,11 @@ from api.changes import ChangeContext
 from api.problems import Problem, field_error, invalid, missing
 from api.schemas import device_configurations as schemas
 from api.services.account_limits import check_limit
+from api.services.devices import must_have_central_storage
 from api.services.job_references import personal_project, wrong_references
 from api.services.lifecycles import GONE, names_of
 from api.services.ownership import own, own_locked, project_for
+from api.services.people import People
 from api.services.third_party_keys import with_image_key
 from workflows.contracts.device_configurations import DeviceDocument
 from workflows.contracts.devices import DeviceStatus
@@ -72,9 +74,9 @@ def _response(
 
 
 def described_configuration(
-    session: Session, row: tables.DeviceConfiguration
+    session: Session, caller: Caller, row: tables.DeviceConfiguration
 ) -> schemas.DescribedDeviceConfiguration:
-    """A configuration with its latest revision, and its revisions."""
+    """A configuration with its latest revision, and its revisions, as a caller may see them."""
     (shown,) = configuration_responses(session, [row])
     table, device = tables.DeviceRevision, tables.Device
     running = dict(
@@ -94,14 +96,16 @@ def described_configuration(
         .order_by(col(table.revision).desc())
         .limit(MOST_SHOWN)
     ).all()
+    people = People(session, caller, [each.created_by for each in revisions])
     return schemas.DescribedDeviceConfiguration(
         **shown.model_dump(),
-        latest=revision_response(revisions[0]),
+        latest=_revision(revisions[0], people),
         revisions=[
             schemas.DeviceRevisionSummary(
                 revision=each.revision,
                 created_at=each.created_at,
                 created_by=each.created_by,
+                created_by_name=people.named(each.created_by) or "",
                 running_count=running.get(each.revision, 0),
             )
             for each in revisions
@@ -109,8 +113,14 @@ def described_configuration(
     )
 
 
-def revision_response(row: tables.DeviceRevision) -> schemas.DeviceRevision:
-    """A revision without the values of its variables."""
+def revision_response(
+    session: Session, caller: Caller, row: tables.DeviceRevision
+) -> schemas.DeviceRevision:
+    """A revision without the values of its variables, as a caller may see it."""
+    return _revision(row, People(session, caller, [row.created_by]))
+
+
+def _revision(row: tables.DeviceRevision, people: People) -> schemas.DeviceRevision:
     document = document_of(row)
     output, environment = document.output, document.environment
     shown = environment.model_dump() | {"variables": sorted(environment.variables)}
@@ -119,6 +129,7 @@ def revision_response(row: tables.DeviceRevision) -> schemas.DeviceRevision:
         revision=row.revision,
         created_at=row.created_at,
         created_by=row.created_by,
+        created_by_name=people.named(row.created_by) or "",
         command=document.command,
         model_id=document.model and document.model.id,
         checkpoints=list(document.checkpoints),
@@ -157,11 +168,13 @@ def create_configuration(
     """Create a configuration with its first revision.
 
     Raises: Problem `not-found`, `forbidden`, for region or project; `invalid-request`, with every
-    mistake; `conflict`, when the region has a configuration of this name; `limit-reached`.
+    mistake; `conflict`, when no device can be in the region, or it has a configuration of this
+    name; `limit-reached`.
     """
     region = own_locked(context.session, tables.Region, asked.region_id, context.caller)
     if region.status in GONE:
         raise Problem("conflict", f"region {region.name}: is {region.status}")
+    must_have_central_storage(region)
     project = _project(context, asked.project_id or personal_project(context))
     given = asked.model_dump(include=set(DeviceDocument.model_fields))
     document = _accepted(context, region.id, project, asked.name, DeviceDocument(**given))
@@ -180,7 +193,7 @@ def create_configuration(
     context.session.add(row)
     context.session.flush()
     add_revision(context.session, row, document, context.caller.user_id)
-    return described_configuration(context.session, row)
+    return described_configuration(context.session, context.caller, row)
 
 
 def _project(context: ChangeContext, project_id: str) -> tables.Project:
@@ -208,13 +221,13 @@ def change_configuration(
     before = opened(context.session, latest)
     document = _accepted(context, row.region_id, project, row.name, _changed(before, asked))
     if document.model_dump(mode="json") == DeviceDocument(**before).model_dump(mode="json"):
-        return described_configuration(context.session, row)
+        return described_configuration(context.session, context.caller, row)
     if row.latest_revision >= MOST_REVISIONS:
         detail = f"device configuration {row.name}: has {MOST_REVISIONS} revisions: create another"
         raise Problem("limit-reached", detail)
     row.updated_at = context.now
     add_revision(context.session, row, document, context.caller.user_id)
-    return described_configuration(context.session, row)
+    return described_configuration(context.session, context.caller, row)
 
 
 def _changed(before: dict[str, Any], asked: schemas.DeviceConfigurationChange) -> DeviceDocument:

@@ -1,6 +1,7 @@
 """Devices: their responses and their changes."""
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 from sqlmodel import Session, col, select
 
@@ -9,6 +10,7 @@ from activities.db.ids import new_id
 from activities.devices.assignments import ask, want
 from activities.devices.rollouts import supersede_waiting
 from activities.nodes.join_tokens import announced
+from api.authorization import Caller
 from api.changes import ChangeContext
 from api.problems import Problem, field_error, invalid
 from api.schemas import devices as schemas
@@ -17,6 +19,7 @@ from api.services.account_limits import check_limit
 from api.services.lifecycles import GONE, remove, wrong_state
 from api.services.minions import must_be_unknown
 from api.services.ownership import lifecycle, own, own_locked
+from api.services.people import People
 from workflows.contracts.deployments import TargetState
 from workflows.contracts.devices import (
     DeviceAction,
@@ -47,8 +50,10 @@ _INFINITIVES = {
 }
 
 
-def device_responses(session: Session, rows: Sequence[tables.Device]) -> list[schemas.Device]:
-    """The devices, each with its wanted, its requested and its running revision."""
+def device_responses(
+    session: Session, caller: Caller, rows: Sequence[tables.Device]
+) -> list[schemas.Device]:
+    """The devices as a caller may see them, each with what is wanted, requested and running."""
     named = {
         each
         for row in rows
@@ -60,11 +65,13 @@ def device_responses(session: Session, rows: Sequence[tables.Device]) -> list[sc
         if each is not None
     }
     configurations = _configurations(session, named)
-    return [_response(row, configurations) for row in rows]
+    texts = [(row.deployed_by, row.assignment_by, row.status_reason) for row in rows]
+    people = People(session, caller, chain.from_iterable(texts))
+    return [_response(row, configurations, people) for row in rows]
 
 
-def device_response(session: Session, row: tables.Device) -> schemas.Device:
-    return device_responses(session, [row])[0]
+def device_response(session: Session, caller: Caller, row: tables.Device) -> schemas.Device:
+    return device_responses(session, caller, [row])[0]
 
 
 def _configurations(session: Session, ids: Iterable[str]) -> dict[str, tables.DeviceConfiguration]:
@@ -75,7 +82,7 @@ def _configurations(session: Session, ids: Iterable[str]) -> dict[str, tables.De
 Known = dict[str, tables.DeviceConfiguration]
 
 
-def _response(row: tables.Device, known: Known) -> schemas.Device:
+def _response(row: tables.Device, known: Known, people: People) -> schemas.Device:
     hardware = Hardware.model_validate(row.hardware).model_dump() if row.hardware else None
     preparation = Preparation.model_validate(row.preparation) if row.preparation else None
     requirements = [Requirement.model_validate(found) for found in row.requirements]
@@ -83,14 +90,15 @@ def _response(row: tables.Device, known: Known) -> schemas.Device:
     wanted = _reference(known, row.configuration_id, latest)
     running = _reference(known, row.running_configuration_id, row.running_revision)
     return schemas.Device(
-        **lifecycle(row),
+        **lifecycle(row) | {"status_reason": people.named(row.status_reason)},
         **{name: getattr(row, name) for name in _SAME},
+        deployed_by_name=people.named(row.deployed_by),
         address=row.host,
         hardware=schemas.DeviceHardware(**hardware) if hardware else None,
         requirements=[NodeRequirement(**found.model_dump()) for found in requirements],
         preparation=NodePreparation(**preparation.model_dump()) if preparation else None,
         wanted=wanted,
-        requested=_requested(row, known),
+        requested=_requested(row, known, people),
         running=running,
         is_deployed=wanted == running,
         inference_status=InferenceStatus(row.inference_status),
@@ -117,13 +125,14 @@ def _reference(
     )
 
 
-def _requested(row: tables.Device, known: Known) -> schemas.DeviceRequested | None:
+def _requested(row: tables.Device, known: Known, people: People) -> schemas.DeviceRequested | None:
     if not row.assignment_number or row.assignment_at is None:
         return None
     return schemas.DeviceRequested(
         revision=_reference(known, row.assignment_configuration_id, row.assignment_revision),
         deployment_id=row.assignment_deployment_id,
         requested_by=row.assignment_by,
+        requested_by_name=people.named(row.assignment_by) or "",
         at=row.assignment_at,
         followed=row.followed_number >= row.assignment_number,
     )
@@ -133,11 +142,13 @@ def add_device(context: ChangeContext, asked: schemas.DeviceCreation) -> schemas
     """Add a machine as a device.
 
     Raises: Problem `not-found`, when the region is not the account's; `conflict`, when the region
-    takes no devices, or a node or device of the account has this minion id; `limit-reached`.
+    takes no devices or has a device of this name, or a node or device of the account has this
+    minion id; `limit-reached`.
     """
     region = own_locked(context.session, tables.Region, asked.region_id, context.caller)
     _check_region(context.session, region)
     must_be_unknown(context.session, asked.minion_id, region.account_id)
+    _check_name(context.session, region, asked.name)
     check_limit(context, tables.Device)
     known = announced(context.session, region.id, asked.minion_id)
     place: tables.JoinToken | None = known if asked.address is None else None
@@ -158,21 +169,46 @@ def add_device(context: ChangeContext, asked: schemas.DeviceCreation) -> schemas
         updated_at=context.now,
     )
     context.create(row)
-    return device_response(context.session, row)
+    return device_response(context.session, context.caller, row)
 
 
-def _check_region(session: Session, region: tables.Region) -> None:
-    """Raises: Problem `conflict`."""
-    if region.status not in (RegionStatus.HEALTHY, RegionStatus.OFFLINE):
-        raise wrong_state("region", region, "healthy to take devices")
-    if traits_of(region.provider_kind).is_cloud or region.storage_mode != "central":
-        is_cloud = traits_of(region.provider_kind).is_cloud
+def must_have_central_storage(region: tables.Region) -> None:
+    """Refuse a region where no device can ever be, as its kind and its storage mode never change.
+
+    Raises: Problem `conflict`.
+    """
+    is_cloud = traits_of(region.provider_kind).is_cloud
+    if is_cloud or region.storage_mode != "central":
         found = "is in a cloud" if is_cloud else "has local storage"
         raise Problem(
             "conflict",
             f"region {region.name}: {found}; devices are in regions of machines you own with "
             "central storage",
         )
+
+
+def _check_name(session: Session, region: tables.Region, name: str) -> None:
+    """Check that no device of the region, which is locked, has this name.
+
+    Raises: Problem `conflict`.
+    """
+    table = tables.Device
+    same = select(table).where(
+        table.region_id == region.id,
+        table.name == name,
+        col(table.status) != DeviceStatus.ARCHIVED,
+    )
+    found = session.exec(same).first()
+    if found is not None:
+        detail = f"device {name}: {found.id} of region {region.name} has this name"
+        raise Problem("conflict", detail)
+
+
+def _check_region(session: Session, region: tables.Region) -> None:
+    """Raises: Problem `conflict`."""
+    if region.status not in (RegionStatus.HEALTHY, RegionStatus.OFFLINE):
+        raise wrong_state("region", region, "healthy to take devices")
+    must_have_central_storage(region)
     nodes = session.exec(
         select(tables.Node).where(
             tables.Node.region_id == region.id, tables.Node.status != NodeStatus.ARCHIVED
@@ -203,7 +239,7 @@ def set_configuration(
     row.configuration_id, row.updated_at = asked.configuration_id, context.now
     context.session.add(row)
     context.session.flush()
-    return device_response(context.session, row)
+    return device_response(context.session, context.caller, row)
 
 
 def _check_configuration(
@@ -231,16 +267,16 @@ def act(context: ChangeContext, device_id: str, action: DeviceAction) -> schemas
     row = _changeable(context, device_id)
     if action is DeviceAction.STOP:
         _stop(context, row)
-        return device_response(context.session, row)
+        return device_response(context.session, context.caller, row)
     if row.status not in _REACHED:
         raise wrong_state("device", row, f"active or maintenance to {_INFINITIVES[action]}")
     if action is DeviceAction.REBOOT:
         context.tell(row.id, "reboot")
-        return device_response(context.session, row)
+        return device_response(context.session, context.caller, row)
     want(row, WANTED[action])
     context.session.add(row)
     context.wake(row.id)
-    return device_response(context.session, row)
+    return device_response(context.session, context.caller, row)
 
 
 def _stop(context: ChangeContext, row: tables.Device) -> None:
@@ -264,7 +300,7 @@ def remove_device(context: ChangeContext, device_id: str) -> schemas.Device:
     """
     row = own_locked(context.session, tables.Device, device_id, context.caller)
     remove(context, row, force=False)
-    return device_response(context.session, row)
+    return device_response(context.session, context.caller, row)
 
 
 def _changeable(context: ChangeContext, device_id: str) -> tables.Device:

@@ -1,8 +1,5 @@
 """Jobs: how they are listed, ended, started again and removed."""
 
-from collections.abc import Sequence
-from difflib import get_close_matches
-
 from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
@@ -11,7 +8,7 @@ from activities.db import tables
 from activities.jobs.submissions import submission_of
 from api.authorization import Caller
 from api.changes import ChangeContext
-from api.problems import Problem, field_error, invalid
+from api.problems import Problem
 from api.schemas import jobs as schemas
 from api.services.job_responses import ENDED, job_response
 from api.services.job_submissions import check_balance, check_room, known_gpu_types
@@ -23,21 +20,6 @@ from workflows.contracts.statuses import JobStatus, JobType
 from workflows.rules.jobs.resources import resources_of
 
 _COPIES_SHOWN = 5
-
-
-def statuses(asked: Sequence[str]) -> list[str]:
-    """The statuses by their codes; they may be asked for in words, as people see them.
-
-    Raises: Problem `invalid-request`, for a status that no job has, with the nearest one.
-    """
-    codes = [status.replace(" ", "_") for status in asked]
-    for status, code in zip(asked, codes, strict=True):
-        if code not in set(JobStatus):
-            near = get_close_matches(code, list(JobStatus), n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            rule = f"is one of {', '.join(JobStatus)}{hint}"
-            raise invalid(field_error("status", rule, status))
-    return codes
 
 
 def _changed_job(context: ChangeContext, job_id: str) -> tables.Job:

@@ -1,13 +1,16 @@
-"""The removal of resources with a lifecycle, and the problem of a wrong status."""
+"""Resources with a lifecycle: the statuses of lists, removals, the problem of a wrong status."""
 
 from collections.abc import Sequence
+from difflib import get_close_matches
+from enum import StrEnum
 from typing import Any
 
+from sqlalchemy import ColumnElement
 from sqlmodel import Session, SQLModel, col, select
 
 from activities.db import tables
 from api.changes import ChangeContext
-from api.problems import Problem
+from api.problems import Problem, field_error, invalid
 from workflows.contracts.removals import Removal
 from workflows.rules.counts import some_of
 
@@ -59,3 +62,34 @@ def has_active_host(session: Session, region_id: str) -> bool:
         if session.exec(found.limit(1)).first() is not None:
             return True
     return False
+
+
+def status_codes(asked: Sequence[str], known: type[StrEnum], field: str = "status") -> list[str]:
+    """The statuses by their codes; they may be asked for in words, as people see them.
+
+    Raises: Problem `invalid-request`, for a status that is not known, with the nearest one.
+    """
+    codes = [status.replace(" ", "_") for status in asked]
+    for status, code in zip(asked, codes, strict=True):
+        if code not in set(known):
+            near = get_close_matches(code, list(known), n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            rule = f"is one of {', '.join(known)}{hint}"
+            raise invalid(field_error(field, rule, status))
+    return codes
+
+
+def status_code(asked: str | None, known: type[StrEnum], field: str = "status") -> str | None:
+    """The status by its code; None: none is asked for. Raises: as `status_codes`."""
+    return None if asked is None else status_codes([asked], known, field)[0]
+
+
+def of_status(
+    table: type[tables.LifecycleRow], asked: str | None, known: type[StrEnum]
+) -> ColumnElement[bool]:
+    """The condition of a list: archived rows are in it only when asked for by status.
+
+    Raises: as `status_codes`.
+    """
+    code = status_code(asked, known)
+    return col(table.status) != "archived" if code is None else col(table.status) == code

@@ -206,9 +206,6 @@ class HostileSite:
         cache = RegionCache(node=node, address="10.0.0.1:8710")
         shown = ShowNodeStatus(node=node, status=NodeStatus.ACTIVE)
 
-        def staged() -> StageWorker:
-            return self._stage(cache=cache, contents=self._contents())
-
         return {
             "status": lambda: (get_run_status, GetRunStatus(**run)),
             "status of the node": lambda: (reach_node, ReachNode(node=node)),
@@ -216,17 +213,6 @@ class HostileSite:
             "status with its log": lambda: (collect_log, CollectLog(**run)),
             "inspect": lambda: (inspect_node, InspectNode(node=node)),
             "prepare": lambda: (prepare_node, PrepareNode(node=node, exclusive=True)),
-            "find_cache_address": lambda: (
-                prepare_node,
-                PrepareNode(node=node, exclusive=True, serves_cache=True),
-            ),
-            "fill_cache": lambda: (
-                fill_cache,
-                FillCache(
-                    node=node,
-                    source=CacheAddress(node_id="nod-2", address="10.0.0.2:8710", is_secure=True),
-                ),
-            ),
             "release": lambda: (restore_logins, RestoreLogins(node=node)),
             "switch_idle_workload": lambda: (switch_idle_workload, SwitchIdleWorkload(node=node)),
             "show_status": lambda: (show_node_status, shown),
@@ -235,14 +221,6 @@ class HostileSite:
             "unpack_code": lambda: (stage_worker, self._stage(code_sha256=SHA256)),
             "fetch_code": lambda: (stage_worker, self._stage(cache=cache, code_sha256=SHA256)),
             "keep_code": lambda: (stage_worker, self._stage(cache=cache, code_sha256=SHA256)),
-            "find_contents": lambda: (stage_worker, self._stage(contents=self._contents())),
-            "receive_content": lambda: (stage_worker, self._stage(contents=self._contents())),
-            "fetch_content": lambda: (stage_worker, staged()),
-            "missing_parts": lambda: (stage_worker, staged()),
-            "keep_parts": lambda: (stage_worker, staged()),
-            "open_volumes": lambda: (stage_worker, self._stage(contents=self._contents(VOLUME))),
-            "fingerprint_volume": lambda: (store_volume, self._store_volume()),
-            "pack_volume": lambda: (store_volume, self._store_volume()),
             "put_input": lambda: (stage_worker, self._stage(input_sha256=SHA256)),
             "fetch_input": lambda: (stage_worker, self._stage(cache=cache, input_sha256=SHA256)),
             "restore_state": lambda: (stage_worker, self._stage(restores_state=True)),
@@ -256,14 +234,39 @@ class HostileSite:
             "prune": lambda: (end_orphaned_runs, orphans),
             "read_log": lambda: (collect_log, CollectLog(**run)),
             "pack_output": lambda: (store_output, StoreOutput(**run)),
+            "watch": lambda: (watch_node, WatchNode(node=node)),
+            **self._of_data(cache),
+            **self._of_devices(),
+            "run_command": lambda: (self._hear, RunDoor(node, OWN).command(("true",), None)),
+            "connect_port": lambda: (self._hear, RunDoor(node, OWN).port(8888)),
+        }
+
+    def _of_data(self, cache: RegionCache) -> dict[str, Callable[[], tuple[Any, Any]]]:
+        """Those of the verbs of contents, volumes, datastores and caches."""
+        node = self.node
+        source = CacheAddress(node_id="nod-2", address="10.0.0.2:8710", is_secure=True)
+
+        def staged() -> StageWorker:
+            return self._stage(cache=cache, contents=self._contents())
+
+        return {
+            "find_contents": lambda: (stage_worker, self._stage(contents=self._contents())),
+            "receive_content": lambda: (stage_worker, self._stage(contents=self._contents())),
+            "fetch_content": lambda: (stage_worker, staged()),
+            "missing_parts": lambda: (stage_worker, staged()),
+            "keep_parts": lambda: (stage_worker, staged()),
+            "open_volumes": lambda: (stage_worker, self._stage(contents=self._contents(VOLUME))),
+            "fingerprint_volume": lambda: (store_volume, self._store_volume()),
+            "pack_volume": lambda: (store_volume, self._store_volume()),
             "store_on_datastore": lambda: (store_output, self._store()),
             "check_datastore": lambda: (check_datastore, self._check()),
             "list_datastore": lambda: (transfer_from_datastore, self._read()),
             "read_datastore": lambda: (transfer_from_datastore, self._read()),
-            "watch": lambda: (watch_node, WatchNode(node=node)),
-            **self._of_devices(),
-            "run_command": lambda: (self._hear, RunDoor(node, OWN).command(("true",), None)),
-            "connect_port": lambda: (self._hear, RunDoor(node, OWN).port(8888)),
+            "find_cache_address": lambda: (
+                prepare_node,
+                PrepareNode(node=node, exclusive=True, serves_cache=True),
+            ),
+            "fill_cache": lambda: (fill_cache, FillCache(node=node, source=source)),
         }
 
     def _of_devices(self) -> dict[str, Callable[[], tuple[Any, Any]]]:

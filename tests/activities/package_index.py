@@ -14,7 +14,8 @@ class PackageIndex(ThreadingHTTPServer):
     """The wheels of one folder, one project each.
 
     lies: what is given in the place of a file, whatever its page states; cuts_files: it goes in the
-    middle of each.
+    middle of each; refuses_with: the status with which it answers all that it is asked for; None:
+    it serves.
     """
 
     daemon_threads = True
@@ -25,6 +26,7 @@ class PackageIndex(ThreadingHTTPServer):
         self.asked: list[str] = []
         self.cuts_files = False
         self.lies: dict[str, bytes] = {}
+        self.refuses_with: int | None = None
         self.sent_bytes = 0
 
     @property
@@ -41,9 +43,10 @@ class _Answer(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.asked.append(self.path)
-        content = self._content(self.path.strip("/").split("/"))
+        refusal = self.server.refuses_with
+        content = None if refusal else self._content(self.path.strip("/").split("/"))
         self.server.sent_bytes += len(content or b"")
-        self.send_response(404 if content is None else 200)
+        self.send_response(refusal or (404 if content is None else 200))
         self.send_header("Content-Type", "text/html; charset=utf-8")
         self.send_header("Content-Length", str(len(content or b"")))
         self.end_headers()

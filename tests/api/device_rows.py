@@ -5,7 +5,9 @@ from typing import Any
 
 from activities.db import tables
 from activities.db.ids import new_id
+from activities.devices.revisions import add_revision
 from tests.api.http_server import Person, Site, host_key
+from workflows.contracts.device_configurations import DeviceDocument
 
 
 async def edge_region(site: Site, person: Person, name: str = "home") -> str:
@@ -54,13 +56,27 @@ def follows(site: Site, device_id: str, configuration_id: str | None, revision: 
     )
 
 
+def _configuration_row(person: Person, region_id: str, name: str) -> str:
+    """A configuration with one revision, as a row, in any region."""
+    now, configuration_id = datetime.now(UTC), new_id("dcf")
+    row = tables.DeviceConfiguration(
+        id=configuration_id, account_id=person.account_id, region_id=region_id,
+        project_id=person.project_id, name=name, created_at=now, updated_at=now,
+    )  # fmt: skip
+    with person.site.database.write() as session:
+        session.add(row)
+        session.flush()
+        add_revision(session, row, DeviceDocument(command="python serve.py"), person.user_id)
+    return configuration_id
+
+
 async def edge_things(person: Person, region_id: str, word: str) -> dict[str, str]:
     """By kind: a configuration, a device that is set to it, and a deployment of it, in any region.
 
     word: stands in their names.
     """
     now = datetime.now(UTC)
-    configuration_id = await configuration(person, region_id, name=f"{word} model")
+    configuration_id = _configuration_row(person, region_id, f"{word} model")
     own: dict[str, Any] = {
         "account_id": person.account_id,
         "region_id": region_id,

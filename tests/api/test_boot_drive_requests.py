@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from activities.db import tables
 from activities.db.ids import new_id
@@ -135,6 +136,55 @@ async def test_only_an_administrator_decides_and_only_the_account_receives(
     acting = {"X-Baseload-Account": ada.account_id}
     response = await admin.call("POST", f"{PATH}/{request_id}/receive", headers=acting)
     assert response.status_code == 200
+
+
+async def test_an_administrator_who_reads_a_postal_address_leaves_an_audit_entry(
+    site: Site, ada: Person, bob: Person, admin: Person
+) -> None:
+    region_id, of_admin = await ada.region(), await admin.region()
+    request_id = boot_drive_request(site, ada, region_id)
+    boot_drive_request(site, ada, region_id, ship_to=None, status="received")
+    boot_drive_request(site, admin, of_admin)
+    of_bob = boot_drive_request(site, bob, await bob.region())
+    before = len((await ada.get("/v1/audit")).json()["items"])
+    for _ in range(2):
+        await ada.get(f"{PATH}/{request_id}")
+        await admin.get(f"{PATH}/{request_id}")
+        await admin.get(PATH)
+        assert len((await admin.get(f"{PATH}?all_accounts=true")).json()["items"]) == 4
+    found = (await ada.get("/v1/audit")).json()["items"][:-before]
+    reads = [(each["action"], each["resource_id"], each["acting_as"]) for each in found]
+    assert reads == [
+        ("list_boot_drive_requests", request_id, "administrator"),
+        ("get_boot_drive_request", request_id, "administrator"),
+    ]
+    assert {each["actor_account_id"] for each in found} == {admin.account_id}
+    newest = (await bob.get("/v1/audit")).json()["items"][0]
+    assert (newest["action"], newest["resource_id"]) == ("list_boot_drive_requests", of_bob)
+
+
+async def test_a_postal_address_whose_reading_cannot_be_noted_is_not_shown(
+    site: Site, ada: Person, admin: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request_id = boot_drive_request(site, ada, await ada.region())
+    paths = (f"{PATH}/{request_id}", f"{PATH}?all_accounts=true")
+    with monkeypatch.context() as away:
+        away.setattr("api.audit_notes.database", _away)
+        for path in paths:
+            response = await admin.get(path)
+            assert response.status_code == 503
+            assert ADDRESS[0] not in response.text
+    for path in paths:
+        assert (await admin.get(path)).status_code == 200
+    found = (await ada.get("/v1/audit")).json()["items"]
+    assert [each["action"] for each in found[:2]] == [
+        "list_boot_drive_requests",
+        "get_boot_drive_request",
+    ]
+
+
+def _away() -> None:
+    raise OperationalError("INSERT", None, Exception("the database does not answer"))
 
 
 async def test_lists_are_of_the_account_and_an_administrator_can_list_everybodys(

@@ -40,6 +40,17 @@ async def test_a_configuration_has_a_first_revision_without_values(site: Site, a
     assert listed["id"] == made["id"]
 
 
+async def test_a_configuration_is_refused_where_no_device_can_ever_be(ada: Person) -> None:
+    region_id = await ada.region()
+    response = await ada.post(PATH, {"region_id": region_id, "name": "d", "command": "serve"})
+    assert (response.status_code, response.json()["code"]) == (409, "conflict")
+    assert response.json()["detail"] == (
+        "region home: has local storage; devices are in regions of machines you own with central "
+        "storage"
+    )
+    assert (await ada.get(PATH)).json()["items"] == []
+
+
 @pytest.mark.parametrize(
     ("more", "field"),
     [

@@ -1,5 +1,6 @@
 """Devices over HTTP: where they may be, what is asked of them, what is refused."""
 
+import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
@@ -62,6 +63,23 @@ async def test_a_minion_id_is_of_one_node_or_one_device(site: Site, ada: Person)
     assert store.id in refused.json()["detail"]
     site.set(tables.Device, made["id"], status="archived")
     assert (await ada.post("/v1/devices", asked)).status_code == 202
+
+
+@pytest.mark.parametrize("dialect", ["sqlite", "postgresql"])
+async def test_a_device_has_a_name_that_no_other_of_its_region_has(site: Site, ada: Person) -> None:
+    region_id, other = await edge_region(site, ada), await edge_region(site, ada, "other")
+    posts = (ada.post("/v1/devices", body(region_id)) for _ in range(8))
+    answers = await asyncio.gather(*posts)
+    assert sorted(each.status_code for each in answers) == [202, *[409] * 7]
+    (row,) = site.rows(tables.Device, region_id=region_id)
+    details = {each.json()["detail"] for each in answers if each.status_code == 409}
+    assert details == {f"device shop-1: {row.id} of region home has this name"}
+    assert (await ada.post("/v1/devices", body(other))).status_code == 202
+    assert (await ada.post("/v1/devices", body(region_id, name="shop-2"))).status_code == 202
+    site.set(tables.Device, row.id, status="removing")
+    assert (await ada.post("/v1/devices", body(region_id))).status_code == 409
+    site.set(tables.Device, row.id, status="archived")
+    assert (await ada.post("/v1/devices", body(region_id))).status_code == 202
 
 
 async def test_an_announcement_wakes_a_device_that_is_not_connected(

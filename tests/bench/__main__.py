@@ -31,6 +31,7 @@ STEPS = {
     "regions": "1,000 regions served by one process: memory and long polls",
     "devices": "10,000 devices in rows, on SQLite and PostgreSQL",
     "edge": "200 devices in one region: deployed to, quiet, and watched again after restarts",
+    "edge_double": "the same with 200 doubles of devices, which take less CPU of this machine",
     "contents": "1 GB and 10,000 files of a dataset to a node, beside scp and tar over ssh",
     "datastores": "first byte of a file on NFS and SMB, and a copy, beside this disk",
     "transfers": "1 GB into the object store from the web and through the API, beside the disk",

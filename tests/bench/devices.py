@@ -16,7 +16,6 @@ from activities.devices.rollouts import advance_rollout
 from activities.lifecycles.kinds import KIND_BY_NOUN
 from activities.lifecycles.reconciliation import _open_rows
 from activities.lifecycles.record import record
-from api.authorization import Caller
 from api.pagination import PageQuery
 from api.routes.devices import _filters, list_devices
 from tests.activities.devices.many import Fleet, add_fleet
@@ -129,15 +128,7 @@ class _Life:
         self._record(DeviceChanges(run=DeviceRun(number=1), outcome=outcome))
 
     def page(self) -> None:
-        caller = Caller(
-            account_id=self.fleet.configuration.account_id,
-            user_id="ada",
-            key_id="",
-            scopes=frozenset(),
-            is_administrator=False,
-            home_account_id="",
-        )
-        list_devices(caller, PageQuery(limit=50, before=None), _filters())
+        list_devices(self.fleet.caller, PageQuery(limit=50, before=None), _filters())
 
     def reconcile(self) -> None:
         after = ""

@@ -52,10 +52,35 @@ def memory_bytes(pid: int) -> int:
     raise ValueError(f"process {pid}: found no Pss in its smaps_rollup")
 
 
+def resident_bytes(pid: int) -> int:
+    """Resident memory of a process, with all that it shares."""
+    return _of_status(pid, "VmRSS")
+
+
+def peak_bytes(pid: int) -> int:
+    """The most resident memory that a process has had since its start."""
+    return _of_status(pid, "VmHWM")
+
+
+def all_cpu_s() -> float:
+    """CPU seconds that all processes of this machine have used since its boot."""
+    user, nice, system, _, _, irq, softirq, *_ = map(
+        int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+    )
+    return (user + nice + system + irq + softirq) / _TICKS_PER_S
+
+
 def cpu_s(pid: int) -> float:
     """CPU seconds that a process has used since its start, of user and system together."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+
+def _of_status(pid: int, name: str) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) << 10
+    raise ValueError(f"process {pid}: found no {name} in its status")
 
 
 def _processor() -> str:

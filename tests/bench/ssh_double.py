@@ -136,6 +136,10 @@ class Machine:
         self.number = asked["number"]
         return {"run": self.inference()}
 
+    def do_clear_device(self, asked: dict[str, Any]) -> dict[str, Any]:
+        self.number = 0
+        return {"lost_files": 0}
+
     def inference(self) -> dict[str, Any]:
         return {"number": self.number, "status": "running" if self.number else "stopped"}
 

@@ -29,6 +29,20 @@ def test_drives_are_requested_listed_approved_shipped_and_received(desk: Desk, r
     assert len(desk.json("boot-drive", "show", request_id)["events"]) == 4
 
 
+def test_the_events_of_a_request_are_shown_by_its_id(desk: Desk, region: str) -> None:
+    asked = ("boot-drive", "request", "--region", region, "--ship-to", "Ada", "--ship-to", "London")
+    request_id = str(desk.json(*asked)["id"])
+    other = str(desk.json(*asked)["id"])
+    desk.baseload("boot-drive", "approve", request_id)
+    shown = desk.baseload("events", request_id).out.splitlines()
+    types = ["boot-drive-request.requested", "boot-drive-request.approved"]
+    assert [line.split()[2] for line in shown] == types
+    assert "by ada@" in shown[0]
+    assert other not in "".join(shown)
+    unknown = desk.baseload("events", f"bdr-{'0' * 26}")
+    assert (unknown.code != 0, "not found" in unknown.err or "no " in unknown.err) == (True, True)
+
+
 def test_a_request_is_refused_or_withdrawn(desk: Desk, region: str) -> None:
     asked = ("boot-drive", "request", "--region", region, "--ship-to", "Ada", "--ship-to", "London")
     first, second = (str(desk.json(*asked)["id"]) for _ in range(2))

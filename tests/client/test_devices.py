@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from datetime import UTC, datetime
 
 import pytest
 from baseload.commands import waiting
@@ -105,6 +106,27 @@ def test_a_configuration_is_made_changed_compared_and_removed(desk: Desk, region
     assert "up for 10 s, port 8080 answers at /ready, within 300 s" in shown
     assert desk.json("device-config", "list")["items"][0]["latest_revision"] == 2
     assert desk.baseload("device-config", "rm", "detector").out.endswith("  detector  removed\n")
+
+
+def test_people_are_shown_by_name(desk: Desk, device_id: str) -> None:
+    desk.baseload("deploy", "shop-1", "--no-wait")
+    (deployed,) = desk.site.rows(tables.DeviceDeployment)
+    desk.site.set(
+        tables.Device, device_id, deployed_at=datetime.now(UTC), deployed_by=desk.person.user_id,
+        assignment_number=1, assignment_at=datetime.now(UTC), assignment_by=desk.person.user_id,
+        assignment_deployment_id=deployed.id,
+    )  # fmt: skip
+    for command, count in (
+        (("device", "show", "shop-1"), 2),
+        (("deployment", "show", deployed.id), 1),
+        (("device-config", "show", "detector"), 2),
+    ):
+        shown = desk.baseload(*command).out
+        assert shown.count("ada@example.test") == count, shown
+        assert desk.person.user_id not in shown
+    assert (
+        f"by ada@example.test with {deployed.id}" in desk.baseload("device", "show", "shop-1").out
+    )
 
 
 MISTAKES = {

@@ -1,4 +1,4 @@
-"""What is told: two devices, a bad revision, a power cut, the platform down, and a late third."""
+"""What it shows: two devices, a bad revision, a power cut, the platform down, and a late third."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ STEPS: tuple[tuple[str, Callable[[Telling], None]], ...] = (
     ("The third device comes late", late_device),
     ("All gone", remove_everything),
 )
-"""Each is told under its heading. One more step is a function, and its line here."""
+"""Each is shown under its heading. One more step is a function, and its line here."""
 
 
 def _boot(telling: Telling, name: str) -> None:

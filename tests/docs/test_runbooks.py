@@ -39,6 +39,8 @@ from tests.workflows.fake_world import World
 from workflows.contracts.base import Contract
 from workflows.contracts.devices import DeviceAssignment, DeviceRun, InferenceStatus
 from workflows.contracts.lifecycles import Record, Recorded
+from workflows.devices.deployment_lifecycle import DeploymentLifecycle
+from workflows.devices.device_lifecycle import DeviceLifecycle
 from workflows.effects import deployments, devices
 
 DEVICE, DEPLOYMENT = "deploy/runbooks/device-not-up.md", "deploy/runbooks/deployment-hangs.md"
@@ -196,7 +198,7 @@ async def scene(
     with closing(TemporalUi(server.ui_port)) as ui, api_served(site.app) as url:
         stage = Stage(temporal, world)
         found = Scene(site, person, region_id, stage, ui, url)
-        async with at_work(temporal, world):
+        async with at_work(temporal, world, (DeviceLifecycle, DeploymentLifecycle)):
             yield found
             found.stuck.set()
             await end_open_workflows(temporal)
@@ -318,8 +320,39 @@ async def shows_what_hangs(scene: Scene, reader: RunbookReader) -> None:
     assert "0 of 3 devices run it, 1 under way, 1 away, 1 not asked yet" in details
 
 
-async def test_the_runbook_of_a_deployment_that_hangs(scene: Scene, programs: Path) -> None:
-    """Of three devices one brings it to itself, one is away, and one has still to be asked."""
+@dataclass
+class ThreeShops:
+    """Three devices of one configuration, and its deployments to them.
+
+    One brings a revision to itself, one is away, and one has still to be asked.
+    """
+
+    scene: Scene
+    configuration_id: str
+    device_id: str
+    away: str
+    next_one: str
+    deployment_id: str = ""
+
+    async def deploy(self) -> str:
+        body = {"configuration_id": self.configuration_id, "max_unavailable": 1}
+        made = await self.scene.person.made("/v1/device-deployments", body)
+        self.deployment_id = str(made["id"])
+        return self.deployment_id
+
+    async def counted(self, **expected: int) -> None:
+        def are() -> bool:
+            counts = self.scene.row(tables.DeviceDeployment, self.deployment_id).counts
+            return {name: number for name, number in counts.items() if number} == expected
+
+        await eventually(are, f"the deployment counts {expected}")
+
+    async def until(self, status: str) -> None:
+        await self.scene.until(tables.DeviceDeployment, self.deployment_id, status=status)
+
+
+@pytest.fixture
+async def shops(scene: Scene) -> ThreeShops:
     device_id = await scene.device()
     scene.world.machines[device_id].reachable = True
     away = await scene.unserved("shop-8", status="offline")
@@ -327,63 +360,61 @@ async def test_the_runbook_of_a_deployment_that_hangs(scene: Scene, programs: Pa
     await scene.until(tables.Device, device_id, status="active")
     configuration_id = await configuration(scene.person, scene.region_id)
     await set_to(scene.person, configuration_id, device_id, away, next_one)
-    scene.hangs("stage_on_device", "ghcr.io does not answer")
     scene.site.app.state.outbox_dispatcher.relay = scene.relay
+    return ThreeShops(scene, configuration_id, device_id, away, next_one)
 
-    async def deploy() -> str:
-        body = {"configuration_id": configuration_id, "max_unavailable": 1}
-        return str((await scene.person.made("/v1/device-deployments", body))["id"])
 
-    deployment_id = await deploy()
+async def test_the_runbook_of_a_deployment_that_hangs(
+    scene: Scene, shops: ThreeShops, programs: Path
+) -> None:
+    scene.hangs("stage_on_device", "ghcr.io does not answer")
+    deployment_id = await shops.deploy()
     reader = scene.reader(DEPLOYMENT, programs, dpl=deployment_id)
-    workflow_id = f"deployment/{deployment_id}"
-    row = tables.DeviceDeployment
-
-    async def counted(**expected: int) -> None:
-        def are() -> bool:
-            counts = scene.row(row, reader.names["dpl-…"]).counts
-            return {name: number for name, number in counts.items() if number} == expected
-
-        await eventually(are, f"the deployment counts {expected}")
-
-    await counted(asked=1, away=1, waiting=2)
+    await shops.counted(asked=1, away=1, waiting=2)
     await shows_what_hangs(scene, reader)
 
     # A device that is back is counted at once, where somebody asks for it.
-    scene.site.set(tables.Device, away, status="active")
+    scene.site.set(tables.Device, shops.away, status="active")
     await reader.types("tctl workflow signal")
-    await counted(asked=1, waiting=2)
+    await shops.counted(asked=1, waiting=2)
 
     # Paused, it counts and asks nobody; resumed, it goes on.
     await reader.types("baseload deployment pause")
-    await scene.until(row, deployment_id, status="paused")
+    await shops.until("paused")
     scene.stuck.set()
-    await counted(running=1, waiting=2)
-    scene.site.set(tables.Device, away, status="offline")
+    await shops.counted(running=1, waiting=2)
+    scene.site.set(tables.Device, shops.away, status="offline")
     await reader.types("baseload deployment resume")
-    await scene.until(row, deployment_id, status="rolling_out")
-    await counted(asked=1, away=1, running=1, waiting=1)
+    await shops.until("rolling_out")
+    await shops.counted(asked=1, away=1, running=1, waiting=1)
 
     scene.hangs("advance_rollout", "the database does not answer")
     await reader.types("tctl workflow signal")
     advancing = {"advance_rollout": (2, "the database does not answer")}
+    workflow_id = f"deployment/{deployment_id}"
     await shows(lambda: scene.ui.pending(workflow_id) == advancing, "the UI says what is away")
     scene.stuck.set()
 
     await reader.types("baseload deployment roll-back")
-    await scene.until(row, deployment_id, status="rolled_back")
+    await shops.until("rolled_back")
     assigned = {each.name: each.assignment_revision for each in scene.rows(tables.Device)}
     assert assigned == {"shop-7": None, "shop-8": None, "shop-9": None}
-    await scene.until(tables.Device, device_id, inference_status="stopped")
+    await scene.until(tables.Device, shops.device_id, inference_status="stopped")
 
+    await stops(shops, reader)
+    assert reader.untyped == set()
+
+
+async def stops(shops: ThreeShops, reader: RunbookReader) -> None:
+    """Stop another deployment: what was asked stays asked, and nobody else is asked."""
+    scene = shops.scene
     scene.hangs("stage_on_device", "ghcr.io does not answer")
-    reader.names["dpl-…"] = second = await deploy()
-    await counted(asked=1, away=1, waiting=2)
+    reader.names["dpl-…"] = second = await shops.deploy()
+    await shops.counted(asked=1, away=1, waiting=2)
     await reader.types("baseload deployment stop")
-    await scene.until(row, second, status="stopped")
+    await shops.until("stopped")
     targets = scene.rows(tables.DeploymentTarget, deployment_id=second)
     states = {each.device_id: each.state for each in targets}
-    assert states[device_id] == "left"
-    assert states[away] == states[next_one] == "withdrawn"
-    assert scene.row(tables.Device, device_id).assignment_deployment_id == second
-    assert reader.untyped == set()
+    assert states[shops.device_id] == "left"
+    assert states[shops.away] == states[shops.next_one] == "withdrawn"
+    assert scene.row(tables.Device, shops.device_id).assignment_deployment_id == second

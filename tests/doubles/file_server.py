@@ -54,7 +54,8 @@ class FileServer:
 
     @contextmanager
     def serving(self) -> Iterator["FileServer"]:
-        server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        handler = type("Handler", (_Handler,), {"files": self})
+        server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self.port = server.server_address[1]
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
@@ -66,72 +67,70 @@ class FileServer:
             thread.join()
 
 
-def _handler(files: FileServer) -> type[BaseHTTPRequestHandler]:  # noqa: C901 - a class
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+class _Handler(BaseHTTPRequestHandler):
+    files: FileServer
+    protocol_version = "HTTP/1.1"
 
-        def do_GET(self) -> None:
-            asked_range = self.headers.get("Range", "")
-            files.asked.append((self.path, asked_range))
-            files.authorizations.add(self.headers.get("Authorization", ""))
-            if self.path in files.redirects:
-                self._answer(302, {"Location": files.redirects[self.path]}, b"")
-                return
-            if self.path in files.statuses or self.path not in files.files:
-                self._answer(files.statuses.get(self.path, 404), {}, b"no")
-                return
-            self._send(files.files[self.path], asked_range)
-
-        def do_PUT(self) -> None:
-            if self.path in files.redirects:
-                self.close_connection = True  # As a server that does not read what is refused.
-                self._answer(307, {"Location": files.redirects[self.path]}, b"")
-                return
-            if status := files.take(self.path, self.headers, self.rfile):
-                self._answer(status, {}, b"" if status == 201 else b"no")
-            self.close_connection = self.close_connection or status is None
-
-        def _send(self, content: bytes, asked_range: str) -> None:
-            etag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
-            if not files.has_ranges:
-                self._answer(200, {"ETag": etag}, content)
-                return
-            headers = {"ETag": etag, "Accept-Ranges": "bytes"}
-            if asked_range and self.headers.get("If-Range") == etag:
-                begin = int(asked_range.removeprefix("bytes=").removesuffix("-"))
-                headers["Content-Range"] = f"bytes {begin}-{len(content) - 1}/{len(content)}"
-                self._answer(206, headers, content[begin:])
-                return
-            self._answer(200, headers, content)
-
-        def _answer(self, status: int, headers: dict[str, str], body: bytes) -> None:
-            self.send_response(status)
-            for name, value in {**headers, "Content-Length": str(len(body))}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            sent = body
-            # A look reads nothing of a body; only a reader asks for the rest of one.
-            if files.breaks_after and len(body) > files.breaks_after[0]:
-                sent = body[: files.breaks_after[0]]
-            try:
-                self._write(sent)
-            except OSError:
-                return
-            if len(sent) < len(body):
-                self.close_connection = True
-            else:
-                files.sent.append(self.path)
-
-        def _write(self, body: bytes) -> None:
-            if not files.bytes_per_s:
-                self.wfile.write(body)
-                return
-            step = max(1, files.bytes_per_s // 20)
-            for start in range(0, len(body), step):
-                self.wfile.write(body[start : start + step])
-                threading.Event().wait(0.05)  # What a slow line takes.
-
-        def log_message(self, *_: Any) -> None:
+    def do_GET(self) -> None:
+        asked_range = self.headers.get("Range", "")
+        self.files.asked.append((self.path, asked_range))
+        self.files.authorizations.add(self.headers.get("Authorization", ""))
+        if self.path in self.files.redirects:
+            self._answer(302, {"Location": self.files.redirects[self.path]}, b"")
             return
+        if self.path in self.files.statuses or self.path not in self.files.files:
+            self._answer(self.files.statuses.get(self.path, 404), {}, b"no")
+            return
+        self._send(self.files.files[self.path], asked_range)
 
-    return Handler
+    def do_PUT(self) -> None:
+        if self.path in self.files.redirects:
+            self.close_connection = True  # As a server that does not read what is refused.
+            self._answer(307, {"Location": self.files.redirects[self.path]}, b"")
+            return
+        if status := self.files.take(self.path, self.headers, self.rfile):
+            self._answer(status, {}, b"" if status == 201 else b"no")
+        self.close_connection = self.close_connection or status is None
+
+    def _send(self, content: bytes, asked_range: str) -> None:
+        etag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
+        if not self.files.has_ranges:
+            self._answer(200, {"ETag": etag}, content)
+            return
+        headers = {"ETag": etag, "Accept-Ranges": "bytes"}
+        if asked_range and self.headers.get("If-Range") == etag:
+            begin = int(asked_range.removeprefix("bytes=").removesuffix("-"))
+            headers["Content-Range"] = f"bytes {begin}-{len(content) - 1}/{len(content)}"
+            self._answer(206, headers, content[begin:])
+            return
+        self._answer(200, headers, content)
+
+    def _answer(self, status: int, headers: dict[str, str], body: bytes) -> None:
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": str(len(body))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        sent = body
+        # A look reads nothing of a body; only a reader asks for the rest of one.
+        if self.files.breaks_after and len(body) > self.files.breaks_after[0]:
+            sent = body[: self.files.breaks_after[0]]
+        try:
+            self._write(sent)
+        except OSError:
+            return
+        if len(sent) < len(body):
+            self.close_connection = True
+        else:
+            self.files.sent.append(self.path)
+
+    def _write(self, body: bytes) -> None:
+        if not self.files.bytes_per_s:
+            self.wfile.write(body)
+            return
+        step = max(1, self.files.bytes_per_s // 20)
+        for start in range(0, len(body), step):
+            self.wfile.write(body[start : start + step])
+            threading.Event().wait(0.05)  # What a slow line takes.
+
+    def log_message(self, *_: Any) -> None:
+        return

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import asyncssh
 
 from activities.transport.agent_archive import agent_archive
+from tests.activities.agent.agent_process import compiled_agent
+from tests.lab.machine import Machine
+from tests.lab.machines import Lab
+from tests.lab.ssh import connect
 
 ROOT = "/var/lib/baseload"
 
@@ -88,3 +96,16 @@ class Agent:
                 found: dict[str, Any] = run["exit"]
                 return found
         raise TimeoutError(f"run {run_id}: has not exited")
+
+
+@asynccontextmanager
+async def agent_on(lab: Lab, machine: Machine) -> AsyncIterator[Agent]:
+    """The agent of a machine, installed and compiled as after the first watch of a node."""
+    async with connect(lab, machine) as connection:
+        agent = Agent(connection)
+        await agent.install()
+        name = f"{agent_archive().name}.{sys.implementation.cache_tag}"
+        compiled = machine.disk / f"{ROOT[1:]}/agent" / name
+        if not compiled.exists():
+            shutil.copytree(compiled_agent(), compiled)
+        yield agent

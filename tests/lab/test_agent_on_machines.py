@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import asyncssh
 import pytest
 
 from tests.activities.agent.debian import DebianRepository, repository
-from tests.lab.agent import Agent, AgentRefusedError
+from tests.lab.agent import AgentRefusedError, agent_on
 from tests.lab.fixtures import BootMachine
 from tests.lab.hardware import break_gpus, put_gpu_devices, put_gpus
 from tests.lab.machine import Kind, Machine
@@ -34,14 +32,6 @@ sleep 5003
 
 def family(machine: Machine) -> set[str]:
     return {line for line in machine.command_lines() if line.startswith("sleep 500")}
-
-
-@asynccontextmanager
-async def agent_on(lab: Lab, machine: Machine) -> AsyncIterator[Agent]:
-    async with connect(lab, machine) as connection:
-        agent = Agent(connection)
-        await agent.install()
-        yield agent
 
 
 @pytest.mark.parametrize(("kind", "runtime"), ON_EACH)

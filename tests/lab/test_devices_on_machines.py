@@ -4,31 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.activities.agent.podman import IMAGE
-from tests.lab.agent import ROOT, Agent, AgentRefusedError
+from tests.lab.agent import ROOT, Agent, AgentRefusedError, agent_on
 from tests.lab.fixtures import BootMachine
 from tests.lab.machine import Machine
 from tests.lab.machines import Lab
-from tests.lab.ssh import connect
 from tests.lab.test_hardware_on_machines import put_image
 from tests.lab.waiting import wait_until
 
 QUICK = {"up_s": 0, "limit_s": 20}
 FOREVER = "echo works; exec sleep %d"
-
-
-@asynccontextmanager
-async def agent_on(lab: Lab, machine: Machine) -> AsyncIterator[Agent]:
-    async with connect(lab, machine) as connection:
-        agent = Agent(connection)
-        await agent.install()
-        yield agent
 
 
 def name_of(number: int) -> str:
@@ -163,8 +153,8 @@ async def test_a_command_that_exits_by_itself_is_not_started_again_before_the_ne
         assert (run["status"], run["exit_code"]) == ("failed", 3)
         assert "lens is lost" in run["reason"]
         await agent.call("device_status")
-        unit = machine.run("systemctl", "list-units", "--all", "--plain", "baseload-device-*")
-        assert "inactive" in unit
+        units = ("systemctl", "list-units", "--all", "--plain", "baseload-device-*")
+        wait_until(lambda: "inactive" in machine.run(*units), "its unit has ended")
         machine.run("rm", f"{ROOT}/runs/{name_of(1)}/work/go")
     machine.power_cut()
     machine.boot()
@@ -304,34 +294,44 @@ async def test_a_keeper_that_was_killed_is_started_again_and_what_it_ran_as_well
         assert (await agent.call("device_status"))["run"]["status"] == "running"
 
 
-@pytest.mark.parametrize(
-    ("phase", "starts", "number"),
-    [("stopping", 0, 2), ("starting", 1, 2), ("starting", 3, 1), ("returning", 1, 1)],
-)
 async def test_a_keeper_that_was_ended_in_any_phase_is_followed_by_one_that_finishes(
-    lab: Lab, boot_machine: BootMachine, phase: str, starts: int, number: int
+    lab: Lab, boot_machine: BootMachine
 ) -> None:
     machine = boot_machine("systemd")
+    ended_in = (("stopping", 0, True), ("starting", 1, True), ("starting", 3, False))
     async with agent_on(lab, machine) as agent:
-        await deploy(agent, 1, sleeper(1))
-        await stage(agent, 2, sleeper(2))
-        unit = machine.run("ls", "/etc/systemd/system/multi-user.target.wants").strip()
-        machine.run("systemctl", "stop", unit)
-        assert sleepers(machine) == set(), "all of it has ended"
-        lost = (await agent.call("device_status"))["run"]
-        assert (lost["status"], "keeper" in lost["reason"]) == ("failed", True)
-        folder = machine.disk / f"{ROOT[1:]}/device"
-        was = {"status": "running", "exit_code": None, "reason": ""}
-        trial = {"number": 2, "run_id": name_of(2), "health": QUICK, "phase": phase}
-        trial |= {"starts": starts, "was": was, "why": "it was bad"}
-        asked = {"number": 2, "kind": "switch", "run_id": name_of(2), "health": QUICK}
-        state = {**state_of(machine), "trial": trial, "status": "deploying"}
-        (folder / "asked.json").write_text(json.dumps(asked))
-        (folder / "state.json").write_text(json.dumps(state))
-        answer = await switch(agent, 2)
-        assert answer["run"] == {**was, "number": number}
-        assert (answer["failed"] is None) == (number == 2)
-        wait_for_sleeper(machine, number)
+        for at, (phase, starts, is_good) in enumerate((*ended_in, ("returning", 1, False))):
+            before = 2 * at + 1
+            await deploy(agent, before, sleeper(before))
+            await end_keeper_in(phase, starts, agent, machine, before)
+            answer = await switch(agent, before + 1)
+            number = before + 1 if is_good else before
+            assert answer["run"] == {**RUNS, "number": number}, f"{phase}, {starts} starts"
+            assert (answer["failed"] is None) == is_good
+            wait_for_sleeper(machine, number)
+
+
+RUNS = {"status": "running", "exit_code": None, "reason": ""}
+
+
+async def end_keeper_in(
+    phase: str, starts: int, agent: Agent, machine: Machine, before: int
+) -> None:
+    """End the keeper, and let the disk say that it was so far with the next revision."""
+    number = before + 1
+    await stage(agent, number, sleeper(number))
+    unit = machine.run("ls", "/etc/systemd/system/multi-user.target.wants").strip()
+    machine.run("systemctl", "stop", unit)
+    assert sleepers(machine) == set(), "all of it has ended"
+    lost = (await agent.call("device_status"))["run"]
+    assert (lost["status"], "keeper" in lost["reason"]) == ("failed", True)
+    folder = machine.disk / f"{ROOT[1:]}/device"
+    trial = {"number": number, "run_id": name_of(number), "health": QUICK, "phase": phase}
+    trial |= {"starts": starts, "was": RUNS, "why": "it was bad"}
+    asked = {"number": number, "kind": "switch", "run_id": name_of(number), "health": QUICK}
+    state = {**state_of(machine), "trial": trial, "status": "deploying"}
+    (folder / "asked.json").write_text(json.dumps(asked))
+    (folder / "state.json").write_text(json.dumps(state))
 
 
 IN_IMAGE = """

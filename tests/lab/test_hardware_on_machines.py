@@ -8,12 +8,12 @@ import pytest
 
 from activities.site.answers.verbs import Inspection
 from tests.activities.agent.podman import CONTAINERS_CONF, IMAGE, root_file_system
+from tests.lab.agent import agent_on
 from tests.lab.amd_gpus import RENDER_GROUP, AmdGpus
 from tests.lab.fixtures import BootMachine
 from tests.lab.jetsons import Jetson
 from tests.lab.machine import Machine
 from tests.lab.machines import Lab
-from tests.lab.test_agent_on_machines import agent_on
 from workflows.contracts.nodes import Hardware
 from workflows.rules.devices.models import DeviceModel, device_model_of
 

@@ -8,16 +8,15 @@ import os
 import socket
 import struct
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 
 import pytest
 
-from tests.lab.agent import ROOT, Agent
+from tests.lab.agent import ROOT, Agent, agent_on
 from tests.lab.fixtures import BootMachine
 from tests.lab.link import Link
 from tests.lab.machine import Kind, Machine
 from tests.lab.machines import Lab
-from tests.lab.ssh import connect
 from tests.lab.waiting import wait_until
 
 RUN = "job-hostname-0-1"
@@ -45,14 +44,6 @@ def link(lab: Lab) -> Iterator[Link]:
     made = Link(lab.network, "web.local.")
     yield made
     made.close()
-
-
-@contextlib.asynccontextmanager
-async def agent_on(lab: Lab, machine: Machine) -> AsyncIterator[Agent]:
-    async with connect(lab, machine) as connection:
-        agent = Agent(connection)
-        await agent.install()
-        yield agent
 
 
 async def publish(agent: Agent, machine: Machine, order: int = 1, runtime: str = "process") -> None:

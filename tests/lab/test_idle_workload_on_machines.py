@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import asyncssh
@@ -12,11 +12,10 @@ import pytest
 
 from tests.activities.agent.podman import IMAGE
 from tests.activities.agent.registry import serving_image
-from tests.lab.agent import ROOT, Agent
+from tests.lab.agent import ROOT, Agent, agent_on
 from tests.lab.fixtures import BootMachine
 from tests.lab.machine import Machine
 from tests.lab.machines import Lab
-from tests.lab.ssh import connect
 from tests.lab.test_hardware_on_machines import put_image
 from tests.lab.waiting import wait_until
 
@@ -26,14 +25,6 @@ PROBE = f"id -u; id -g; {REACHES}; cat /proc/self/status"
 STUBBORN = "trap '' TERM; sleep 7001; :"
 """A workload that heeds no TERM."""
 JOB = "sleep 7100"
-
-
-@asynccontextmanager
-async def agent_on(lab: Lab, machine: Machine) -> AsyncIterator[Agent]:
-    async with connect(lab, machine) as connection:
-        agent = Agent(connection)
-        await agent.install()
-        yield agent
 
 
 async def prepare(agent: Agent) -> str:

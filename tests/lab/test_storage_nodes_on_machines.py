@@ -10,11 +10,10 @@ import pytest
 
 from activities.secrets.cache_certificates import cache_token, region_authority, server_identity
 from activities.settings import settings
-from tests.lab.agent import ROOT, Agent, AgentRefusedError
+from tests.lab.agent import ROOT, Agent, AgentRefusedError, agent_on
 from tests.lab.fixtures import BootMachine
 from tests.lab.machine import Machine
 from tests.lab.machines import Lab
-from tests.lab.test_agent_on_machines import agent_on
 
 REGION = "reg-lab"
 MAKE = (

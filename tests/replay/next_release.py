@@ -44,18 +44,18 @@ NEW_PATCHES = (
 REVIEW = timedelta(seconds=1)
 
 
+def _step(name: str) -> Event:
+    return Event(type=name, message="a step of the next release")
+
+
 class _Reviewed(JobLifecycle):
     async def _review(self) -> None:
-        await self._write(Event(type=NEW_STEP, message="a step of the next release"))
+        await self._write(_step(NEW_STEP))
 
 
 @workflow.defn(name="JobLifecycle")
 class PatchedJob(_Reviewed):
     """A step before the data comes, and one before the end: both only where they are news."""
-
-    @workflow.init
-    def __init__(self, request: JobRequest) -> None:
-        super().__init__(request)
 
     @workflow.run
     async def run(self, request: JobRequest) -> JobReport:
@@ -76,10 +76,6 @@ class PatchedJob(_Reviewed):
 class UnpatchedJob(_Reviewed):
     """The same change as it must not be made."""
 
-    @workflow.init
-    def __init__(self, request: JobRequest) -> None:
-        super().__init__(request)
-
     @workflow.run
     async def run(self, request: JobRequest) -> JobReport:
         return await super().run(request)
@@ -93,10 +89,6 @@ class UnpatchedJob(_Reviewed):
 class PatchedNode(NodeLifecycle):
     """A pause before each tidying, and a step before the end."""
 
-    @workflow.init
-    def __init__(self, request: NodeRequest) -> None:
-        super().__init__(request)
-
     @workflow.run
     async def run(self, request: NodeRequest) -> NodeReport:
         return await super().run(request)
@@ -108,19 +100,13 @@ class PatchedNode(NodeLifecycle):
 
     async def _remove(self) -> None:
         if workflow.patched("review-before-removal"):
-            await self._steps.record_event(
-                Event(type=NEW_NODE_STEP, message="a step of the next release")
-            )
+            await self._steps.record_event(_step(NEW_NODE_STEP))
         await super()._remove()
 
 
 @workflow.defn(name="LeaseLifecycle")
 class PatchedLease(LeaseLifecycle):
     """A pause before each offer is tried, and a step before the machine is released."""
-
-    @workflow.init
-    def __init__(self, request: LeaseRequest) -> None:
-        super().__init__(request)
 
     @workflow.run
     async def run(self, request: LeaseRequest) -> LeaseReport:
@@ -133,26 +119,18 @@ class PatchedLease(LeaseLifecycle):
 
     async def _release(self) -> None:
         if workflow.patched("review-before-release"):
-            await self._record_event(
-                Event(type=NEW_LEASE_STEP, message="a step of the next release")
-            )
+            await self._record_event(_step(NEW_LEASE_STEP))
         await super()._release()
 
 
 class _ReviewedDevice(DeviceLifecycle):
     async def _review(self) -> None:
-        await self._steps.record_event(
-            Event(type=NEW_DEVICE_STEP, message="a step of the next release")
-        )
+        await self._steps.record_event(_step(NEW_DEVICE_STEP))
 
 
 @workflow.defn(name="DeviceLifecycle")
 class PatchedDevice(_ReviewedDevice):
     """A step before each assignment is followed."""
-
-    @workflow.init
-    def __init__(self, request: DeviceRequest) -> None:
-        super().__init__(request)
 
     @workflow.run
     async def run(self, request: DeviceRequest) -> DeviceReport:
@@ -168,10 +146,6 @@ class PatchedDevice(_ReviewedDevice):
 class UnpatchedDevice(_ReviewedDevice):
     """The same change as it must not be made."""
 
-    @workflow.init
-    def __init__(self, request: DeviceRequest) -> None:
-        super().__init__(request)
-
     @workflow.run
     async def run(self, request: DeviceRequest) -> DeviceReport:
         return await super().run(request)
@@ -185,17 +159,13 @@ class UnpatchedDevice(_ReviewedDevice):
 class PatchedDeployment(DeploymentLifecycle):
     """A step before each look at its devices."""
 
-    @workflow.init
-    def __init__(self, request: DeploymentRequest) -> None:
-        super().__init__(request)
-
     @workflow.run
     async def run(self, request: DeploymentRequest) -> DeploymentReport:
         return await super().run(request)
 
     async def _roll_out(self) -> None:
         if workflow.patched("review-before-the-next-devices"):
-            await self._write(Event(type=NEW_DEPLOYMENT_STEP, message="a step of the next release"))
+            await self._write(_step(NEW_DEPLOYMENT_STEP))
         await super()._roll_out()
 
 

@@ -185,7 +185,7 @@ class Devices:
             waiting = [n for n, s in rollout.states.items() if s is TargetState.WAITING]
             away = [name for name in waiting if name in rollout.away]
             present = [name for name in waiting if name not in rollout.away]
-            present = present[: next_to_ask(asked.policy, rollout.counts())]
+            present = present[: next_to_ask(asked.policy, rollout.counts(), asked.accepted_lost)]
             rollout.at_once = max(rollout.at_once, len(present))
             state = TargetState.LEFT if asked.leaves_absent else TargetState.ASKED
             for name in away if asked.leaves_absent else present:

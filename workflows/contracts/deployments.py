@@ -76,7 +76,7 @@ class RolloutPolicy(Contract):
     max_unavailable: int = Field(default=1000, ge=1, le=10_000)
     """The most devices that are asked and have not come to an end, also those lost since."""
     max_failures: int | None = Field(default=None, ge=1, le=10_000)
-    """After so many failed devices no more are asked; None: all are."""
+    """After so many failed devices no more are asked; None: all are, unless a step was lost."""
     rolls_back: bool = False
     """Whether the devices are then asked to run what they ran before."""
     limit_s: int = Field(default=24 * 3600, ge=60, le=30 * 24 * 3600)
@@ -108,13 +108,15 @@ class RolloutCounts(Contract):
     """Those of the waiting that cannot be reached, or are in maintenance."""
     running: int = 0
     failed: int = 0
+    lost: int = 0
+    """Those of the failed that could not be reached for too long since they were asked."""
     superseded: int = 0
     left: int = 0
     withdrawn: int = 0
 
     @property
     def total(self) -> int:
-        """All devices of the deployment; those that are away are among the waiting."""
+        """All devices of the deployment; those away are among the waiting, those lost failed."""
         states = (self.waiting, self.asked, self.running, self.failed)
         return sum((*states, self.superseded, self.left, self.withdrawn))
 
@@ -131,6 +133,8 @@ class DeploymentRequest(Contract):
     """Until when it waits for devices that are away; None: it has not begun."""
     counts: RolloutCounts = RolloutCounts()
     """Of its devices, as they were recorded last."""
+    accepted_lost: int = 0
+    """How many devices were lost when a person resumed it."""
     sequence: int = 0
     resumed_status: DeploymentStatus | None = None
     resumed_reason: str | None = None

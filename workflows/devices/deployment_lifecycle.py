@@ -26,13 +26,21 @@ from workflows.effects.deployments import (
 )
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import Journal
-from workflows.rules.devices.rollout import described, verdict_of, waits_for_absent
+from workflows.rules.devices.rollout import (
+    described,
+    described_loss,
+    has_lost_a_step,
+    verdict_of,
+    waits_for_absent,
+)
 
 LEAST_INTERVAL = timedelta(seconds=1)
 """Between two counts of the devices, however many of them come to an end."""
 COUNT_INTERVAL = timedelta(minutes=5)
 """Between two counts without a wake, which may have been lost."""
 PAUSED_INTERVAL = timedelta(days=1)
+PAUSES = "a-deployment-that-loses-a-step-pauses"
+"""The patch mark of what histories of before do not have."""
 _EVENTS = {
     DeploymentStatus.FINISHED: DeploymentEvent.FINISHED,
     DeploymentStatus.STOPPED: DeploymentEvent.STOPPED,
@@ -58,6 +66,8 @@ class DeploymentLifecycle:
         self._status = request.resumed_status or DeploymentStatus.NEW
         self._deadline = request.deadline
         self._counts = request.counts
+        self._lost, self._accepted_lost = request.accepted_lost, request.accepted_lost
+        """How many devices are lost, and how many of them were when a person resumed it last."""
         self._inbox = Inbox()
 
     @workflow.run
@@ -89,6 +99,8 @@ class DeploymentLifecycle:
             await self._begin_rollback(self._failures(state))
         elif verdict is not None:
             await self._end(verdict, self._failures(state))
+        elif not is_paused and self._has_lost_a_step(state):
+            await self._pause_for_loss(state)
         elif state.has_more:
             return
         elif self._leaves_absent(state.counts):
@@ -103,9 +115,12 @@ class DeploymentLifecycle:
             policy=self._request.policy,
             asks=asks,
             leaves_absent=leaves_absent,
+            accepted_lost=self._accepted_lost,
             at=workflow.now(),
         )
         state = await advance_rollout(command)
+        self._lost = state.counts.lost
+        self._accepted_lost = min(self._accepted_lost, self._lost)
         await self._journal.stop_if_behind(state.sequence)
         return state
 
@@ -149,8 +164,20 @@ class DeploymentLifecycle:
             paused = Event(type=DeploymentEvent.PAUSED, message=f"paused {by}")
             await self._write(paused, reason=f"paused {by}")
         elif order.action is DeploymentAction.RESUME and self._status is DeploymentStatus.PAUSED:
-            self._status = DeploymentStatus.ROLLING_OUT
+            self._status, self._accepted_lost = DeploymentStatus.ROLLING_OUT, self._lost
             await self._write(Event(type=DeploymentEvent.RESUMED, message=f"resumed {by}"))
+
+    def _has_lost_a_step(self, state: RolloutState) -> bool:
+        is_lost = has_lost_a_step(self._request.policy, state.counts, self._accepted_lost)
+        return is_lost and workflow.patched(PAUSES)
+
+    async def _pause_for_loss(self, state: RolloutState) -> None:
+        """Ask no more devices until a person has seen why so many are lost."""
+        self._status, self._counts = DeploymentStatus.PAUSED, state.counts
+        lost = state.counts.lost - self._accepted_lost
+        why = described_loss(self._request.policy, lost, state.failures)
+        paused = Event(type=DeploymentEvent.PAUSED, message=why)
+        await self._write(paused, changes=DeploymentChanges(counts=state.counts), reason=why)
 
     async def _begin_rollback(self, why: str) -> None:
         self._status = DeploymentStatus.ROLLING_BACK
@@ -189,7 +216,9 @@ class DeploymentLifecycle:
         self._counts = state.counts
         words = described(state.counts)
         progressed = Event(type=DeploymentEvent.PROGRESSED, message=words)
-        await self._write(progressed, changes=DeploymentChanges(counts=state.counts), reason=words)
+        is_paused = self._status is DeploymentStatus.PAUSED
+        reason = self._journal.reason if is_paused else words
+        await self._write(progressed, changes=DeploymentChanges(counts=state.counts), reason=reason)
 
     def _failures(self, state: RolloutState) -> str:
         return "; ".join(state.failures)
@@ -217,6 +246,7 @@ class DeploymentLifecycle:
             "resumed_reason": self._journal.reason,
             "deadline": self._deadline,
             "counts": self._counts,
+            "accepted_lost": self._accepted_lost,
         }
         return self._request.model_copy(update=update)
 

@@ -15,12 +15,13 @@ from workflows.contracts.devices import (
     DeviceRun,
     InferenceStatus,
 )
-from workflows.contracts.errors import LOSSES
+from workflows.contracts.errors import CONTENT_MISSING, LOSSES
 from workflows.contracts.events import Event
 from workflows.contracts.lifecycles import DeviceChanges
 from workflows.devices.steps import DeviceSteps
 from workflows.effects.devices import (
     AssignmentFound,
+    DeviceSpecSealed,
     DeviceSwitched,
     DiscardDeviceSpecs,
     FindAssignment,
@@ -45,6 +46,10 @@ LOSS_LIMIT = timedelta(hours=4)
 LOSS_PAUSE = timedelta(seconds=10)
 LAST_LOSS_PAUSE = timedelta(minutes=5)
 """Between two tries: at first, and the longest."""
+STAGINGS = 4
+"""How often a revision is staged for one switch: a cut of the power may take what was staged."""
+STAGES_AGAIN = "missing-contents-are-staged-again"
+"""The patch mark of what histories of before do not have."""
 _EVENTS = {
     InferenceStatus.DEPLOYING: DeviceEvent.DEPLOYING,
     InferenceStatus.RUNNING: DeviceEvent.INFERENCE_RUNNING,
@@ -170,12 +175,33 @@ class Inference:
         sealed = await seal_device_spec(
             SealDeviceSpec(device_id=self._device_id, assignment=assignment)
         )
-        there = self._location.address()
+        staged = 0
+        while True:
+            await self._stage(assignment, sealed)
+            staged += 1
+            try:
+                return await self._switch(assignment, sealed)
+            except EFFECT_FAILED as failure:
+                kind, reason = cause_of(failure)
+                is_gone = kind == CONTENT_MISSING and staged < STAGINGS
+                if not is_gone or not workflow.patched(STAGES_AGAIN):
+                    raise
+                words = f"is staged again: {reason}"[:MOST_CHARACTERS]
+                again = Event(type=DeviceEvent.DEPLOYING, message=words)
+                await self._steps.record_event(again)
+
+    async def _stage(self, assignment: DeviceAssignment, sealed: DeviceSpecSealed) -> None:
+        there, number = self._location.address(), assignment.number
         await stage_on_device(
-            StageOnDevice(node=there, number=assignment.number, spec=sealed.reference),
+            StageOnDevice(node=there, number=number, spec=sealed.reference),
             summary=f"revision {assignment.revision} of {assignment.configuration_id}",
         )
-        command = SwitchDevice(node=there, number=assignment.number, health=sealed.health)
+
+    async def _switch(
+        self, assignment: DeviceAssignment, sealed: DeviceSpecSealed
+    ) -> DeviceSwitched:
+        there, number = self._location.address(), assignment.number
+        command = SwitchDevice(node=there, number=number, health=sealed.health)
         switch = switch_device(command, summary=f"revision {assignment.revision}")
         return await self._switching(switch)
 

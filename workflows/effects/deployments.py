@@ -19,6 +19,8 @@ class AdvanceRollout(Contract):
     """Whether more devices are asked; a paused deployment is only counted."""
     leaves_absent: bool = False
     """Whether those that are away are asked instead, and `left` to follow when they are back."""
+    accepted_lost: int = 0
+    """How many lost devices a person goes on with; see `has_lost_a_step`."""
     at: datetime
 
 

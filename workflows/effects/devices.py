@@ -2,7 +2,7 @@
 
 from workflows.contracts.base import Contract, Done
 from workflows.contracts.devices import DeviceAssignment, DeviceRun, DeviceStatus, HealthCheck
-from workflows.contracts.errors import LOGIN_REFUSED, LOSSES, NON_RETRYABLE
+from workflows.contracts.errors import CONTENT_MISSING, LOGIN_REFUSED, LOSSES, NON_RETRYABLE
 from workflows.effects.effect import HEARTBEAT_S, Effect, SiteCommand
 
 
@@ -142,9 +142,10 @@ switch_device = Effect(
     schedule_to_close_s=4 * 3600,
     schedule_to_start_s=UNTAKEN_S,
     heartbeat_s=HEARTBEAT_S,
-    non_retryable=_FINAL,
+    non_retryable=(*_FINAL, CONTENT_MISSING),
     waits_for_cancellation=True,
 )
+"""What is not on the device any more is brought anew, which a retry does not do."""
 stop_device = Effect(
     "stop_device",
     StopDevice,

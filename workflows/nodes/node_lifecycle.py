@@ -30,6 +30,7 @@ from workflows.hosts.location import HostLocation, refusal
 from workflows.hosts.outage import Outage
 from workflows.hosts.preparation import prepared
 from workflows.hosts.relocation import Relocation
+from workflows.hosts.watch_pauses import WatchPauses
 from workflows.nodes.console import NodeConsole
 from workflows.nodes.drain import Drain
 from workflows.nodes.idle_workload import IdleWorkload
@@ -51,6 +52,8 @@ from workflows.rules.nodes.onboarding import describe_preparation, shown_cause
 from workflows.rules.nodes.requirements import STORAGE, requirements_of
 
 FAILED_INTERVAL = timedelta(hours=6)
+PAUSES = "short-watches-of-a-node-pause"
+"""The patch mark of what histories of before do not have."""
 _ONBOARDED = (NodeStatus.MAINTENANCE, NodeStatus.ACTIVE, NodeStatus.OFFLINE, NodeStatus.REMOVING)
 _REPEATED = (Wake, Refresh, LeaseEnding, MachineReady, ProtocolViolation, IdleWorkloadReported)
 """The messages that the next workflow run can miss: it reads the row and ends orphaned runs when it
@@ -95,7 +98,7 @@ class NodeLifecycle:
         self._wanted = WantedStatus(self._journal, self._inbox, steps, self._running_jobs)
         self._idle_workload = IdleWorkload(request, self._location, steps)
         self._console = NodeConsole(request, self._location, steps)
-        self._watch = NodeWatch(self._location)
+        self._watch, self._pauses = NodeWatch(self._location), WatchPauses()
         self._drain = Drain(request, self._machine, self._running_jobs, self._watch, self._inbox)
         self._machine_change = MachineChange(
             steps, self._machine, self._drain, self._removal, self._wanted
@@ -191,7 +194,11 @@ class NodeLifecycle:
         """Watch the node and handle messages, until its watch ends or the node is removed."""
         if self._steps.status is NodeStatus.OFFLINE:
             await self._reconnect()
-        if self._removal.is_accepted or not await self._online():
+        if self._removal.is_accepted or not await self._pause():
+            return
+        self._pauses.begin()
+        if not await self._online():
+            self._pauses.end()
             return
         self._watch.start()
         self.wake()  # What is wanted may have changed while nobody looked.
@@ -207,6 +214,13 @@ class NodeLifecycle:
         if not self._removal.is_accepted:
             await self._watch_lost()
 
+    async def _pause(self) -> bool:
+        """Wait as long as the next watch must. False: a message interrupted that."""
+        pause = self._pauses.next
+        if not pause or not workflow.patched(PAUSES):
+            return True
+        return await self._urgent.interrupt(workflow.sleep(pause, summary="its watches were short"))
+
     async def _tidy(self) -> None:
         """Tidy the node, and read its row as well, because a wake may have been lost."""
         self.wake()
@@ -214,6 +228,7 @@ class NodeLifecycle:
 
     async def _watch_lost(self) -> None:
         """Probe the node after a failed watch, because the failure alone does not mean offline."""
+        self._pauses.end()
         try:
             await self._watch.end()
         except EFFECT_FAILED as failure:

@@ -161,13 +161,17 @@ def remove(folders: Folders, sha256: str) -> None:
     """Remove a content and what has arrived of it; the caller holds it."""
     path = path_of(folders, sha256)
     for found in (path, arriving(folders, sha256)):
-        aside = os.path.join(folders.contents, REMOVED + os.urandom(8).hex())
-        with contextlib.suppress(FileNotFoundError):
-            os.rename(found, aside)
-            file_tree.remove(aside)
+        _remove(folders, found)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path + ".json")
     _free_room(path)
+
+
+def _remove(folders: Folders, path: str) -> None:
+    aside = os.path.join(folders.contents, REMOVED + os.urandom(8).hex())
+    with contextlib.suppress(FileNotFoundError):
+        os.rename(path, aside)
+        file_tree.remove(aside)
 
 
 def need(run: Run, sha256s: list[str]) -> None:
@@ -279,6 +283,22 @@ def prune(folders: Folders, oldest: float) -> list[str]:
             if name.startswith(REMOVED):
                 file_tree.remove(os.path.join(folders.contents, name))
     return ["contents/" + each for each in gone]
+
+
+def drop_arrivals(folders: Folders) -> None:
+    """Remove what has arrived of contents that no open run needs and nobody brings just now."""
+    kept = needed(folders)
+    for sha256 in everything(folders) - kept:
+        if not os.path.isdir(arriving(folders, sha256)):
+            continue
+        lock = take_lock(path_of(folders, sha256) + ".lock", wait=False)
+        if lock is None:
+            continue
+        try:
+            if sha256 not in needed(folders):
+                _remove(folders, arriving(folders, sha256))
+        finally:
+            os.close(lock)
 
 
 def everything(folders: Folders) -> set[str]:

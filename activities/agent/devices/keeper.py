@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..folders import Folders, take_lock
-from ..host import processes
+from ..host import file_tree, processes
 from ..loading import load
 from . import spool, starting, unit
 from .health import Health, await_verdict
@@ -354,6 +354,8 @@ def tidy(store: Store, state: dict[str, Any], *more: str) -> None:
         if revision not in full[-spool.MOST_KEPT :]:
             spool.note_gone(store, revision)
             remove(revision)
+    if unneeded:
+        load("contents.store:drop_arrivals")(store.folders)
 
 
 def finish_removals(store: Store, state: dict[str, Any]) -> None:
@@ -362,13 +364,25 @@ def finish_removals(store: Store, state: dict[str, Any]) -> None:
         tidy(store, state)
         load("files.removal:forget")(store.folders, TOMBSTONES_S)
         load("contents.store:prune")(store.folders, 0.0)  # No content is as old as that.
+        load("contents.store:drop_arrivals")(store.folders)
         lock = store.lock()  # Those who ask write such files too.
         try:
             unit.forget_parts(store)
+            newest = max(int(state["done"]), int(store.asked().get("number", 0)))
+            for revision in revisions(store.folders):
+                if number_of(revision) <= newest:  # The others may be coming just now.
+                    _forget_parts(revision)
         finally:
             os.close(lock)
     except OSError as error:  # What runs matters more.
         sys.stderr.write("not all is removed: %s\n" % error)
+
+
+def _forget_parts(revision: Revision) -> None:
+    """Remove what was broken off while the revision ran and its files were replaced."""
+    for name in os.listdir(revision.path):
+        if name.startswith(".part-"):
+            file_tree.remove(revision.at(name))
 
 
 def _proved(state: dict[str, Any]) -> set[str]:

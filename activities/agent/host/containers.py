@@ -45,30 +45,13 @@ def prepare(
     on a command line, and never through podman's own environment, where a job could say what
     podman, as our user, loads and whose settings it follows.
     """
-    inside = dict(variables)
-    inside.update(
-        HOME=INSIDE + "/work",
-        BASELOAD_INPUT=INSIDE + "/input",
-        BASELOAD_OUTPUT=INSIDE + "/output",
-        BASELOAD_STATE=INSIDE + "/state",
-        BASELOAD_CHECKPOINTS=INSIDE + "/input/checkpoints",
-        # Else the hook that NVIDIA's tools may have installed here brings all GPUs that it names.
-        NVIDIA_VISIBLE_DEVICES="void",
-    )
-    inside.update(run_contents.variables(spec, INSIDE))
-    inside.update(run_keys.variables(spec, INSIDE))
-    inside.update(run_datastores.variables(spec, INSIDE))
-    if "PATH" not in (spec.get("environment") or {}):
-        del inside["PATH"]
+    inside = _inside(spec, variables)
     own = dict(os.environ)
     # So that the client and its monitor are found when this run's supervisor is lost.
     own["BASELOAD_RUN_ID"] = run.run_id
     lines = {name: value for name, value in inside.items() if _fits_a_line(value)}
     command_file.write(run, spec, {name: inside[name] for name in inside if name not in lines})
-    env_file = run.at(VARIABLES)
-    descriptor = os.open(env_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.writelines("%s=%s\n" % pair for pair in lines.items())
+    env_file = _env_file(run, lines)
     arguments = [
         "podman",
         "run",
@@ -99,6 +82,35 @@ def prepare(
     arguments += run_gpus.options(spec)
     image = spec.get("image_id") or spec["image"]
     return [*arguments, "--entrypoint", "", image, *command_file.ARGUMENTS], own
+
+
+def _inside(spec: dict[str, Any], variables: dict[str, str]) -> dict[str, str]:
+    """The variables of the command in its container."""
+    inside = dict(variables)
+    inside.update(
+        HOME=INSIDE + "/work",
+        BASELOAD_INPUT=INSIDE + "/input",
+        BASELOAD_OUTPUT=INSIDE + "/output",
+        BASELOAD_STATE=INSIDE + "/state",
+        BASELOAD_CHECKPOINTS=INSIDE + "/input/checkpoints",
+        # Else the hook that NVIDIA's tools may have installed here brings all GPUs that it names.
+        NVIDIA_VISIBLE_DEVICES="void",
+    )
+    inside.update(run_contents.variables(spec, INSIDE))
+    inside.update(run_keys.variables(spec, INSIDE))
+    inside.update(run_datastores.variables(spec, INSIDE))
+    if "PATH" not in (spec.get("environment") or {}):
+        del inside["PATH"]
+    return inside
+
+
+def _env_file(run: Run, lines: dict[str, str]) -> str:
+    """Write the variables that podman can read; the path of their file."""
+    env_file = run.at(VARIABLES)
+    descriptor = os.open(env_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.writelines("%s=%s\n" % pair for pair in lines.items())
+    return env_file
 
 
 def _fits_a_line(value: str) -> bool:

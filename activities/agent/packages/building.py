@@ -154,11 +154,20 @@ class _Build:
 
     def _pip(self, words: str, arguments: list[str]) -> None:
         install = ["install", "--no-input", "--disable-pip-version-check", *arguments]
-        command = [*_installer(self.python, self.path, self.options), *install]
-        if not (
-            self.cache and _install_through(self.cache, words, command, self.options, self.fills)
-        ):
-            _step(words, command, self.options, self.fills)
+        installer = _installer(self.python, self.path, self.options)
+        command = [*installer, *install]
+        if self.cache and _install_through(self.cache, words, command, self.options, self.fills):
+            return
+        code, output = run_step(words, command, PIP_S, self.options, self.fills)
+        away = outages.of_index(output)
+        if code != 0 and not away and outages.may_hide_index(output):
+            wordy = [*installer, "-vv", *install]
+            again, pages = run_step(words + " again", wordy, PIP_S, self.options, self.fills)
+            if again == 0:
+                return
+            away = outages.of_pages(pages)
+        if code != 0:
+            raise _refused(words, code, output, away=away)
 
 
 def _write_marker(marker: str, lines: list[str]) -> None:
@@ -238,9 +247,14 @@ def _step(
 ) -> None:
     code, output = run_step(words, arguments, PIP_S, options, fills)
     if code != 0:
-        reason = "%s (%s: exit %d)" % (reason_in(output), words, code)
-        kind = "packages-away" if outages.of_index(output) else "packages"
-        raise RefusedError(kind, reason, "%s: exit %d\n%s" % (words, code, output))
+        raise _refused(words, code, output, away=outages.of_index(output))
+
+
+def _refused(words: str, code: int, output: str, *, away: bool) -> RefusedError:
+    """The error of a step that has failed; away: because a package index was."""
+    reason = "%s (%s: exit %d)" % (reason_in(output), words, code)
+    kind = "packages-away" if away else "packages"
+    return RefusedError(kind, reason, "%s: exit %d\n%s" % (words, code, output))
 
 
 def reason_in(output: str) -> str:

@@ -8,8 +8,8 @@ python3 -I -S FOLDER failed --join-file FILE --api URL
     deletes it, unless the machine has been announced before
 python3 -I -S FOLDER withdraw --join-file FILE --api URL
     deletes it
-python3 -I -S FOLDER renew --join-file FILE
-    what the timer runs
+python3 -I -S FOLDER renew --join-file FILE [--port N --user NAME --host-key FILE]
+    what the timer runs, with what was mapped
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ def main() -> int:
 
 
 def _do(keeper: Keeper, asked: argparse.Namespace) -> None:
+    joined = {
+        "port": asked.port,
+        "user": asked.user,
+        "host_key": os.path.abspath(asked.host_key),
+    }
     if asked.verb == "map":
-        joined = {
-            "port": asked.port,
-            "user": asked.user,
-            "host_key": os.path.abspath(asked.host_key),
-        }
         found = keeper.map(asked.api, joined)
         if found is not None:
             os.write(RESULT, ("%s %d\n" % found).encode())
@@ -61,6 +61,6 @@ def _do(keeper: Keeper, asked: argparse.Namespace) -> None:
         address, _, port = asked.announced.rpartition(":")
         keeper.keep(asked.api, (address, int(port)))
     elif asked.verb == "renew":
-        keeper.renew()
+        keeper.renew(joined if asked.host_key else None)
     else:
         keeper.withdraw(asked.api, even_accepted=asked.verb == "withdraw")

@@ -71,6 +71,9 @@ class Keeper:
             state.joined[api].update(more)
             command = [sys.executable, "-I", "-S", self.folder, "renew"]
             command += ["--join-file", self.join_file]
+            joined = state.joined[api]  # From these the state is made anew where it is lost.
+            command += ["--port", str(joined["port"]), "--user", str(joined["user"])]
+            command += ["--host-key", str(joined["host_key"])]
             self._say(timer.start(timer.name_of(self.join_file), command))
 
     def withdraw(self, api: str, *, even_accepted: bool = True) -> None:
@@ -83,10 +86,16 @@ class Keeper:
                 state.joined.pop(api, None)
             self._settle(state)
 
-    def renew(self) -> None:
-        """Prolong the mappings, announce changes, and end what the machine has not joined."""
+    def renew(self, known: Optional[Dict[str, Any]] = None) -> None:
+        """Prolong the mappings, announce changes, and end what the machine has not joined.
+
+        known: as `joined` of `map`, from which the state is made anew if it is lost; then each
+        platform in the join file gets the mapping, and one that wants none says so.
+        """
         with locked_state(self.folder) as state:
             tokens = self._drop_unjoined(state)
+            if state.is_lost and known is not None:
+                state.joined = {api: {**known, "accepted": True} for api in tokens}
             for port in sorted({str(one["port"]) for one in state.joined.values()}):
                 self._refresh(state, port)
             for api in list(state.joined):

@@ -37,9 +37,13 @@ class State:
     delete it), and where the gateway is.
     """
 
-    def __init__(self, document: Dict[str, Any], is_damaged: bool = False) -> None:
+    def __init__(
+        self, document: Dict[str, Any], is_damaged: bool = False, is_lost: bool = False
+    ) -> None:
         self.is_damaged = is_damaged
         """Whether what was remembered cannot be read, so that it is not known what has ended."""
+        self.is_lost = is_lost
+        """Whether there is none: it cannot be read, was removed, or nothing was mapped yet."""
         self.joined: Dict[str, Dict[str, Any]] = document.get("joined") or {}
         self.mappings: Dict[str, Dict[str, Any]] = document.get("mappings") or {}
 
@@ -84,19 +88,19 @@ def locked_state(folder: str, limit_s: float = LOCK_LIMIT_S) -> Iterator[State]:
 
 
 def _read(folder: str) -> State:
+    missing = 0
     for name in (STATE, COPY):
         try:
             with open(os.path.join(folder, name)) as file:
                 document = json.load(file)
         except FileNotFoundError:
-            if name == STATE:
-                return State({})
+            missing += 1
         except (OSError, ValueError):
             continue
         else:
             if isinstance(document, dict):
                 return State(document)
-    return State({}, is_damaged=True)
+    return State({}, is_damaged=missing < 2, is_lost=True)
 
 
 def _write(folder: str, name: str, document: Dict[str, Any]) -> None:

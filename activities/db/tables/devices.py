@@ -113,6 +113,9 @@ class Device(RemovableRow, table=True):
         index_where(
             "status != 'archived'", "devices_minion_id", "account_id", "minion_id", unique=True
         ),
+        index_where(
+            "status != 'archived'", "devices_name_of_region", "region_id", "name", unique=True
+        ),
         Index("devices_by_account", "account_id", "id"),
         Index("devices_by_status", "status", "region_id"),
         index_where("assignment_number > followed_number", "devices_with_open_assignments", "id"),

@@ -611,6 +611,7 @@ class DeviceRevisionSummary(BaseModel):
     revision: Annotated[int, Field(title="Revision")]
     created_at: Annotated[AwareDatetime, Field(title="Created At")]
     created_by: Annotated[str, Field(title="Created By")]
+    created_by_name: Annotated[str, Field(title="Created By Name")]
     running_count: Annotated[int, Field(title="Running Count")]
 
 
@@ -2768,6 +2769,7 @@ class Deployment(BaseModel):
     counts: DeploymentCounts
     deadline: Annotated[AwareDatetime | None, Field(title="Deadline")]
     requested_by: Annotated[str, Field(title="Requested By")]
+    requested_by_name: Annotated[str, Field(title="Requested By Name")]
 
 
 class DeploymentDevice(BaseModel):
@@ -2860,6 +2862,7 @@ class DeviceRequested(BaseModel):
     revision: DeviceRevisionReference | None
     deployment_id: Annotated[str | None, Field(title="Deployment Id")]
     requested_by: Annotated[str, Field(title="Requested By")]
+    requested_by_name: Annotated[str, Field(title="Requested By Name")]
     at: Annotated[AwareDatetime, Field(title="At")]
     followed: Annotated[bool, Field(title="Followed")]
 
@@ -2876,6 +2879,7 @@ class DeviceRevision(BaseModel):
     revision: Annotated[int, Field(title="Revision")]
     created_at: Annotated[AwareDatetime, Field(title="Created At")]
     created_by: Annotated[str, Field(title="Created By")]
+    created_by_name: Annotated[str, Field(title="Created By Name")]
     command: Annotated[str, Field(title="Command")]
     model_id: Annotated[str | None, Field(title="Model Id")]
     checkpoints: Annotated[list[str], Field(title="Checkpoints")]
@@ -3423,6 +3427,7 @@ class Device(BaseModel):
     is_deployed: Annotated[bool, Field(title="Is Deployed")]
     deployed_at: Annotated[AwareDatetime | None, Field(title="Deployed At")]
     deployed_by: Annotated[str | None, Field(title="Deployed By")]
+    deployed_by_name: Annotated[str | None, Field(title="Deployed By Name")]
     inference_status: Annotated[
         Literal["stopped", "deploying", "running", "failed"],
         Field(

@@ -32,7 +32,7 @@ from activities.agent.cache.store import (
 )
 from activities.agent.errors import RefusedError
 from activities.agent.host import disk
-from tests.activities.agent.agent_process import LocalAgent, spec
+from tests.activities.agent.agent_process import LocalAgent, Refused, spec
 from tests.activities.archives import archive, file
 from tests.activities.package_index import PackageIndex, serving
 from tests.activities.waiting import wait_for
@@ -418,6 +418,33 @@ def test_code_that_cannot_be_had_from_the_cache_leaves_nothing(
     assert agent.call("fetch_code", sha256=odd, **gone)["found"] == "unreached"
     left = {path.suffix for path in (agent.root / "code").iterdir()}
     assert left <= {".lock"}
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_packages_of_an_index_that_refuses_everybody_for_now_come_once_it_serves_again(
+    agent: LocalAgent, index: PackageIndex, status: int
+) -> None:
+    agent.environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(agent.root.parent),
+        "PIP_INDEX_URL": index.url,
+        "PIP_NO_CACHE_DIR": "1",
+        "PIP_RETRIES": "0",
+    }
+    words = "python3 -c 'import tinything; print(tinything.WORDS)'"
+    asked = {"python_packages": ["tinything"], "owned": True, "spec": spec(words)}
+    index.refuses_with = status
+    with pytest.raises(Refused, match="No matching distribution found for tinything") as caught:
+        agent.call("stage", run_id=RUN, **asked)
+    assert caught.value.code == "packages-away"
+    index.refuses_with = None
+    with pytest.raises(Refused, match="No matching distribution found for no-such") as absent:
+        agent.call("stage", run_id=RUN, **{**asked, "python_packages": ["no-such"]})
+    assert absent.value.code == "packages"
+    agent.call("stage", run_id=RUN, **asked)
+    agent.call("start", run_id=RUN)
+    assert agent.exit_of(RUN)["exit_code"] == 0
+    assert agent.path(RUN, "log").read_bytes().endswith(b"from the index\n")
 
 
 @pytest.mark.parametrize("how", ["it lies", "it breaks off", "nobody is there"])

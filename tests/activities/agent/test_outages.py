@@ -82,6 +82,29 @@ def test_a_package_index_that_does_not_answer_is_away(said: str) -> None:
 @pytest.mark.parametrize(
     "said",
     [
+        "429 Client Error: Too Many Requests for url: https://i.test/404/",
+        "429 Client Error:  for url: https://i.test/x/",
+        "502 Server Error: Bad Gateway for url: https://i.test/x/",
+        "Max retries exceeded (Caused by ResponseError('too many 503 error responses'))",
+        "connection error: HTTPSConnectionPool(host='i.test', port=443): Read timed out.",
+    ],
+)
+def test_a_page_of_a_package_index_that_may_come_later_says_that_the_index_is_away(
+    said: str,
+) -> None:
+    page = "  Could not fetch URL https://i.test/simple/x/: %s - skipping\n"
+    absent = page % "404 Client Error: Not Found for url: https://i.test/simple/x/"
+    assert outages.may_hide_index(NONE)
+    assert outages.of_pages(absent + page % said + NONE), said
+    assert not outages.of_pages(absent + NONE)
+    assert not outages.of_pages(
+        page % "403 Client Error: Forbidden for url: https://i.test/simple/x/"
+    )
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
         NONE,
         RETRYING % 2 + NONE,
         OF_FILE + "HTTP error 404 Client Error: Not Found for url: https://i.test/a-1.0.whl",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from activities.agent.upnp import discovery, timer
+from activities.agent.upnp import command, discovery, timer
 from activities.agent.upnp import keeper as keeping
 from activities.agent.upnp.announcing import NotAnnouncedError, NotJoinedError
 from activities.agent.upnp.discovery import find_gateway
@@ -320,6 +320,46 @@ def test_a_damaged_state_is_read_from_its_copy(
     machine.keeper.renew()
     assert router.mappings == {USUAL: ("127.0.0.1", 22, LIFETIME_S)}
     assert json.loads((machine.folder / "state.json").read_text())["mappings"]
+
+
+def test_a_state_whose_first_file_is_gone_is_read_from_its_copy(
+    machine: Machine, router: Router
+) -> None:
+    machine.keep()
+    (machine.folder / "state.json").unlink()
+    router.mappings.clear()
+    machine.keeper.renew()
+    assert router.mappings == {USUAL: ("127.0.0.1", 22, LIFETIME_S)}
+
+
+@pytest.mark.parametrize("loss", ["gone", "damaged"])
+def test_a_mapping_whose_state_is_lost_is_made_and_announced_again_and_removed_at_the_end(
+    machine: Machine, router: Router, monkeypatch: pytest.MonkeyPatch, loss: str
+) -> None:
+    started: list[list[str]] = []
+
+    def start(_: str, line: list[str]) -> str:
+        started.append(line)
+        return "by hand"
+
+    monkeypatch.setattr(timer, "start", start)
+    machine.keep()
+    for name in ("state.json", "copy.json"):
+        if loss == "gone":
+            (machine.folder / name).unlink()
+        else:
+            (machine.folder / name).write_text("{")
+    router.mappings.clear()
+    machine.announced.clear()
+    monkeypatch.setattr(command, "Keeper", lambda _: machine.keeper)
+    monkeypatch.setattr("sys.argv", started[-1][3:])  # After the interpreter and its options.
+    assert command.main() == 0
+    assert router.mappings == {USUAL: ("127.0.0.1", 22, LIFETIME_S)}
+    assert len(machine.announced) == 1
+    machine.join_file.unlink()
+    machine.keeper.renew()
+    assert router.mappings == {}
+    assert not machine.folder.exists()
 
 
 def test_a_keeper_without_a_readable_state_ends_only_when_the_machine_has_left(

@@ -11,6 +11,7 @@ from sqlmodel import Session, SQLModel
 
 from activities.db import tables
 from activities.db.session import Database
+from api.authorization import Caller
 from tests.activities.devices.rows import add_configuration, add_deployment, add_device
 from tests.activities.rows import NOW
 
@@ -26,6 +27,15 @@ class Fleet:
     device_ids: list[str]
     deployment_ids: list[str]
     """Of deployments to all devices, which have ended."""
+
+    @property
+    def caller(self) -> Caller:
+        """Somebody of the account that has the configuration."""
+        account_id = self.configuration.account_id
+        return Caller(
+            account_id=account_id, user_id="ada", key_id="", scopes=frozenset(),
+            is_administrator=False, home_account_id="",
+        )  # fmt: skip
 
     def deploy(self, database: Database, count: int) -> str:
         """Begin a deployment of revision 2 to the first devices; its id."""

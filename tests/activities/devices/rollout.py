@@ -44,7 +44,13 @@ class Rollout:
     deployment: tables.DeviceDeployment
 
     def advance(
-        self, *, asks: bool = True, leaves: bool = False, at: datetime = NOW, **policy: object
+        self,
+        *,
+        asks: bool = True,
+        leaves: bool = False,
+        accepted: int = 0,
+        at: datetime = NOW,
+        **policy: object,
     ) -> RolloutState:
         return advance_rollout(
             AdvanceRollout(
@@ -52,6 +58,7 @@ class Rollout:
                 policy=RolloutPolicy.model_validate(policy),
                 asks=asks,
                 leaves_absent=leaves,
+                accepted_lost=accepted,
                 at=at,
             )
         )

@@ -22,7 +22,6 @@ from activities.devices.rollouts import (
 from activities.lifecycles.kinds import KIND_BY_NOUN
 from activities.lifecycles.reconciliation import _ended_rows, _open_rows
 from activities.lifecycles.record import record
-from api.authorization import Caller
 from api.pagination import PageQuery
 from api.routes.deployments import list_deployment_devices, list_deployments
 from api.routes.devices import _filters, list_devices
@@ -147,14 +146,7 @@ class Life:
             _ended_rows(kind, [resource_id])
 
     def listed(self) -> None:
-        caller = Caller(
-            account_id=self.fleet.configuration.account_id,
-            user_id="ada",
-            key_id="",
-            scopes=frozenset(),
-            is_administrator=False,
-            home_account_id="",
-        )
+        caller = self.fleet.caller
         paging = PageQuery(limit=50, before=None)
         for _ in range(2):
             page = list_devices(caller, paging, _filters(self.fleet.configuration.region_id))

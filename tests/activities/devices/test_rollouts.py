@@ -22,10 +22,12 @@ from tests.activities.rows import NOW
 from tests.lab.waiting import wait_until
 from workflows.contracts.devices import (
     DeviceAssignment,
+    DeviceEvent,
     DeviceRun,
     InferenceStatus,
     OutputBacklog,
 )
+from workflows.contracts.events import Event
 from workflows.contracts.lifecycles import DeviceChanges
 from workflows.effects.deployments import EndRollout, RollBack
 
@@ -216,7 +218,8 @@ def test_what_a_device_runs_is_in_its_row(rollout: Rollout) -> None:
     exited = DeviceRun(
         number=1, status=InferenceStatus.FAILED, exit_code=3, reason="boom", backlog=backlog
     )
-    rollout.record(row, "active", DeviceChanges(run=exited))
+    failed = Event(type=DeviceEvent.INFERENCE_FAILED, message="boom")
+    rollout.record(row, "active", DeviceChanges(run=exited), failed)
     row = device_of(rollout.database, row.id)
     said = (row.inference_status, row.exit_code, row.inference_reason, row.running_revision)
     assert said == ("failed", 3, "boom", 1)
@@ -224,6 +227,24 @@ def test_what_a_device_runs_is_in_its_row(rollout: Rollout) -> None:
         resumed = resume_device(session, row, start_device(session, row).argument).resumed_from
     assert resumed is not None
     assert resumed.run == exited
+
+
+def test_why_a_revision_failed_stays_in_the_row_while_the_one_before_writes(
+    rollout: Rollout,
+) -> None:
+    rollout.advance()
+    rollout.ends("a", failed="no line of its log has 'ready'")
+    row = device_of(rollout.database, rollout.devices["a"].id)
+    backlog = OutputBacklog(waiting_files=2, waiting_bytes=10)
+    runs = DeviceRun(number=1, status=InferenceStatus.RUNNING, backlog=backlog)
+    rollout.record(row, "active", DeviceChanges(run=runs))
+    row = device_of(rollout.database, row.id)
+    assert row.inference_reason == "no line of its log has 'ready'"
+    assert row.output_backlog == backlog.model_dump()
+    with rollout.database.read() as session:
+        resumed = resume_device(session, row, start_device(session, row).argument).resumed_from
+    assert resumed is not None
+    assert resumed.run == runs
 
 
 def test_a_rollback_returns_to_what_a_device_ran_and_not_to_a_revision_that_failed_on_it(

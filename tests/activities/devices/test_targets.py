@@ -54,12 +54,29 @@ def test_a_device_that_is_given_up_has_failed_until_it_is_back_and_runs_the_revi
     rollout.advance(max_unavailable=1)
     rollout.advance(max_unavailable=1, at=NOW + LOST_LIMIT / 2)
     assert rollout.states["a"] == "asked"
-    state = rollout.advance(max_unavailable=1, at=NOW + LOST_LIMIT)
+    state = rollout.advance(max_unavailable=1, max_failures=9, at=NOW + LOST_LIMIT)
+    assert (state.counts.failed, state.counts.lost) == (1, 1)
     assert state.failures == ("a: it could not be reached since it was asked",)
     assert (rollout.states["a"], rollout.states["b"]) == ("failed", "asked")
     rollout.becomes("a", "active")
     rollout.ends("a")
     assert rollout.states["a"] == "running"
+    assert rollout.advance(asks=False).counts.lost == 0
+
+
+def test_when_a_whole_step_is_lost_no_more_are_asked_until_a_person_goes_on(
+    rollout: Rollout,
+) -> None:
+    rollout.advance(max_unavailable=2)
+    for name in ("a", "b"):
+        rollout.becomes(name, "offline")
+    for at in (NOW, NOW + LOST_LIMIT, NOW + 2 * LOST_LIMIT):
+        state = rollout.advance(max_unavailable=2, at=at)
+    rollout.advance(max_unavailable=2, leaves=True, at=NOW + 2 * LOST_LIMIT)
+    assert rollout.states == {"a": "failed", "b": "failed", "c": "waiting", "d": "waiting"}
+    assert state.counts.lost == 2
+    rollout.advance(max_unavailable=2, accepted=2, at=NOW + 2 * LOST_LIMIT)
+    assert (rollout.states["c"], rollout.states["d"]) == ("asked", "waiting")
 
 
 def test_a_device_that_is_given_up_and_fails_when_it_is_back_says_why(rollout: Rollout) -> None:

@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
 
 from activities.site import device_watches, devices
 from activities.site.device_watches import take_over_watches
@@ -22,17 +24,25 @@ IDS = ("device/dev-1", "device/dev-2", "device/dev-3")
 class Listing:
     """Temporal, as far as it lists the lifecycles of devices."""
 
+    namespace = "default"
+
     def __init__(self) -> None:
         self.queries: list[str] = []
+        self.left_workers: list[str] = []
+        self.workflow_service = self
 
     async def list_workflows(self, query: str) -> AsyncIterator[Any]:
         self.queries.append(query)
         for each in IDS:
             yield SimpleNamespace(id=each)
 
+    async def reset_sticky_task_queue(self, request: Any, **_: timedelta) -> None:
+        assert request.namespace == self.namespace
+        self.left_workers.append(request.execution.workflow_id)
+
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, WatchLost]]:
+def signaled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, WatchLost]]:
     """The signals that were sent; the first one is lost."""
     sent: list[tuple[str, WatchLost]] = []
     failures = [ApplicationError("no answer")]
@@ -52,14 +62,27 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, WatchLost]]:
 
 @pytest.mark.parametrize("queue", ["site", "site/reg-7"])
 async def test_every_device_is_asked_for_that_this_process_does_not_watch(
-    told: list[tuple[str, WatchLost]], monkeypatch: pytest.MonkeyPatch, queue: str
+    signaled: list[tuple[str, WatchLost]], monkeypatch: pytest.MonkeyPatch, queue: str
 ) -> None:
     monkeypatch.setitem(devices._watches, "dev-2", asyncio.Event())
     temporal: Any = Listing()
     await take_over_watches(temporal, queue)
-    assert {who for who, _ in told} == {"device/dev-1", "device/dev-3"}
-    assert all(lost.queue == f"{queue}/watches" for _, lost in told)
+    assert {who for who, _ in signaled} == {"device/dev-1", "device/dev-3"}
+    assert all(lost.queue == f"{queue}/watches" for _, lost in signaled)
     assert all(("RegionId = 'reg-7'" in each) == (queue != "site") for each in temporal.queries)
+
+
+async def test_a_lifecycle_waits_for_no_dead_worker_where_its_own_process_was_killed(
+    signaled: list[tuple[str, WatchLost]],
+) -> None:
+    shared: Any = Listing()
+    await take_over_watches(shared, "site")
+    assert set(shared.left_workers) == {who for who, _ in signaled} == set(IDS)
+    signaled.clear()
+    of_region: Any = Listing()
+    await take_over_watches(of_region, "site/reg-7")
+    assert {who for who, _ in signaled} == set(IDS)
+    assert of_region.left_workers == []
 
 
 async def test_a_second_watch_of_a_device_ends_the_first(hostile: HostileSite) -> None:
@@ -79,3 +102,22 @@ async def test_a_second_watch_of_a_device_ends_the_first(hostile: HostileSite) -
     second.cancel()
     await asyncio.gather(second, return_exceptions=True)
     assert hostile.node.node_id not in devices.watched_devices()
+
+
+async def test_a_watch_begins_at_once_after_each_stop_of_its_worker_process(
+    hostile: HostileSite,
+) -> None:
+    run = frame(kind="device", run=DEVICE_RUN, boot_id=BOOT)
+    hostile.machine.says["watch_device"] = Words(run, stays=True)
+    known = DeviceRun.model_validate(DEVICE_RUN)
+    environment = ActivityEnvironment()
+    command = WatchDevice(node=hostile.node, known=known)
+    watch = asyncio.create_task(environment.run(devices.watch_device, command))
+    while hostile.node.node_id not in devices.watched_devices():
+        assert not watch.done()
+        await asyncio.sleep(0)
+    environment.worker_shutdown()
+    with pytest.raises(ApplicationError) as ended:
+        await asyncio.wait_for(watch, 20)
+    assert (ended.value.type, ended.value.non_retryable) == (errors.WORKER_STOPS, False)
+    assert ended.value.next_retry_delay == timedelta(seconds=1)

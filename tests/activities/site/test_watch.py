@@ -22,6 +22,7 @@ from activities.site.job_signals import JobSignals
 from activities.site.nodes import reach_node
 from activities.site.watch import watch_node
 from activities.storage.logs import LogStore, log_store
+from activities.temporal.next_watch import NEXT_WATCH_AFTER
 from tests.activities.sites import Site
 from tests.activities.sshd import Sshd
 from tests.activities.waiting import wait_for, wait_until
@@ -228,6 +229,7 @@ async def test_a_watch_ends_when_its_worker_stops_and_when_it_is_time(
     with pytest.raises(ApplicationError) as stopped:
         await task
     assert stopped.value.type == WORKER_STOPS
+    assert stopped.value.next_retry_delay == NEXT_WATCH_AFTER
     monkeypatch.setattr(watch, "RENEW_S", 0.5)
     assert await site.do(watch_node, WatchNode(node=site.node)) == WatchEnded(reason="renewed")
 

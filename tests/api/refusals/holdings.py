@@ -15,7 +15,7 @@ from activities.secrets.credentials import own_place, seal_credentials
 from tests.activities.providers.fake_driver import RentedDriver
 from tests.activities.providers.kinds import kind_with
 from tests.api.device_rows import edge_things
-from tests.api.http_server import JOB, Person, tar_gz
+from tests.api.http_server import JOB, Person, host_key, tar_gz
 from tests.api.refusals.document import (
     Place,
     filled,
@@ -158,6 +158,10 @@ async def holdings(person: Person, word: str) -> Holdings:
     (region,) = site.rows(tables.Region, id=region_id)
     node_id = await person.node(region_id, f"{word} node", gpu_type="A100", gpu_count=1)
     site.set(tables.Node, node_id, status="active")
+    site.set(tables.Region, region_id, storage_mode="central")  # So that it takes configurations.
+    storage = {"region_id": region_id, "name": f"{word} store", "services": ["storage"]}
+    store = await person.made("/v1/nodes", storage | {"minion_id": host_key()[1]})
+    site.set(tables.Node, store["id"], status="offline", host="10.0.0.9")
     (node,) = site.rows(tables.Node, id=node_id)
     site.write(lease_row(region, f"lea-{word}", name=f"baseload-{word}"))
     key = await person.made("/v1/api-keys", {"name": f"{word} key"})

@@ -9,9 +9,8 @@ import time
 
 from tests.chaos.edge import clocks, combinations, disks, our_side, power_cuts, registries
 from tests.chaos.edge.faults import FAULTS
-from tests.chaos.edge.stage import Edge, edge
-from tests.chaos.running import parser, tell
-from tests.e2e.platform import Refused
+from tests.chaos.edge.stage import edge
+from tests.chaos.running import inject, parser, show, tell
 from tests.lab.file_servers import missing_programs
 from tests.lab.host import obstacle
 from tests.lab.machines import Lab
@@ -39,7 +38,8 @@ def main(arguments: list[str]) -> int:
         try:
             for number in range(asked.rounds):
                 for name in kinds:
-                    _one(stage, name, random.Random(f"{asked.seed}/{number}/{name}"))
+                    dice = random.Random(f"{asked.seed}/{number}/{name}")
+                    inject(stage, FAULTS[name], name, dice, "untrue")
         except KeyboardInterrupt:
             tell("broken off: what follows is what was seen until now")
             stage.tally.found.append("never: the campaign was broken off")
@@ -47,23 +47,7 @@ def main(arguments: list[str]) -> int:
             stage.tally.check_struck(kinds)
         if not stage.tally.is_clean:
             tell(stage.stack.logs(40))
-    tell(stage.tally.table(time.monotonic() - began))
-    for found in stage.tally.found:
-        tell(found)
-    return 0 if stage.tally.is_clean else 1
-
-
-def _one(stage: Edge, name: str, dice: random.Random) -> None:
-    """One fault; what goes wrong with the fault itself is on the table too."""
-    began = time.monotonic()
-    try:
-        FAULTS[name](stage, name, dice)
-        stage.look_around(name)
-    except (TimeoutError, RuntimeError, AssertionError, OSError, Refused) as wrong:
-        stage.wrong(name, "untrue", str(wrong)[:3000])
-    took = time.monotonic() - began
-    stage.tally.rows[name].seconds += took
-    tell(f"{name} {took:.0f} s")
+    return show(stage.tally, time.monotonic() - began)
 
 
 if __name__ == "__main__":

@@ -47,10 +47,10 @@ int gettimeofday(struct timeval *restrict now, void *restrict zone) {
   now->tv_usec = found.tv_nsec / 1000;
   return 0;
 }
-time_t time(time_t *told) {
+time_t time(time_t *at) {
   struct timespec found;
   clock_gettime(CLOCK_REALTIME, &found);
-  if (told) *told = found.tv_sec;
+  if (at) *at = found.tv_sec;
   return found.tv_sec;
 }
 /* The clock of the host is everybody's: nobody in a machine sets it. */

@@ -36,8 +36,16 @@ def small_device(stage: Edge) -> Machine:
 @contextlib.contextmanager
 def filled(machine: Machine, left_bytes: int) -> Iterator[None]:
     """The small disk has so much room, until this is over."""
-    free = int(machine.run("stat", "-f", "-c", "%a", f"/{ROOT}")) * 4096
-    resize(machine, f"{((DISK_MIB << 20) - free + left_bytes) >> 10}k")
+
+    def fills() -> bool:
+        free = int(machine.run("stat", "-f", "-c", "%a", f"/{ROOT}")) * 4096
+        try:
+            resize(machine, f"{((DISK_MIB << 20) - free + left_bytes) >> 10}k")
+        except RuntimeError:  # More is used by now.
+            return False
+        return True
+
+    wait_until(fills, "the small disk is full", LIMIT_S)
     try:
         yield
     finally:
@@ -85,7 +93,7 @@ def disk_full_while_a_model_comes(stage: Edge, name: str, dice: random.Random) -
 
 @fault
 def disk_full_while_it_runs(stage: Edge, name: str, dice: random.Random) -> None:
-    """What runs meets a full disk, runs on, and loses nothing that it was told is written."""
+    """What runs meets a full disk, runs on, and loses nothing of what was written."""
     _ = dice
     machine = small_device(stage)
     with filled(machine, LEFT_TO_RUN):

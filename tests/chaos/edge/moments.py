@@ -19,7 +19,7 @@ from tests.lab.machine import Machine
 from tests.lab.waiting import wait_until
 
 LIMIT_S = 300.0
-FAR_S, NEAR_S = 0.005, 0.0
+FAR_S, NEAR_S = 0.005, 0.0005
 """Between two looks at the files of a device, before its keeper was asked and after that."""
 
 

@@ -16,7 +16,7 @@ AWAY_S = 150.0
 """Longer than a watch is silent, a probe lasts, a datastore is left alone and a deployment waits
 for devices that are away."""
 LEAST_LIMIT_S = 60
-SLOW_HEALTH = {"up_s": 6, "limit_s": 60}
+SLOW_HEALTH = {"up_s": 6, "limit_s": 60, "log_line": None}
 MODEL_MIB = 60
 
 

@@ -35,7 +35,7 @@ REST_S = 90.0
 COUNTED_S = 330.0
 """How long a deployment may take until it has seen that something newer was asked."""
 OPEN = ("new", "rolling_out", "rolling_back")
-HEALTH = {"up_s": 1, "limit_s": 60}
+HEALTH = {"up_s": 1, "limit_s": 60, "log_line": None}
 KEEPER = "run_device"
 WATCH = "watch_device"
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 
 from tests.chaos.edge.moments import Files, held_at
-from tests.lab.agent import ROOT
+from tests.lab.agent import ROOT, agent_on
 from tests.lab.fixtures import BootMachine, boot_machine, lab
 from tests.lab.machine import Machine
 from tests.lab.machines import Lab
 from tests.lab.test_devices_on_machines import (
     QUICK,
-    agent_on,
     deploy,
     name_of,
     sleeper,

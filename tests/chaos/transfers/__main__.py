@@ -7,10 +7,9 @@ import signal
 import sys
 import time
 
-from tests.chaos.running import parser, tell
+from tests.chaos.running import inject, parser, show, tell
 from tests.chaos.transfers.faults import FAULTS
-from tests.chaos.transfers.stage import DataStage, data_stage
-from tests.e2e.platform import Refused
+from tests.chaos.transfers.stage import data_stage
 from tests.lab.file_servers import missing_programs
 from tests.lab.host import obstacle
 from tests.lab.machines import Lab
@@ -35,26 +34,11 @@ def main(arguments: list[str]) -> int:
         tell(f"{len(stage.nodes)} nodes after {time.monotonic() - began:.0f} s")
         for number in range(asked.rounds):
             for name in asked.only or FAULTS:
-                _one(stage, name, random.Random(f"{asked.seed}/{number}/{name}"))
+                dice = random.Random(f"{asked.seed}/{number}/{name}")
+                inject(stage, FAULTS[name], name, dice, "left")
         if not stage.tally.is_clean:
             tell(stage.stack.logs(40))
-    tell(stage.tally.table(time.monotonic() - began))
-    for found in stage.tally.found:
-        tell(found)
-    return 0 if stage.tally.is_clean else 1
-
-
-def _one(stage: DataStage, name: str, dice: random.Random) -> None:
-    """One fault; what goes wrong with the fault itself is on the table too."""
-    began = time.monotonic()
-    try:
-        FAULTS[name](stage, name, dice)
-        stage.look_around(name)
-    except (TimeoutError, RuntimeError, AssertionError, OSError, Refused) as wrong:
-        stage.wrong(name, "left", str(wrong)[:2000])
-    took = time.monotonic() - began
-    stage.tally.rows[name].seconds += took
-    tell(f"{name} {took:.0f} s")
+    return show(stage.tally, time.monotonic() - began)
 
 
 if __name__ == "__main__":

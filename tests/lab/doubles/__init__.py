@@ -1,4 +1,4 @@
-"""Doubles of the tools that show hardware, each a program that a machine of the lab runs."""
+"""Doubles of tools, most of which show hardware: programs that a machine of the lab runs."""
 
 from __future__ import annotations
 

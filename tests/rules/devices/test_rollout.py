@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from workflows.contracts.deployments import DeploymentStatus, RolloutCounts, RolloutPolicy
 from workflows.rules.devices.rollout import (
     described,
+    has_lost_a_step,
     is_over,
     next_to_ask,
     verdict_of,
@@ -105,6 +106,27 @@ def test_a_rollout_that_goes_on_asks_somebody_or_waits_for_somebody(
     if verdict_of(policy, counts) is None:
         is_busy = counts.asked > 0 or waits_for_absent(counts)
         assert next_to_ask(policy, counts) > 0 or is_busy
+
+
+@pytest.mark.parametrize(
+    ("counts", "accepted", "most", "failures", "is_lost"),
+    [
+        ({"waiting": 10, "failed": 3, "lost": 3}, 0, 3, None, True),
+        ({"waiting": 10, "failed": 3, "lost": 2}, 0, 3, None, False),
+        ({"waiting": 10, "failed": 9}, 0, 3, None, False),
+        ({"waiting": 0, "asked": 2, "failed": 3, "lost": 3}, 0, 3, None, False),
+        ({"waiting": 10, "failed": 5, "lost": 5}, 3, 3, None, False),
+        ({"waiting": 10, "failed": 6, "lost": 6}, 3, 3, None, True),
+        ({"waiting": 10, "failed": 3, "lost": 3}, 0, 3, 9, False),
+    ],
+)
+def test_a_rollout_that_has_lost_a_step_asks_nobody_unless_a_person_has_chosen_a_limit(
+    counts: dict[str, int], accepted: int, most: int, failures: int | None, *, is_lost: bool
+) -> None:
+    policy = RolloutPolicy(max_unavailable=most, max_failures=failures)
+    it = RolloutCounts.model_validate(counts)
+    assert has_lost_a_step(policy, it, accepted) is is_lost
+    assert not is_lost or next_to_ask(policy, it, accepted) == 0
 
 
 @given(POLICIES, COUNTS)

@@ -38,7 +38,8 @@ class EdgeLife:
         self.random = Random(seed)
         limits = Limits(suggested_events=self.random.choice((60, 250, 4096)))
         self.engine = engine = Engine(seed, workflows=workflows, faults=self, limits=limits)
-        self.rows, self.machines = Rows(engine), Machines(engine)
+        self.rows = Rows(engine)
+        self.machines = Machines(engine, self.rows.specs)
         engine.serve({**self.rows.effects(), **self.machines.effects()})
         self.chance = self.random.choice((0.0, 0.02, 0.1))
         """Of a call to go wrong."""
@@ -54,9 +55,6 @@ class EdgeLife:
         self.engine.later(SWEEP_S, self._sweep)
         self.engine.play(lambda: False, most_s=SPAN_S)
         self.is_calm = True
-        for deployment in self.rows.deployments.values():
-            if deployment.status == DeploymentStatus.PAUSED:
-                self.rows.order(deployment, DeploymentOrder(action=DeploymentAction.RESUME))
         for device in self.rows.devices.values():
             if device.status != "archived" and device.removal is None:
                 self.rows.want(device, DeviceStatus.ACTIVE)
@@ -172,7 +170,10 @@ class EdgeLife:
             return  # The reconciliation starts it.
 
     def _sweep(self) -> None:
-        """Start from its row what nobody serves; an announcement wakes a device that has failed."""
+        """Start from its row what nobody serves; an announcement wakes a device that has failed.
+
+        When all is well again, people resume what has paused, and repeat removals that were lost.
+        """
         self.engine.later(SWEEP_S, self._sweep)
         for row in self.rows.all.values():
             if self._is_over(row):
@@ -189,8 +190,17 @@ class EdgeLife:
                     self._restart(row)
                 elif run.status not in ("running", "continued_as_new"):
                     self._restart(row)
-                elif row.status == "failed" and self.is_calm:
-                    self.rows.tell(row, "wake")
+                elif self.is_calm:
+                    self._see_to(row)
+
+    def _see_to(self, row: Row) -> None:
+        """As people do when all is well again."""
+        if row.status == "failed":
+            self.rows.tell(row, "wake")
+        elif isinstance(row, DeploymentRow) and row.status == "paused":
+            self.rows.order(row, DeploymentOrder(action=DeploymentAction.RESUME))
+        elif isinstance(row, DeviceRow) and row.removal is not None and row.status != "removing":
+            self.rows.tell(row, "remove", row.removal)
 
     def _restart(self, row: Row) -> None:
         self.restarted += 1

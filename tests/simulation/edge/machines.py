@@ -1,6 +1,7 @@
 """Devices that keep what they were brought, through cuts of their power as well."""
 
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from temporalio.exceptions import ApplicationError
@@ -49,9 +50,11 @@ class Machine:
 class Machines:
     """All devices, and the effects on them."""
 
-    def __init__(self, temporal: Temporal) -> None:
+    def __init__(self, temporal: Temporal, specs: AbstractSet[tuple[str, int]]) -> None:
         self.all: dict[str, Machine] = {}
         """By device."""
+        self._specs = specs
+        """What is sealed, by device and assignment."""
         self._temporal = temporal
 
     def add(self, device_id: str) -> Machine:
@@ -146,7 +149,10 @@ class Machines:
 
     def _stage(self, _: Attempt, asked: devices.StageOnDevice) -> Steps:
         machine = self._reach(asked.node)
-        if asked.number not in machine.staged:
+        has_come_to_it = asked.number <= machine.newest and machine.switching is None
+        if asked.number not in machine.staged and not has_come_to_it:
+            if (asked.node.node_id, asked.number) not in self._specs:
+                raise ApplicationError(f"{asked.spec}: is not stored", type=errors.NOT_FOUND)
             yield from self._waits(asked.node, self._temporal.random.choice((1, 20, 120, 600)))
             machine.staged.add(asked.number)
         return devices.StagedOnDevice()

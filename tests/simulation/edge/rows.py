@@ -29,7 +29,7 @@ from workflows.contracts.devices import (
 from workflows.contracts.lifecycles import DeploymentChanges, DeviceChanges, Record, Recorded
 from workflows.contracts.removals import Removal
 from workflows.effects import deployments, devices, nodes
-from workflows.rules.devices.rollout import LOST_LIMIT, has_failed, next_to_ask
+from workflows.rules.devices.rollout import LOST_LIMIT, may_ask, next_to_ask
 
 REDELIVERY_S = 5.0
 LEFT_ALONE = ("removing", "archived")
@@ -302,16 +302,19 @@ class Rows:
         counted = Counter(target.state.value for target in row.targets.values())
         waiting = [name for name, t in row.targets.items() if t.state is TargetState.WAITING]
         away = sum(self.devices[name].status != "active" for name in waiting)
-        return RolloutCounts(away=away, **counted)
+        lost = sum(
+            t.state is TargetState.FAILED and t.away_since is not None for t in row.targets.values()
+        )
+        return RolloutCounts(away=away, lost=lost, **counted)
 
     def _advance(self, _: Attempt, asked: deployments.AdvanceRollout) -> Contract:
         row = self._deployment(asked.deployment_id)
         before = self.counts(row)
-        if asked.asks and not has_failed(asked.policy, before):
+        if asked.asks and may_ask(asked.policy, before, asked.accepted_lost):
             waiting = [name for name, t in row.targets.items() if t.state is TargetState.WAITING]
             present = [name for name in waiting if self.devices[name].status == "active"]
             absent = [name for name in waiting if name not in present]
-            present = present[: next_to_ask(asked.policy, before)]
+            present = present[: next_to_ask(asked.policy, before, asked.accepted_lost)]
             is_left = asked.leaves_absent
             for name in absent if is_left else present:
                 target, device = row.targets[name], self.devices[name]

@@ -20,7 +20,7 @@ from temporalio.worker import (
 )
 
 from tests.simulation.engine.clock import BEGIN
-from tests.simulation.engine.execution import TASK_LIMIT_S, Job, Key, Run
+from tests.simulation.engine.execution import TASK_LIMIT_S, DoneTask, Job, Key, Run
 from tests.simulation.engine.randomness import seed_of
 from tests.simulation.engine.values import Values
 
@@ -65,12 +65,12 @@ class Instance:
     """One workflow run in a cache.
 
     open: the timers, activities and signals of which the workflow has not been told the end, with
-    the command of each; tasks: how many completed tasks it has seen.
+    the command of each; last: the completed task that it has seen last, None: it has seen none.
     """
 
     def __init__(self, run: Run, kind: type, values: Values) -> None:
         self.open: dict[Key, Any] = {}
-        self.tasks = 0
+        self.last: DoneTask | None = None
         self._run_id = run.run_id
         self._inner = _new(run, kind, values)
 

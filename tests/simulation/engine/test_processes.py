@@ -170,6 +170,25 @@ def test_a_snapshot_can_come_back_twice() -> None:
         assert engine.result("s").endswith("x,z")
 
 
+def test_a_process_does_not_go_on_with_what_it_has_seen_in_another_course() -> None:
+    """Two courses of a run may have equally many tasks, after two restores."""
+    engine, _ = begun()
+    engine.play(4)
+    common = engine.snapshot()
+    engine.signal("s", "tell", Said(text="this"))
+    engine.play(5)
+    this = engine.snapshot()
+    engine.restore(common)
+    engine.signal("s", "tell", Said(text="other"))
+    engine.play(6)
+    assert engine.query("s", "told") == "x,other"
+    assert len(engine.server.latest["s"].done) == len(this.latest["s"].done)
+    engine.restore(this)
+    engine.signal("s", "tell", Said(text="last"))
+    engine.play()
+    assert engine.result("s").endswith("x,this,last")
+
+
 def test_a_history_of_a_restored_server_that_its_process_has_left_behind_fails_its_task() -> None:
     engine, _ = begun()
     engine.play(1)

@@ -191,7 +191,7 @@ class WorkflowTasks:
             except NondeterminismError as cause:
                 self._fail(work, str(cause))
                 return
-        if instance.tasks != len(run.done):
+        if instance.last is not (run.done[-1] if run.done else None):
             self._fail(work, "the cache does not fit the history")
             return
         for (kind_of, _), asked in list(instance.open.items()):
@@ -299,8 +299,9 @@ class WorkflowTasks:
             run.events += ("WorkflowTaskScheduled", "WorkflowTaskStarted")
         run.keep(TaskDone(work.process.name, work.task.attempt, work.began_at, tuple(run.flags)))
         run.events.append("WorkflowTaskCompleted")
-        run.done.append(DoneTask(tuple(work.recorded), tuple(work.commands.patches)))
-        work.instance.tasks += 1
+        done = DoneTask(tuple(work.recorded), tuple(work.commands.patches))
+        run.done.append(done)
+        work.instance.last = done
         commit(self._engine, run, work.commands)
         run.task = None
 

@@ -287,3 +287,11 @@ class Edge:
         if asked.boot_id == str(self.boot):
             self.restarts()
         return Done()
+
+
+def running(revision: int = 7) -> Edge:
+    """An active device that runs a revision."""
+    edge = Edge().active()
+    assignment = edge.deploy(revision)
+    edge.until(lambda: edge.outcomes[-1:] == [(assignment.number, None)])
+    return edge

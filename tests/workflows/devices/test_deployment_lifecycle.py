@@ -23,7 +23,7 @@ from workflows.contracts.deployments import (
 from workflows.contracts.lifecycles import DeploymentChanges, Record, Recorded
 from workflows.devices.deployment_lifecycle import COUNT_INTERVAL, DeploymentLifecycle
 from workflows.effects import deployments
-from workflows.rules.devices.rollout import next_to_ask
+from workflows.rules.devices.rollout import may_ask, next_to_ask
 
 ID = "deployment/dpl-1"
 MINUTE_S, HOUR_S = 60.0, 3600.0
@@ -40,6 +40,8 @@ class Fleet:
         )
         self.takes_s = 60.0
         self.wakes = True
+        self.lost: set[str] = set()
+        """Those of the failed that could not be reached for too long."""
         self.steps: list[Record] = []
         self.asked: list[str] = []
         self.calls = 0
@@ -98,7 +100,7 @@ class Fleet:
 
     @property
     def counts(self) -> RolloutCounts:
-        return self.rollout.counts()
+        return self.rollout.counts().model_copy(update={"lost": len(self.lost)})
 
     def states(self, state: TargetState) -> list[str]:
         return [name for name, each in self.rollout.states.items() if each is state]
@@ -116,10 +118,10 @@ class Fleet:
             waiting = self.states(TargetState.WAITING)
             away = [name for name in waiting if name in self.rollout.away]
             present = [name for name in waiting if name not in self.rollout.away]
-            most = min(self.batch, next_to_ask(asked.policy, self.counts))
-            if asked.leaves_absent:
+            most = min(self.batch, next_to_ask(asked.policy, self.counts, asked.accepted_lost))
+            if asked.leaves_absent and may_ask(asked.policy, self.counts, asked.accepted_lost):
                 self.rollout.states |= dict.fromkeys(away, TargetState.LEFT)
-            else:
+            elif not asked.leaves_absent:
                 self._ask(present[:most])
                 has_more = most == self.batch
         self.most_at_once = max(self.most_at_once, len(self.states(TargetState.ASKED)))
@@ -131,6 +133,12 @@ class Fleet:
             self.rollout.states[name] = TargetState.ASKED
             if name not in self.rollout.away:
                 self.engine.later(self.takes_s, partial(self.comes_to_an_end, name))
+
+    def gives_up(self, *names: str) -> None:
+        """The devices could not be reached for too long; that is seen with the next count."""
+        self.rollout.states |= dict.fromkeys(names, TargetState.FAILED)
+        self.lost |= set(names)
+        self.engine.signal(ID, "wake")
 
     def is_back(self, name: str) -> None:
         """The device can be reached again; that wakes the deployment."""
@@ -284,6 +292,65 @@ def test_a_device_that_is_lost_after_it_was_asked_is_waited_for_and_no_other_is_
     it.rollout.away = {"dev-1"}
     it.passes(9 * HOUR_S)
     assert (it.status, it.asked) == ("rolling_out", ["dev-1"])
+
+
+def lost_step(**policy: object) -> Fleet:
+    """A rollout of two at a time without a limit of failures, whose first step is lost."""
+    it = fleet(6, max_unavailable=2, **policy)
+    it.takes_s = 10 * HOUR_S
+    it.begin().passes(1)
+    it.gives_up("dev-1", "dev-2")
+    it.passes(HOUR_S)
+    return it
+
+
+def test_a_revision_that_takes_a_whole_step_offline_pauses_its_rollout_and_says_why() -> None:
+    it = lost_step(limit_s=60)
+    it.passes(48 * HOUR_S)
+    assert (it.status, it.asked) == ("paused", ["dev-1", "dev-2"])
+    assert it.reason.startswith("paused: 2 devices could not be reached since it asked them")
+    assert "dev-1: no answer" in it.reason
+    assert it.events.count("deployment.paused") == 1
+
+
+def test_a_person_goes_on_with_a_rollout_that_has_lost_a_step_and_it_pauses_at_the_next() -> None:
+    it = lost_step()
+    it.order(DeploymentAction.RESUME)
+    it.passes(HOUR_S)
+    assert (it.status, len(it.asked)) == ("rolling_out", 4)
+    it.gives_up("dev-3", "dev-4")
+    it.until(lambda: it.status == "paused")
+    it.takes_s = 60.0
+    it.order(DeploymentAction.RESUME)
+    assert it.ends() == "finished"
+    assert it.reason.endswith("2 of 6 devices run it, 4 failed")
+
+
+def test_lost_devices_that_are_back_count_no_more_when_a_step_is_lost_later() -> None:
+    it = lost_step()
+    it.order(DeploymentAction.RESUME)
+    it.passes(HOUR_S)
+    it.rollout.states |= {"dev-1": TargetState.RUNNING, "dev-2": TargetState.RUNNING}
+    it.lost.clear()
+    it.engine.signal(ID, "wake")
+    it.passes(HOUR_S)
+    it.gives_up("dev-3", "dev-4")
+    it.until(lambda: it.status == "paused")
+    assert len(it.asked) == 4
+
+
+def test_the_next_workflow_run_knows_which_losses_a_person_goes_on_with() -> None:
+    it = Fleet(RolloutPolicy(max_unavailable=2))
+    it.engine.limits = Limits(suggested_events=60)
+    it.takes_s = 10 * HOUR_S
+    it.begin().passes(1)
+    it.gives_up("dev-1", "dev-2")
+    it.until(lambda: it.status == "paused")
+    it.order(DeploymentAction.RESUME)
+    first = it.engine.describe(ID).run_id
+    it.passes(9 * HOUR_S)
+    assert it.engine.describe(ID).run_id != first
+    assert (it.status, len(it.asked)) == ("rolling_out", 4)
 
 
 def test_thousands_of_devices_are_asked_and_rolled_back_some_at_a_time() -> None:

@@ -1,10 +1,10 @@
-"""The life of a device in virtual time: onboarding, assignments, outages, maintenance, removal."""
+"""The life of a device in virtual time: onboarding, assignments, maintenance, the next run."""
 
 import pytest
 from temporalio.exceptions import ApplicationError
 
 from tests.simulation.engine.engine import Limits
-from tests.workflows.devices.edge import DEVICE, ID, LOST, Edge
+from tests.workflows.devices.edge import DEVICE, ID, Edge, running
 from workflows.contracts import errors
 from workflows.contracts.devices import (
     DeviceAssignment,
@@ -13,23 +13,16 @@ from workflows.contracts.devices import (
     DeviceStatus,
     InferenceStatus,
     OutputBacklog,
-    WatchLost,
 )
 from workflows.contracts.nodes import Hardware
 from workflows.contracts.removals import Removal
 from workflows.devices.device_lifecycle import UPKEEP_INTERVAL
+from workflows.devices.inference import STAGINGS
 from workflows.primitives.failures import UNSERVED
 
 HOUR_S = 3600.0
+GONE = ApplicationError("a model is not on this device", type=errors.CONTENT_MISSING)
 NOTHING = ApplicationError("the image is not there", type=errors.WORK_REFUSED)
-
-
-def running(revision: int = 7) -> Edge:
-    """An active device that runs a revision."""
-    edge = Edge().active()
-    assignment = edge.deploy(revision)
-    edge.until(lambda: edge.outcomes[-1:] == [(assignment.number, None)])
-    return edge
 
 
 # ── onboarding ──────────────────────────────────────────────────────────────────────────────────
@@ -63,7 +56,7 @@ def test_a_refused_machine_is_tried_again_when_it_announces_itself() -> None:
     assert edge.reason is None
 
 
-# ── assignments ────────────────────────────────────────────────────────────────────────────────
+# ── assignments ─────────────────────────────────────────────────────────────────────────────────
 
 
 def test_an_assignment_is_followed_once() -> None:
@@ -104,6 +97,29 @@ def test_an_assignment_that_cannot_be_brought_to_the_device_leaves_what_runs_the
     edge.until(lambda: len(edge.outcomes) == 2)
     assert edge.outcomes[1:] == [(2, "the image is not there")]
     assert edge.calls.count("switch_device") == 1
+    assert edge.run.number == edge.known_run.number == 1
+
+
+def test_a_revision_whose_content_is_gone_from_the_device_is_staged_anew_at_once() -> None:
+    edge = running()
+    edge.failures["switch_device"] = [GONE]
+    edge.deploy(8)
+    edge.until(lambda: len(edge.outcomes) == 2, most_s=60)
+    assert edge.outcomes[1:] == [(2, None)]
+    assert (edge.run.number, edge.ran) == (2, [1, 2])
+    assert edge.calls.count("stage_on_device") == 3
+    assert f"is staged again: {GONE.message}" in edge.messages("device.deploying")
+
+
+def test_a_revision_whose_content_is_gone_again_and_again_fails_and_nothing_else_is_touched() -> (
+    None
+):
+    edge = running()
+    edge.failures["switch_device"] = [GONE] * (STAGINGS + 1)
+    edge.deploy(8)
+    edge.until(lambda: len(edge.outcomes) == 2, most_s=HOUR_S)
+    assert edge.outcomes[1:] == [(2, GONE.message)]
+    assert edge.calls.count("stage_on_device") == 1 + STAGINGS
     assert edge.run.number == edge.known_run.number == 1
 
 
@@ -188,102 +204,13 @@ def test_a_spec_that_cannot_be_removed_is_an_event_and_no_failure_of_the_assignm
     assert edge.specs == set(), "the next assignment removes what is left of earlier ones"
 
 
-# ── away ────────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_a_device_that_is_lost_is_offline_and_back_with_what_it_runs() -> None:
-    edge = running()
-    edge.is_lost()
-    edge.until(lambda: edge.status == "offline")
-    assert LOST in (edge.reason or "")
-    edge.passes(20 * HOUR_S)
-    edge.is_back()
-    edge.until(lambda: edge.status == "active")
-    assert (edge.ran, edge.run.number, edge.reason) == ([1], 1, None)
-
-
-@pytest.mark.parametrize(("queue", "watches"), [("site/watches", 1), ("site/reg-1/watches", 0)])
-def test_a_watch_that_was_lost_with_its_process_is_begun_again_for_the_same_queue(
-    queue: str, watches: int
-) -> None:
-    edge = running()
-    edge.passes(60)
-    before = edge.calls.count("watch_device")
-    edge.tell("watch_lost", WatchLost(queue=queue))
-    edge.passes(60)
-    assert edge.calls.count("watch_device") == before + watches
-    edge.exits(3)
-    edge.until(lambda: edge.known_run.status == "failed", most_s=HOUR_S)
-
-
-def test_an_assignment_while_the_device_is_away_waits_for_it() -> None:
-    edge = running()
-    edge.is_lost()
-    edge.until(lambda: edge.status == "offline")
-    edge.deploy(8)
-    edge.passes(30 * HOUR_S)
-    assert edge.outcomes == [(1, None)]
-    edge.is_back()
-    edge.until(lambda: edge.outcomes[1:] == [(2, None)])
-    assert edge.ran == [1, 2]
-
-
-def test_of_the_assignments_while_a_device_is_away_the_newest_is_followed() -> None:
-    edge = running()
-    edge.is_lost()
-    edge.until(lambda: edge.status == "offline")
-    for revision in (8, 9, 10):
-        edge.deploy(revision)
-        edge.passes(HOUR_S)
-    edge.is_back()
-    edge.until(lambda: len(edge.outcomes) == 2)
-    assert (edge.ran, edge.last_outcome.assignment.revision) == ([1, 4], 10)
-
-
-def test_what_a_device_did_while_it_was_away_is_known_when_it_is_back() -> None:
-    edge = running()
-    edge.is_lost()
-    edge.until(lambda: edge.status == "offline")
-    edge.exits(1)
-    edge.restarts()
-    edge.is_back()
-    edge.until(lambda: edge.known_run.status is InferenceStatus.FAILED)
-    assert edge.events.count("device.restarted") == 1
-
-
-def test_a_device_that_is_lost_while_an_assignment_is_under_way_is_soon_offline_and_keeps_it() -> (
-    None
-):
-    edge = running()
-    edge.stage_s = 600
-    edge.deploy(8)
-    edge.passes(60)
-    edge.is_lost()
-    edge.until(lambda: edge.status == "offline", most_s=900)
-    assert edge.outcomes == [(1, None)]
-    edge.passes(10 * HOUR_S)
-    edge.is_back()
-    edge.until(lambda: edge.outcomes[1:] == [(2, None)])
-    assert edge.ran == [1, 2]
-
-
-def test_a_short_loss_while_an_assignment_is_under_way_fails_no_assignment() -> None:
-    edge = running()
-    lost = ApplicationError(LOST, type=errors.NODE_UNREACHABLE)
-    edge.failures["stage_on_device"], edge.failures["switch_device"] = [lost], [lost]
-    edge.deploy(8)
-    edge.until(lambda: len(edge.outcomes) == 2)
-    assert edge.outcomes[1:] == [(2, None)]
-    assert "device.offline" not in edge.events
-
-
-def test_a_device_that_restarts_by_itself_is_inspected_again() -> None:
-    edge = running()
-    before = edge.calls.count("inspect_node")
-    edge.restarts()
-    edge.until(lambda: edge.calls.count("inspect_node") == before + 1)
-    edge.passes(60)
-    assert (edge.status, edge.ran) == ("active", [1])
+def test_an_assignment_that_no_worker_took_in_time_is_tried_again() -> None:
+    edge = Edge().active()
+    untaken = ApplicationError("not taken", type=UNSERVED, non_retryable=True)
+    edge.failures["stage_on_device"] = [untaken, untaken]
+    edge.deploy(7)
+    edge.until(lambda: edge.ran == [1], most_s=HOUR_S)
+    assert "device.deployment-failed" not in edge.events
 
 
 # ── what people ask ─────────────────────────────────────────────────────────────────────────────
@@ -313,17 +240,6 @@ def test_maintenance_that_is_asked_for_during_a_switch_begins_after_it() -> None
     assert edge.outcomes == [(1, None)]
 
 
-def test_maintenance_that_is_asked_for_while_it_is_away_begins_when_it_is_back() -> None:
-    edge = running()
-    edge.is_lost()
-    edge.until(lambda: edge.status == "offline")
-    edge.want(DeviceStatus.MAINTENANCE)
-    edge.passes(HOUR_S)
-    edge.is_back()
-    edge.passes(HOUR_S)
-    assert edge.status == "maintenance"
-
-
 def test_a_person_restarts_the_device_and_its_inference_starts_with_it() -> None:
     edge = running()
     edge.tell("reboot")
@@ -340,76 +256,26 @@ def test_a_restart_that_is_refused_is_an_event() -> None:
     assert (edge.status, edge.boot) == ("active", 1)
 
 
-# ── removal ─────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_a_removed_device_runs_nothing_and_has_nothing_of_ours() -> None:
+def test_maintenance_that_is_wanted_while_an_image_is_brought_holds_the_switch() -> None:
     edge = running()
-    edge.tell("remove", Removal())
-    edge.until(lambda: edge.status == "archived")
-    assert (edge.run, edge.staged, edge.specs) == (DeviceRun(), set(), set())
-    assert edge.calls[-1] == "restore_logins"
-    edge.passes(1)
-    assert edge.engine.describe(ID).status == "completed"
-
-
-@pytest.mark.parametrize("takes", ["stage_s", "switch_s"])
-def test_nothing_runs_after_a_removal_while_an_assignment_is_under_way(takes: str) -> None:
-    edge = running()
-    setattr(edge, takes, 600)
+    edge.stage_s = 3000  # A registry that is slow.
     edge.deploy(8)
     edge.passes(60)
-    edge.tell("remove", Removal())
-    edge.until(lambda: edge.status == "archived", most_s=300)
-    edge.passes(2 * HOUR_S)
-    assert (edge.run, edge.specs, edge.ran) == (DeviceRun(), set(), [1])
+    edge.want(DeviceStatus.MAINTENANCE)
+    edge.until(lambda: edge.status == "maintenance", most_s=12 * HOUR_S)
+    assert edge.ran == [1], "in maintenance a device takes no deployments"
 
 
-def test_a_device_that_is_away_is_removed_and_says_that_it_may_run_on() -> None:
+def test_a_restart_that_a_person_asks_for_while_an_image_is_brought_comes_first() -> None:
     edge = running()
-    edge.is_lost()
-    edge.until(lambda: edge.status == "offline")
-    edge.tell("remove", Removal(force=True))
-    edge.until(lambda: edge.status == "archived", most_s=300)
-    assert edge.messages("device.inference-left") == [
-        "its inference may still run there: the device cannot be reached"
-    ]
-    assert edge.calls.count("clear_device") == 1, "only before it was active"
-
-
-def test_output_that_is_lost_with_its_device_is_an_event() -> None:
-    edge = running()
-    edge.unstored_files = 3
-    edge.tell("remove", Removal())
-    edge.until(lambda: edge.status == "archived", most_s=300)
-    assert edge.messages("device.output-lost") == ["3 files of its output were on no datastore yet"]
-
-
-def test_what_an_earlier_device_has_left_on_the_machine_ends_before_it_is_active() -> None:
-    edge = Edge()
-    edge.run = DeviceRun(number=7, status=InferenceStatus.RUNNING)
-    edge.active()
-    assert edge.run == DeviceRun()
-
-
-def test_a_device_that_is_announced_anew_after_a_failure_keeps_what_it_runs() -> None:
-    edge = running()
-    edge.failures["watch_device"] = [ApplicationError("torn", type=errors.PROTOCOL_VIOLATION)]
-    edge.is_back()
-    edge.exits(1)
-    edge.until(lambda: edge.status == "failed")
-    edge.tell("wake")
-    edge.until(lambda: edge.status == "active")
-    assert edge.calls.count("clear_device") == 1
-
-
-def test_a_device_is_removed_before_it_was_ever_reached() -> None:
-    edge = Edge()
-    edge.is_reachable = False
-    edge.begin().until(lambda: "device.not-reached" in edge.events)
-    edge.tell("remove", Removal())
-    edge.until(lambda: edge.status == "archived", most_s=300)
-    assert "clear_device" not in edge.calls
+    edge.stage_s = 3000
+    edge.deploy(8)
+    edge.passes(60)
+    edge.tell("reboot")
+    edge.until(lambda: edge.boot == 2, most_s=600)
+    assert edge.ran == [1]
+    edge.until(lambda: edge.outcomes[-1] == (2, None), most_s=2 * HOUR_S)
+    assert edge.ran == [1, 2]
 
 
 # ── the next workflow run ───────────────────────────────────────────────────────────────────────
@@ -483,50 +349,3 @@ def test_a_device_that_breaks_the_protocol_fails_until_it_is_announced_anew() ->
     edge.tell("wake")
     edge.until(lambda: edge.ran == [1, 2])
     assert edge.status == "active"
-
-
-def test_maintenance_that_is_wanted_while_an_image_is_brought_holds_the_switch() -> None:
-    edge = running()
-    edge.stage_s = 3000  # A registry that is slow.
-    edge.deploy(8)
-    edge.passes(60)
-    edge.want(DeviceStatus.MAINTENANCE)
-    edge.until(lambda: edge.status == "maintenance", most_s=12 * HOUR_S)
-    assert edge.ran == [1], "in maintenance a device takes no deployments"
-
-
-def test_a_restart_that_a_person_asks_for_while_an_image_is_brought_comes_first() -> None:
-    edge = running()
-    edge.stage_s = 3000
-    edge.deploy(8)
-    edge.passes(60)
-    edge.tell("reboot")
-    edge.until(lambda: edge.boot == 2, most_s=600)
-    assert edge.ran == [1]
-    edge.until(lambda: edge.outcomes[-1] == (2, None), most_s=2 * HOUR_S)
-    assert edge.ran == [1, 2]
-
-
-def test_a_device_that_was_lost_under_a_deployment_and_is_held_says_what_it_runs() -> None:
-    edge = running()
-    edge.stage_s = 600
-    edge.deploy(8)
-    edge.passes(60)
-    edge.want(DeviceStatus.MAINTENANCE)
-    edge.passes(5)
-    edge.is_lost()
-    edge.until(lambda: edge.status == "offline")
-    edge.is_back()
-    edge.until(lambda: edge.status == "maintenance")
-    edge.passes(3 * HOUR_S)
-    last = [c for c in edge.changes if c.run is not None or c.deploying is not None][-1]
-    assert last.deploying is None, "its row says for ever that it is being deployed to"
-
-
-def test_an_assignment_that_no_worker_took_in_time_is_tried_again() -> None:
-    edge = Edge().active()
-    untaken = ApplicationError("not taken", type=UNSERVED, non_retryable=True)
-    edge.failures["stage_on_device"] = [untaken, untaken]
-    edge.deploy(7)
-    edge.until(lambda: edge.ran == [1], most_s=HOUR_S)
-    assert "device.deployment-failed" not in edge.events

@@ -202,6 +202,14 @@ def upgrade() -> None:
         postgresql_where=sa.text("status != 'archived'"),
     )
     op.create_index(
+        "devices_name_of_region",
+        "devices",
+        ["region_id", "name"],
+        unique=True,
+        sqlite_where=sa.text("status != 'archived'"),
+        postgresql_where=sa.text("status != 'archived'"),
+    )
+    op.create_index(
         "devices_with_open_assignments",
         "devices",
         ["id"],

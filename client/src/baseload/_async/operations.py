@@ -1172,11 +1172,11 @@ class AsyncOperations:
     async def list_boot_drive_requests(
         self,
         *,
+        limit: int | None = None,
+        after: str | None = None,
         region_id: str | None = None,
         status: str | None = None,
         all_accounts: bool | None = None,
-        limit: int | None = None,
-        after: str | None = None,
     ) -> models.BootDriveRequestPage:
         """The account's requests; with `all_accounts`, for administrators, those of everybody."""
         return await self._ask(
@@ -1185,11 +1185,11 @@ class AsyncOperations:
                 "GET",
                 "/v1/boot-drive-requests",
                 query={
+                    "limit": limit,
+                    "after": after,
                     "region_id": region_id,
                     "status": status,
                     "all_accounts": all_accounts,
-                    "limit": limit,
-                    "after": after,
                 },
             ),
         )

@@ -1114,11 +1114,11 @@ class Operations:
     def list_boot_drive_requests(
         self,
         *,
+        limit: int | None = None,
+        after: str | None = None,
         region_id: str | None = None,
         status: str | None = None,
         all_accounts: bool | None = None,
-        limit: int | None = None,
-        after: str | None = None,
     ) -> models.BootDriveRequestPage:
         """The account's requests; with `all_accounts`, for administrators, those of everybody."""
         return self._ask(
@@ -1127,11 +1127,11 @@ class Operations:
                 "GET",
                 "/v1/boot-drive-requests",
                 query={
+                    "limit": limit,
+                    "after": after,
                     "region_id": region_id,
                     "status": status,
                     "all_accounts": all_accounts,
-                    "limit": limit,
-                    "after": after,
                 },
             ),
         )

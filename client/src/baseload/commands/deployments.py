@@ -134,7 +134,7 @@ def show(session: Session, deployment_: Reference) -> None:
             ("reason", found.get("status_reason")),
             ("configuration", found.get("configuration_id")),
             ("revision", found.get("revision")),
-            ("asked for by", found.get("requested_by")),
+            ("asked for by", found.get("requested_by_name") or found.get("requested_by")),
             ("max unavailable", policy.get("max_unavailable")),
             ("max failures", policy.get("max_failures")),
             ("rolls back", policy.get("rolls_back")),

@@ -266,7 +266,7 @@ def show(
             ("devices", found.get("device_count")),
             ("have the latest", found.get("deployed_count")),
             ("revision", shown.get("revision")),
-            ("made", f"{moment_text(shown.get('created_at'))} by {shown.get('created_by')}"),
+            ("made", f"{moment_text(shown.get('created_at'))} by {_creator(shown)}"),
             ("command", shown.get("command")),
             ("image", environment.get("image")),
             ("image credentials", environment.get("image_credentials")),
@@ -288,12 +288,17 @@ def show(
             [
                 each["revision"],
                 moment_text(each["created_at"]),
-                each["created_by"],
+                _creator(each),
                 each["running_count"],
             ]
             for each in found["revisions"]
         ],
     )
+
+
+def _creator(revision: Document) -> str:
+    """Who has made a revision, by name where that is known."""
+    return str(revision.get("created_by_name") or revision.get("created_by") or "-")
 
 
 @command(app)

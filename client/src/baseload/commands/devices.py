@@ -266,13 +266,16 @@ def _running(device: Document) -> str | None:
 def _deployed(device: Document) -> str | None:
     if device.get("deployed_at") is None:
         return None
-    return f"{moment_text(device['deployed_at'])} by {device.get('deployed_by') or '-'}"
+    by = device.get("deployed_by_name") or device.get("deployed_by") or "-"
+    return f"{moment_text(device['deployed_at'])} by {by}"
 
 
 def _asked(requested: Document) -> str:
     what = revision_text(requested.get("revision")) or "nothing"
     state = "followed" if requested.get("followed") else "not followed yet"
-    by = requested.get("deployment_id") or requested.get("requested_by") or "-"
+    by = requested.get("requested_by_name") or requested.get("requested_by") or "-"
+    if requested.get("deployment_id"):
+        by += f" with {requested['deployment_id']}"
     return f"to run {what}, {moment_text(requested['at'])} by {by}: {state}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from typing import Annotated
 
@@ -19,13 +20,15 @@ DATA_NOUNS = ("datasets", "models", "checkpoints", "volumes", "datastores")
 """Those of data: by name only where none of the others has it."""
 EDGE_NOUNS = ("devices", "device-deployments")
 """Those of the edge: likewise, after those of data."""
+NAMELESS = {"lea": "leases", "bdr": "boot-drive-requests"}
+"""Those that are found by id alone, by the prefix of their ids."""
 
 
 @command(app)
 def events(
     session: Session,
     resource: Annotated[
-        str | None, typer.Argument(help="a job, node, region, provider, dataset, …; default: all")
+        str | None, typer.Argument(help="a job, node, region, dataset, device, bdr-…; default: all")
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="as they happen")] = False,
     limit: Annotated[int, typer.Option(help="how many of the newest")] = 200,
@@ -57,6 +60,9 @@ def _show(session: Session, found: list[Document], *, names_resource: bool) -> N
 def _path_of(session: Session, reference: str) -> str:
     """The path of the resource with this id, or of the only resource with this name: of several
     jobs the newest."""
+    nameless = re.fullmatch(r"([a-z]{3})-[0-9a-z]{26}", reference)
+    if nameless and nameless[1] in NAMELESS:
+        return f"/v1/{NAMELESS[nameless[1]]}/{reference}"
     for noun in (*NOUNS, *DATA_NOUNS, *EDGE_NOUNS):
         if reference.startswith(f"{PREFIXES[noun]}-"):
             with suppress(UnknownNameError):

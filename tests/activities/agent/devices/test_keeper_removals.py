@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from activities.agent.contents import store as contents_store
 from activities.agent.devices import keeper, spool
 from activities.agent.devices.keeper import Keeper
 from activities.agent.devices.state import Store, fresh
@@ -36,6 +37,7 @@ def test_a_keeper_removes_what_a_power_cut_has_broken_off(
     root = Path(store.folders.root)
     broken = [
         *(Path(store.path) / name for name in (".part-1a", ".agent-2b")),
+        Path(store.folders.run(run_id).at(".part-5e")),
         root / "runs/.removed-dev-test-0-9-tag.3c/run",
         root / "contents/.removed-4d/content",
     ]
@@ -46,6 +48,24 @@ def test_a_keeper_removes_what_a_power_cut_has_broken_off(
     assert not any(path.exists() for path in broken)
     assert sorted(path.name for path in Path(store.path).iterdir()) == sorted([*kept, "lock"])
     assert sorted(path.name for path in (root / "runs").iterdir()) == [run_id]
+
+
+def test_what_has_arrived_for_a_revision_goes_with_it(
+    store: Store, make_revision: MakeRevision
+) -> None:
+    revisions = [make_revision(number) for number in (1, 2, 3)]
+    named = [{"number": number, "run_id": one.run_id} for number, one in enumerate(revisions, 1)]
+    store.keep({**fresh(), "done": 2, "current": named[1]})
+    store.ask({**named[1], "kind": "switch"})
+    shas = ["1" * 64, "3" * 64]
+    contents_store.need(revisions[0], shas[:1])
+    contents_store.need(revisions[2], shas[1:])
+    arriving = [Path(contents_store.arriving(store.folders, sha)) for sha in shas]
+    for path in arriving:
+        path.mkdir(parents=True)
+    Keeper(store).main()
+    assert store.folders.run_ids() == [one.run_id for one in revisions[1:]]
+    assert [path.exists() for path in arriving] == [False, True]  # The newest is being staged.
 
 
 def test_a_revision_that_was_kept_for_its_output_goes_when_that_is_stored(
