@@ -4,11 +4,10 @@ from datetime import UTC, datetime, timedelta
 
 import structlog
 from pydantic import JsonValue
-from sqlalchemy import func
 from sqlmodel import Session, col, select
 
-from activities.db.ids import new_id
-from activities.db.session import advisory_lock, database
+from activities.accounts.account_events import append_account_event
+from activities.db.session import database
 from activities.db.tables import Account, EventRow
 from workflows.contracts.events import Event, NodeEvent, PlatformEvent
 from workflows.contracts.lifecycles import Record
@@ -29,26 +28,8 @@ def append_platform_event(session: Session, event: Event, at: datetime) -> None:
     take the locks of accounts in one order.
     """
     account_id = _administrators_account(session)
-    if account_id is None:
-        return
-    advisory_lock(session, f"events/{account_id}")
-    sequence = int(at.timestamp())
-    step = EventRow.resource_id == account_id, EventRow.sequence == sequence
-    last = session.exec(select(func.max(EventRow.index)).where(*step)).one()
-    session.add(
-        EventRow(
-            id=new_id("evt"),
-            account_id=account_id,
-            resource_id=account_id,
-            sequence=sequence,
-            index=0 if last is None else last + 1,
-            type=event.type,
-            message=event.message,
-            details=event.details,
-            at=at,
-        )
-    )
-    session.flush()
+    if account_id is not None:
+        append_account_event(session, account_id, event, at)
 
 
 def is_mass_loss(missing: int, rows: int) -> bool:
