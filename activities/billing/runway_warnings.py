@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 from sqlmodel import Session, col, select
 
-from activities.accounts.account_events import append_account_event
 from activities.db.session import advisory_lock
 from activities.db.tables import EventRow
+from activities.lifecycles.platform_events import append_account_event
 from workflows.contracts.billing import MICROCREDITS, BalanceForecast
 from workflows.contracts.events import BillingEvent, Event
 from workflows.rules.billing.runway_warnings import WARNINGS, warning_level

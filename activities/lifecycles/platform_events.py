@@ -1,13 +1,14 @@
-"""Events of the installation, which administrators see: they are in the administrator's account."""
+"""Events of accounts themselves, and of the installation, which the administrator's account has."""
 
 from datetime import UTC, datetime, timedelta
 
 import structlog
 from pydantic import JsonValue
+from sqlalchemy import func
 from sqlmodel import Session, col, select
 
-from activities.accounts.account_events import append_account_event
-from activities.db.session import database
+from activities.db.ids import new_id
+from activities.db.session import advisory_lock, database
 from activities.db.tables import Account, EventRow
 from workflows.contracts.events import Event, NodeEvent, PlatformEvent
 from workflows.contracts.lifecycles import Record
@@ -30,6 +31,28 @@ def append_platform_event(session: Session, event: Event, at: datetime) -> None:
     account_id = _administrators_account(session)
     if account_id is not None:
         append_account_event(session, account_id, event, at)
+
+
+def append_account_event(session: Session, account_id: str, event: Event, at: datetime) -> None:
+    """Add an event of no other resource to an account, in the caller's transaction."""
+    advisory_lock(session, f"events/{account_id}")
+    sequence = int(at.timestamp())
+    step = EventRow.resource_id == account_id, EventRow.sequence == sequence
+    last = session.exec(select(func.max(EventRow.index)).where(*step)).one()
+    session.add(
+        EventRow(
+            id=new_id("evt"),
+            account_id=account_id,
+            resource_id=account_id,
+            sequence=sequence,
+            index=0 if last is None else last + 1,
+            type=event.type,
+            message=event.message,
+            details=event.details,
+            at=at,
+        )
+    )
+    session.flush()
 
 
 def is_mass_loss(missing: int, rows: int) -> bool:
