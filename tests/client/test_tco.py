@@ -45,15 +45,19 @@ def test_the_break_even_is_drawn_as_wide_as_the_terminal(
         monkeypatch.setenv("COLUMNS", str(columns))
         ended = desk.baseload("tco", *STATED, "--on-demand", "8", "--committed", "1")
         assert (ended.code, "\x1b" in ended.out) == (0, False)
-        drawn = [line for line in ended.out.splitlines() if "[" in line]
+        drawn = [line for line in ended.out.splitlines() if "[#" in line]
         assert len(drawn) == 10
-        assert all(len(line) <= columns for line in drawn)
+        assert all(len(line) <= columns for line in ended.out.splitlines())
         now, quarter, *_ = drawn
         assert now.startswith("  now  25 %  [##")
         assert "7.7 months" in quarter
         assert "+2609.75 a month" in quarter
-    assert "n1: 2 x A100, 20000.00 credits, 50 GPU-hours since" in ended.out
-    assert "against on-demand at 8.00 a GPU-hour (stated in the request)" in ended.out
+    assert ended.out.startswith("n1: 2 x A100, 20000.00 credits, 50 GPU-hours since")
+    assert "against on-demand at 8.00 a GPU-hour [1]" in ended.out
+    assert ended.out.splitlines()[-1] == "[1] stated in the request"
+    long = desk.baseload("tco", *STATED).out.splitlines()
+    assert all(len(line) <= 100 for line in long)
+    assert any(line.startswith("[1] list price of 2026-08-22") for line in long)
 
 
 @pytest.mark.parametrize(

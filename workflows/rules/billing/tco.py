@@ -49,7 +49,11 @@ class NodeUse:
 
 @dataclass(frozen=True)
 class Rental:
-    """The list price of a rented GPU. A commitment is paid for all hours of the month."""
+    """The list price of a rented GPU.
+
+    A commitment is paid for all hours of the month. So more use of the same committed GPUs saves
+    less, by the usage fee of owning, until one GPU more is needed.
+    """
 
     microcredits_per_gpu_hour: Fraction
     is_committed: bool = False

@@ -6,6 +6,7 @@ import csv as csv_files
 import json
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,6 +37,7 @@ COLUMNS = (
     "pays_back_months",
 )  # fmt: skip
 LEAST_BAR, MOST_BAR = 10, 100
+LEAST_WIDTH = 40
 
 
 @command(app)
@@ -128,48 +130,73 @@ def _overrides(session: Session, file: Path | None) -> str | None:
 
 def _show(session: Session, found: Document) -> None:
     """Draw for each node and for all of them when the purchase has paid for itself."""
-    width = shutil.get_terminal_size((80, 24)).columns
-    screen = session.screen
+    drawing = _Drawing(session)
     for node in found["nodes"]:
-        screen.result(
+        drawing.write(
             f"{node['name']}: {node['gpu_count']} x {node['gpu_type']}, "
             f"{_credits(node['purchase_price_microcredits'])} credits, "
             f"{node['gpu_hours']['value']:g} GPU-hours since {node['begins_at'][:10]}, "
             f"of its own {_credits(node['own_microcredits_per_gpu_hour'])} each"
         )
-        _draw(session, node["comparisons"], node["months_of_use"]["value"], width)
+        drawing.draw(node["comparisons"], node["months_of_use"]["value"])
     total = found["total"]
     if total is not None and len(found["nodes"]) > 1:
-        screen.result(
+        drawing.write(
             f"{counted(len(found['nodes']), 'node')} together: "
             f"{_credits(total['purchase_price_microcredits'])} credits, "
             f"{total['gpu_hours']['value']:g} GPU-hours"
         )
         months = max(node["months_of_use"]["value"] for node in found["nodes"])
-        _draw(session, total["comparisons"], months, width)
+        drawing.draw(total["comparisons"], months)
         for line in total["without_price"]:
-            screen.result(f"  {line}")
+            drawing.write(line, indent=2)
+    for number, source in enumerate(drawing.sources, 1):
+        drawing.write(f"[{number}] {source}")
     for each in found["left_out"]:
-        screen.say(f"left out: {each['name']}: {each['reason']}")
+        session.screen.say(f"left out: {each['name']}: {each['reason']}")
     if not found["nodes"]:
-        screen.say("no node is calculated: baseload tco --help says what to state")
+        session.screen.say("no node is calculated: baseload tco --help says what to state")
 
 
-def _draw(session: Session, comparisons: list[Document], months_of_use: int, width: int) -> None:
-    """A bar for each utilisation: the months until it has paid back, of the months of use."""
-    for comparison in comparisons:
-        price = comparison["microcredits_per_gpu_hour"]
-        if price is None:
-            session.screen.result(f"  against {comparison['plan']}")
-        elif price["value"] is None:
-            session.screen.result(f"  against {comparison['plan']}: {price['source']}")
-        else:
-            session.screen.result(
-                f"  against {comparison['plan']} at {_credits(price)} a GPU-hour "
-                f"({price['source']})"
+class _Drawing:
+    """Plain text as wide as the terminal, with the sources of prices as notes."""
+
+    def __init__(self, session: Session) -> None:
+        self._screen = session.screen
+        self._width = shutil.get_terminal_size((80, 24)).columns
+        self.sources: list[str] = []
+
+    def write(self, text: str, indent: int = 0) -> None:
+        """Print a text in lines that fit."""
+        lines = textwrap.wrap(
+            text,
+            max(self._width, LEAST_WIDTH),
+            initial_indent=" " * indent,
+            subsequent_indent=" " * (indent + 4),
+        )
+        self._screen.result("\n".join(lines))
+
+    def draw(self, comparisons: list[Document], months_of_use: int) -> None:
+        """Draw a bar for each utilisation: months until it has paid back, of the months of use."""
+        for comparison in comparisons:
+            price, against = (
+                comparison["microcredits_per_gpu_hour"],
+                f"against {comparison['plan']}",
             )
-        for month in comparison["months"]:
-            session.screen.result(_line(month, months_of_use, width))
+            if price is not None and price["value"] is None:
+                self.write(f"{against}: {price['source']}", indent=2)
+            elif price is not None:
+                note = self._note(price["source"])
+                self.write(f"{against} at {_credits(price)} a GPU-hour {note}", indent=2)
+            else:
+                self.write(against, indent=2)
+            for month in comparison["months"]:
+                self._screen.result(_line(month, months_of_use, self._width))
+
+    def _note(self, source: str) -> str:
+        if source not in self.sources:
+            self.sources.append(source)
+        return f"[{self.sources.index(source) + 1}]"
 
 
 def _line(month: Document, months_of_use: int, width: int) -> str:
