@@ -54,6 +54,7 @@ from api.routes import (
     regions,
     reservations,
     sessions,
+    tco,
     third_party_keys,
     uploads,
     users,
@@ -72,7 +73,7 @@ from workflows.contracts.job_submission import JobSubmission
 ROUTERS = (
     health, platform, accounts, users, projects, providers, quotas, regions, nodes,
     join_tokens, announcements, leases, provider_machines, uploads, offers, jobs, job_logs,
-    artifacts, third_party_keys, sessions, utilisation, data_progress, billing, datastores,
+    artifacts, third_party_keys, sessions, utilisation, data_progress, billing, tco, datastores,
     reservations, devices, device_logs, device_configurations, deployments, boot_drive_requests,
     events, audit,
 )  # fmt: skip

@@ -8,6 +8,7 @@ from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 
 from activities.billing.runway import balance_forecast, lock_balance, recheck_other_jobs
+from activities.billing.runway_warnings import warn_of_runway
 from activities.billing.usage import is_over, open_meter, post_on_meter
 from activities.db.session import database
 from activities.outbox.dispatcher import relay_soon
@@ -66,7 +67,7 @@ def post_usage(command: PostUsage) -> BalanceForecast:
     """Post the usage of each run that is not posted yet, whole and part billing periods.
 
     If this shortens the runway of the payer to another runway level, the job billings of the
-    payer's other jobs are asked to recheck the balance.
+    payer's other jobs are asked to recheck the balance. The payer is warned of a short runway.
 
     Raises: Refused, when there is no usage; NotFound, when there is no such job.
     """
@@ -94,6 +95,7 @@ def _post(command: PostUsage) -> tuple[BalanceForecast, bool]:
             lock_balance(session, meters[0].payer_id)
         forecast = balance_forecast(session, meters, sum(each.microcredits for each in posted))
         request_ids = recheck_other_jobs(session, meters, forecast, added)
+        warn_of_runway(session, meters[0].payer_id, forecast)
         over = is_over(session, command.usages[0])
     relay_soon(request_ids)
     is_all = all(each.is_all for each in posted)

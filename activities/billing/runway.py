@@ -3,18 +3,22 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from sqlalchemy import func
+from sqlalchemy import and_, case, func, or_
 from sqlmodel import Session, col, select
 
 from activities.billing.ledger import balance_of
 from activities.billing.payers import credits_name
-from activities.db.tables import Job, LedgerAccount, UsageMeter
+from activities.db.tables import Account, Device, Job, LedgerAccount, UsageMeter
 from activities.outbox.requests import enqueue
 from activities.settings import settings
-from workflows.contracts.billing import BalanceForecast
+from workflows.contracts.billing import HOURS_PER_MONTH, BalanceForecast
 from workflows.contracts.statuses import JobStatus
 from workflows.rules.billing.metering import cumulative_microcredits
+from workflows.rules.billing.runway_warnings import DEVICE_MONTH, ends_early_s, to_warning_s
 from workflows.rules.billing.wakeups import runway_level
+
+ESTIMATED_BELOW_S = 48 * 3600
+"""The runway below which usage that is not posted is estimated, in time for the first warning."""
 
 
 def balance_forecast(
@@ -25,21 +29,19 @@ def balance_forecast(
     posted: microcredits that the caller has just posted on these usage meters.
     """
     payer_id = meters[0].payer_id
-    burn = session.exec(
-        select(func.sum(UsageMeter.microcredits_per_hour)).where(
-            col(UsageMeter.payer_id) == payer_id, col(UsageMeter.running).is_(True)
-        )
-    ).one()
     forecast = BalanceForecast(
         posted_microcredits=posted,
         balance_microcredits=balance_of(session, credits_name(payer_id)),
-        burn_microcredits_per_hour=int(burn or 0),
+        burn_microcredits_per_hour=_burn(session, payer_id),
         costs=any(meter.microcredits_per_hour for meter in meters),
     )
-    if forecast.balance_microcredits <= 0 or not _runway_level(forecast):
+    if forecast.balance_microcredits <= 0 or forecast.runway_s > ESTIMATED_BELOW_S:
         return forecast  # The next wakeup does not depend on an estimate.
     unposted = _unposted(session, payer_id, datetime.now(UTC))
-    return forecast.model_copy(update={"unposted_microcredits": unposted})
+    forecast = forecast.model_copy(update={"unposted_microcredits": unposted})
+    early_s = _ends_early_s(session, meters) if forecast.costs and _runway_level(forecast) else 0
+    due = {"ends_early_s": early_s, "to_warning_s": to_warning_s(forecast.runway_s)}
+    return forecast.model_copy(update=due)
 
 
 def lock_balance(session: Session, payer_id: str) -> None:
@@ -80,6 +82,43 @@ def _runway_level(forecast: BalanceForecast) -> int:
         forecast.burn_microcredits_per_hour,
         settings().billing_period_s,
     )
+
+
+def _burn(session: Session, payer_id: str) -> int:
+    running = col(UsageMeter.payer_id) == payer_id, col(UsageMeter.running).is_(True)
+    jobs = session.exec(select(func.sum(UsageMeter.microcredits_per_hour)).where(*running)).one()
+    paid_for = or_(col(Account.id) == payer_id, col(Account.billing_account_id) == payer_id)
+    devices = session.exec(
+        select(func.count())
+        .select_from(Device)
+        .join(Account, col(Account.id) == col(Device.account_id))
+        .where(paid_for, col(Device.status) != "archived")
+    ).one()
+    return int(jobs or 0) + devices * DEVICE_MONTH // HOURS_PER_MONTH
+
+
+def _ends_early_s(session: Session, meters: Sequence[UsageMeter]) -> int:
+    """How long before the end of the runway the job of these meters ends.
+
+    The older of two jobs is the one whose first attempt has begun earlier.
+    """
+    payer_id, job_id = meters[0].payer_id, meters[0].job_id
+    costs = (
+        col(UsageMeter.payer_id) == payer_id,
+        col(UsageMeter.running).is_(True),
+        col(UsageMeter.microcredits_per_hour) > 0,
+    )
+    begun = (
+        select(UsageMeter.job_id, func.min(UsageMeter.started_at).label("at"))
+        .where(col(UsageMeter.job_id).in_(select(UsageMeter.job_id).where(*costs)))
+        .group_by(col(UsageMeter.job_id))
+        .subquery()
+    )
+    own_at = select(begun.c.at).where(begun.c.job_id == job_id).scalar_subquery()
+    is_older = or_(begun.c.at < own_at, and_(begun.c.at == own_at, begun.c.job_id < job_id))
+    counts = select(func.count(), func.count(case((is_older, 1)))).select_from(begun)
+    job_count, older_count = session.execute(counts).one()
+    return ends_early_s(older_count, job_count, settings().billing_period_s)
 
 
 def _others(session: Session, own: UsageMeter) -> Sequence[str]:

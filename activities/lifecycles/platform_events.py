@@ -1,4 +1,4 @@
-"""Events of the installation, which administrators see: they are in the administrator's account."""
+"""Events of accounts themselves, and of the installation, which the administrator's account has."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -29,8 +29,12 @@ def append_platform_event(session: Session, event: Event, at: datetime) -> None:
     take the locks of accounts in one order.
     """
     account_id = _administrators_account(session)
-    if account_id is None:
-        return
+    if account_id is not None:
+        append_account_event(session, account_id, event, at)
+
+
+def append_account_event(session: Session, account_id: str, event: Event, at: datetime) -> None:
+    """Add an event of no other resource to an account, in the caller's transaction."""
     advisory_lock(session, f"events/{account_id}")
     sequence = int(at.timestamp())
     step = EventRow.resource_id == account_id, EventRow.sequence == sequence

@@ -45,6 +45,7 @@ NOUN_OF: dict[str, str] = {
     "end_provider_machine": "leases",
     "list_transactions": "billing",
     "get_statement": "billing",
+    "get_tco": "billing",
     "get_utilisation": "jobs",
     "list_data_progress": "jobs",
 }

@@ -66,6 +66,7 @@ SERVICES_WITHOUT_ROUTE = {
     "log_parts": "are read under job_logs",
     "minions": "are asked for under nodes, devices and announcements",
     "storage_nodes": "are nodes, and asked for under nodes",
+    "tco_figures": "are what tco answers",
 }
 
 

@@ -79,6 +79,8 @@ class World(Artifacts, WantedStatuses, LeasedNodes, CloudProjects, Datastores, D
     ended_jobs: set[str] = field(default_factory=set)
     balance_microcredits: int = 10**9
     burn_microcredits_per_hour: int = 0
+    ends_early_s: int = 0
+    to_warning_s: int | None = None
     free_jobs: set[str] = field(default_factory=set)
     announcements: dict[str, Announcement] = field(default_factory=dict)
     dependents: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
@@ -418,6 +420,8 @@ class World(Artifacts, WantedStatuses, LeasedNodes, CloudProjects, Datastores, D
             burn_microcredits_per_hour=self.burn_microcredits_per_hour,
             costs=all(usage.job_id not in self.free_jobs for usage in asked.usages),
             over=any(usage.job_id in self.ended_jobs for usage in asked.usages),
+            ends_early_s=self.ends_early_s,
+            to_warning_s=self.to_warning_s,
         )
 
     def end_billing(self, asked: billing.BillingDone) -> Done:

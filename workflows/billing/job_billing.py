@@ -40,8 +40,9 @@ class JobBilling:
 
     metering → settled
 
-    It wakes up at the end of each billing period, when the payer's runway may end, and at a
-    recheck, after another job of the payer has shortened the runway. It posts only what nodes have
+    It wakes up at the end of each billing period, when the payer's runway may end or is to be
+    warned of, and at a recheck, after another job of the payer has shortened the runway. Of the
+    payer's jobs the newest ends first. It posts only what nodes have
     measured; usage on an unreachable node is posted later. The job settles the rest itself and
     then ends this workflow.
     """
@@ -98,7 +99,9 @@ class JobBilling:
 
     async def _out_of_credits(self, forecast: BalanceForecast) -> None:
         left = forecast.balance_microcredits / MICROCREDITS
-        reason = f"the credits are used up (balance {left:g}): add some, then start or submit again"
+        is_early = forecast.balance_microcredits > 0
+        state = "nearly used up, and newer jobs end first" if is_early else "used up"
+        reason = f"the credits are {state} (balance {left:g}): add some, then start or submit again"
         request = EndRequest(reason=reason, code="insufficient-credits")
         await tell_job_to_end(TellJobToEnd(job_id=self._request.job_id, request=request))
 
@@ -107,9 +110,11 @@ class JobBilling:
         wait_s = next_wakeup_s(
             elapsed_s,
             period_s=self._request.period_s,
-            balance_microcredits=forecast.estimated_microcredits,
+            balance_microcredits=forecast.spendable_microcredits,
             burn_microcredits_per_hour=forecast.burn_microcredits_per_hour * forecast.costs,
         )
+        if forecast.costs and forecast.to_warning_s is not None:
+            wait_s = min(wait_s, forecast.to_warning_s)
         return max(timedelta(seconds=wait_s), self._pause(forecast))
 
     def _pause(self, forecast: BalanceForecast) -> timedelta:

@@ -3,6 +3,7 @@
 1 credit = 1 USD = 1,000,000 microcredits.
 """
 
+import math
 from datetime import datetime
 from enum import StrEnum
 
@@ -105,7 +106,7 @@ class BalanceForecast(Contract):
     """What this call has posted; 0 when an earlier call has posted the same usage."""
     balance_microcredits: int
     burn_microcredits_per_hour: int
-    """The burn rate: what all running jobs of the payer cost together."""
+    """The burn rate: what all running jobs and devices of the payer cost together."""
     unposted_microcredits: int = 0
     """An estimate by the clock of the usage that is not posted yet. It decides the next wakeup and
     is never posted; 0 while the balance is sufficient."""
@@ -113,6 +114,11 @@ class BalanceForecast(Contract):
     """Whether the job of the request costs something itself."""
     over: bool = False
     """Whether the attempt has ended and its job has settled, so that its job billing can end."""
+    ends_early_s: int = 0
+    """How long before the end of the runway this job ends, so that newer jobs end first; 0 for the
+    oldest job of the payer, and while the balance is sufficient."""
+    to_warning_s: int | None = None
+    """The seconds until the next warning of the runway is due; None: none is left."""
 
     @property
     def estimated_microcredits(self) -> int:
@@ -120,11 +126,27 @@ class BalanceForecast(Contract):
         return self.balance_microcredits - self.unposted_microcredits
 
     @property
+    def runway_s(self) -> float:
+        """The seconds that the estimated balance lasts; infinite, while nothing costs."""
+        if not self.burn_microcredits_per_hour:
+            return math.inf
+        return max(self.estimated_microcredits, 0) * 3600 / self.burn_microcredits_per_hour
+
+    @property
+    def spendable_microcredits(self) -> int:
+        """The estimated balance less what is left to older jobs after the end of this one."""
+        left = self.burn_microcredits_per_hour * self.ends_early_s // 3600
+        return self.estimated_microcredits - left
+
+    @property
     def may_be_used_up(self) -> bool:
         """Whether the estimated balance is used up, so that the job has to be metered now."""
-        return self.costs and self.estimated_microcredits <= 0 < self.burn_microcredits_per_hour
+        return self.costs and self.spendable_microcredits <= 0 < self.burn_microcredits_per_hour
 
     @property
     def is_used_up(self) -> bool:
-        """Whether the posted balance is used up, so that the job has to end."""
-        return self.costs and self.balance_microcredits <= 0 < self.burn_microcredits_per_hour
+        """Whether the job has to end: the posted balance is used up, or the estimated balance is
+        nearly so and there are older jobs."""
+        is_early = self.ends_early_s > 0 and self.may_be_used_up
+        is_empty = self.balance_microcredits <= 0 < self.burn_microcredits_per_hour
+        return self.costs and (is_empty or is_early)

@@ -182,6 +182,15 @@ class PlatformEvent(StrEnum):
     WORKFLOWS_LOST = "platform.workflows-lost"
 
 
+class BillingEvent(StrEnum):
+    """The types of events of the account that pays, about how long its balance lasts."""
+
+    RUNWAY_10MIN = "billing.runway-10min"
+    RUNWAY_1H = "billing.runway-1h"
+    RUNWAY_24H = "billing.runway-24h"
+    RUNWAY_LONGER = "billing.runway-longer"
+
+
 class Event(Contract):
     """One entry in the history of a resource.
 

@@ -633,6 +633,14 @@ class EmptySource(BaseModel):
     type: Annotated[Literal["empty"], Field(title="Type")]
 
 
+class Figure(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    value: Annotated[int | float | None, Field(title="Value")]
+    source: Annotated[str, Field(title="Source")]
+
+
 class GitSource(BaseModel):
     """
     The files of one revision of a git repository, without its history.
@@ -1350,6 +1358,15 @@ class NodeIdleWorkload(BaseModel):
     energy_s: Annotated[float, Field(title="Energy S")]
     reason: Annotated[str, Field(title="Reason")]
     at: Annotated[AwareDatetime | None, Field(title="At")]
+
+
+class NodeLeftOut(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    node_id: Annotated[str, Field(title="Node Id")]
+    name: Annotated[str, Field(title="Name")]
+    reason: Annotated[str, Field(title="Reason")]
 
 
 class NodePreparation(BaseModel):
@@ -2308,6 +2325,25 @@ class SubmittedWorker(BaseModel):
             title="Command",
         ),
     ]
+
+
+class TcoMonth(BaseModel):
+    """
+    A month of owning against renting, at one utilisation of the GPUs by own jobs.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    is_now: Annotated[bool, Field(title="Is Now")]
+    utilisation: Figure
+    gpu_hours: Figure
+    rental_microcredits: Figure
+    usage_fee_microcredits: Figure
+    electricity_microcredits: Figure
+    earned_microcredits: Figure
+    saved_microcredits: Figure
+    pays_back_months: Figure
 
 
 class ThirdPartyKey(BaseModel):
@@ -3344,6 +3380,29 @@ class SubmittedData(BaseModel):
     ] = None
 
 
+class TcoComparison(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    plan: Annotated[str, Field(title="Plan")]
+    microcredits_per_gpu_hour: Figure | None
+    months: Annotated[list[TcoMonth], Field(title="Months")]
+
+
+class TcoTotal(BaseModel):
+    """
+    All nodes together; a plan is there when each of the nodes has a price for it.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    purchase_price_microcredits: Figure
+    gpu_hours: Figure
+    comparisons: Annotated[list[TcoComparison], Field(title="Comparisons")]
+    without_price: Annotated[list[str], Field(title="Without Price")]
+
+
 class Utilisation(BaseModel):
     """
     What runs now. Nodes measure it every ten seconds; it decides nothing and is not stored.
@@ -3721,3 +3780,39 @@ class JobSubmission(BaseModel):
             title="Array",
         ),
     ] = None
+
+
+class NodeTco(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    node_id: Annotated[str, Field(title="Node Id")]
+    name: Annotated[str, Field(title="Name")]
+    gpu_type: Annotated[str, Field(title="Gpu Type")]
+    gpu_count: Annotated[int, Field(title="Gpu Count")]
+    begins_at: Annotated[AwareDatetime, Field(title="Begins At")]
+    purchase_price_microcredits: Figure
+    months_of_use: Figure
+    power_w: Figure
+    electricity_microcredits_per_kwh: Figure
+    gpu_hours: Figure
+    utilisation: Figure
+    own_microcredits_per_gpu_hour: Figure
+    comparisons: Annotated[list[TcoComparison], Field(title="Comparisons")]
+
+
+class Tco(BaseModel):
+    """
+    The total cost of owning the account's own nodes, against renting the same GPU-hours.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    account_id: Annotated[str, Field(title="Account Id")]
+    begins_at: Annotated[AwareDatetime, Field(title="Begins At")]
+    ends_at: Annotated[AwareDatetime, Field(title="Ends At")]
+    hours_per_month: Annotated[int, Field(title="Hours Per Month")]
+    nodes: Annotated[list[NodeTco], Field(title="Nodes")]
+    total: TcoTotal | None
+    left_out: Annotated[list[NodeLeftOut], Field(title="Left Out")]

@@ -11,7 +11,8 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 from activities.billing.job_billing import begin_billing, post_usage, tell_job_to_end
-from activities.billing.ledger import add_credits
+from activities.billing.ledger import add_credits, balance_of
+from activities.billing.payers import credits_name
 from activities.db import tables
 from activities.db.session import Database
 from activities.temporal.client import set_client
@@ -105,5 +106,25 @@ async def test_the_last_credit_ends_every_job_that_costs_and_none_that_does_not(
         assert (_posted_s(migrated, modest) or 0) > 0, "what it ran is posted, hours before its own"
         assert await signals_of(temporal_server, f"job/{free}") == []
         for job_id in (modest, free, greedy):
+            for workflow_id in (f"job/{job_id}", f"job/{job_id}/billing"):
+                await temporal_server.get_workflow_handle(workflow_id).terminate()
+
+
+async def test_the_newest_job_ends_a_minute_before_the_credits_and_an_older_one_runs_on(
+    migrated: Database, payer: tables.Account, temporal_server: Client
+) -> None:
+    """Two jobs of 29 credits an hour have used up one credit after 62 seconds."""
+    async with bills(temporal_server):
+        older = await begin(migrated, temporal_server, payer, gpus=116)
+        newest = await begin(migrated, temporal_server, payer, gpus=116)
+
+        async def is_told() -> bool:
+            return set(await signals_of(temporal_server, f"job/{newest}")) == {"stop"}
+
+        await eventually(is_told, "the newest job is told to end", limit_s=20)
+        assert await signals_of(temporal_server, f"job/{older}") == []
+        with migrated.read() as session:
+            assert balance_of(session, credits_name(payer.id)) > 0
+        for job_id in (older, newest):
             for workflow_id in (f"job/{job_id}", f"job/{job_id}/billing"):
                 await temporal_server.get_workflow_handle(workflow_id).terminate()

@@ -14,6 +14,7 @@ from workflows.rules.catalogue.clouds import CloudCatalogue
 from workflows.rules.catalogue.gpu_models import GpuClass
 from workflows.rules.catalogue.gpu_names import gpu_class
 from workflows.rules.catalogue.prices import DatedPrice, DiskKind
+from workflows.rules.catalogue.rental_prices import rental_prices
 
 CLASSES = {"RTX4090": "consumer", "RTX A6000": "professional", "A100": "datacenter"}
 """A GPU type of each class."""
@@ -95,6 +96,11 @@ def _with(line: DatedPrice, days: int, dollars: int) -> DatedPrice:
 def _in_force(catalogue: CloudCatalogue, line: Any) -> Decimal:
     """The price on demand of the line's part in its region, from what a machine or disk costs."""
     where = line.region
+    if (months := getattr(line, "months", None)) is not None:
+        (committed,) = (
+            one for one in rental_prices(catalogue, line.gpu_type) if one.months == months
+        )
+        return Decimal(int(committed.microcredits_per_gpu_hour))
     if (gpu_type := getattr(line, "gpu_type", None)) is not None:
         machine = next(one for one in catalogue.machines if one.gpu_type == gpu_type)
         with_it = catalogue.price(machine, where)
@@ -113,7 +119,7 @@ def _in_force(catalogue: CloudCatalogue, line: Any) -> Decimal:
 
 
 def test_every_kind_of_price_is_asked_for() -> None:
-    assert set(PRICES) == {"series_prices", "gpu_prices", "disk_prices"}
+    assert set(PRICES) == {*("series_prices", "gpu_prices", "disk_prices", "commitment_prices")}
 
 
 @pytest.mark.parametrize("name", PRICES)
@@ -135,4 +141,6 @@ def _catalogue(name: str, line: DatedPrice, *versions: DatedPrice) -> CloudCatal
 
 
 def _part(line: DatedPrice) -> tuple[Any, ...]:
-    return tuple(getattr(line, key, None) for key in ("region", "series", "gpu_type", "disk"))
+    return tuple(
+        getattr(line, key, None) for key in ("region", "series", "gpu_type", "disk", "months")
+    )

@@ -128,6 +128,7 @@ class Billing:
             ]
             forecast = metering.balance_forecast(meters, sum(each.microcredits for each in posted))
             requests = metering.recheck_other_jobs(meters[0], forecast, added)
+            metering.warn_of_runway(meters[0].payer_id, forecast)
         if requests:
             self._connection.between()
             self._outbox.relay_soon(requests)

@@ -10,18 +10,21 @@ from temporalio.exceptions import ApplicationError
 
 from activities.billing.ledger import USAGE_FEES, Entry
 from activities.billing.payers import credits_name
-from activities.billing.runway import _clamped, _runway_level
+from activities.billing.runway import ESTIMATED_BELOW_S, _clamped, _runway_level
+from activities.billing.runway_warnings import _warning
 from activities.billing.usage import MOST_PERIODS, SPARE_S, USAGE_REFUSED, _runs
 from activities.settings import settings
 from tests.simulation.rows_model.connection import Connection
 from tests.simulation.rows_model.ledger import Ledger
 from tests.simulation.rows_model.outbox import Outbox
-from tests.simulation.rows_model.records import Job, UsageMeter
+from tests.simulation.rows_model.records import EventRow, Job, UsageMeter
 from tests.simulation.rows_model.tables import Tables
 from workflows.contracts.billing import BalanceForecast, TransactionKind, UsageRates, WorkerUsage
 from workflows.contracts.errors import NOT_FOUND
+from workflows.contracts.events import BillingEvent
 from workflows.contracts.statuses import JobStatus
 from workflows.rules.billing.metering import Slice, cumulative_microcredits, slices
+from workflows.rules.billing.runway_warnings import ends_early_s, to_warning_s, warning_level
 
 
 @dataclass(frozen=True)
@@ -166,10 +169,49 @@ class Metering:
             burn_microcredits_per_hour=sum(each.microcredits_per_hour for each in running),
             costs=any(each.microcredits_per_hour for each in meters),
         )
-        if forecast.balance_microcredits <= 0 or not _runway_level(forecast):
+        if forecast.balance_microcredits <= 0 or forecast.runway_s > ESTIMATED_BELOW_S:
             return forecast
         unposted = self._unposted(payer_id, self._connection.now())
-        return forecast.model_copy(update={"unposted_microcredits": unposted})
+        forecast = forecast.model_copy(update={"unposted_microcredits": unposted})
+        is_scarce = forecast.costs and _runway_level(forecast)
+        early_s = self._ends_early_s(meters[0]) if is_scarce else 0
+        due = {"ends_early_s": early_s, "to_warning_s": to_warning_s(forecast.runway_s)}
+        return forecast.model_copy(update=due)
+
+    def _ends_early_s(self, own: UsageMeter) -> int:
+        """As runway.py:_ends_early_s."""
+        running = self._tables.running_meters.get(own.payer_id, {}).values()
+        job_ids = {each.job_id for each in running if each.microcredits_per_hour > 0}
+        begun: dict[str, datetime] = {}
+        for each in self._tables.meters.values():
+            if each.job_id in job_ids:
+                known = begun.setdefault(each.job_id, each.started_at)
+                begun[each.job_id] = min(known, each.started_at)
+        own_key = (begun[own.job_id], own.job_id) if own.job_id in begun else None
+        older = sum((at, job_id) < own_key for job_id, at in begun.items()) if own_key else 0
+        return ends_early_s(older, len(begun), settings().billing_period_s)
+
+    def warn_of_runway(self, payer_id: str, forecast: BalanceForecast) -> None:
+        """As runway_warnings.py:warn_of_runway."""
+        if not forecast.burn_microcredits_per_hour:
+            return
+        types = set(BillingEvent)
+        of_account = self._tables.account_events.get(payer_id, [])
+        known = next((each.level for each in reversed(of_account) if each.type in types), 0)
+        level = warning_level(forecast.runway_s, known)
+        if level == known:
+            return
+        now, warning = self._connection.now(), _warning(forecast, level, known)
+        row = EventRow(
+            resource_id=payer_id,
+            sequence=int(now.timestamp()),
+            index=0,
+            type=warning.type,
+            message=warning.message,
+            at=now,
+            level=level,
+        )
+        self._tables.append_account_event(payer_id, row)
 
     def recheck_other_jobs(
         self, own: UsageMeter, forecast: BalanceForecast, added: int

@@ -262,6 +262,8 @@ class EventRow:
     type: str
     message: str
     at: datetime
+    level: int = 0
+    """Of a warning of a runway."""
 
 
 @dataclass(slots=True, kw_only=True)

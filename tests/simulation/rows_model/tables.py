@@ -64,6 +64,7 @@ class Tables:
         self.demand_refusals: dict[tuple[str, str], tuple[Refusal, ...]] = {}
         self.outbox: dict[str, OutboxRow] = {}
         self.events: dict[str, list[EventRow]] = {}
+        self.account_events: dict[str, list[EventRow]] = {}
         """Of each resource, in the order of their positions."""
         self._indexes()
         self._undo: list[Callable[[], object]] | None = None
@@ -251,6 +252,13 @@ class Tables:
                 at=at,
             )
         )
+        self._note(events.pop)
+
+    def append_account_event(self, account_id: str, row: EventRow) -> None:
+        """Append an event of an account itself, which has no steps."""
+        events = self.account_events.setdefault(account_id, [])
+        row.index = sum(1 for event in events if event.sequence == row.sequence)
+        events.append(row)
         self._note(events.pop)
 
     # ── what many ask ───────────────────────────────────────────────────────────────────────

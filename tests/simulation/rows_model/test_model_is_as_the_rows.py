@@ -295,7 +295,8 @@ class Pair:
                 (row.resource_id, row.verb) for row in asked
             )
             events = session.exec(select(tables.EventRow)).all()
-            assert _sorted(_event(one) for of in mine.events.values() for one in of) == _sorted(
+            of_all = (*mine.events.values(), *mine.account_events.values())
+            assert _sorted(_event(one) for of in of_all for one in of) == _sorted(
                 _event(one) for one in events
             )
         assert self.model.violations() == []

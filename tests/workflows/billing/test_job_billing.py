@@ -303,3 +303,47 @@ async def test_a_bill_that_was_begun_after_its_job_had_ended_ends_by_itself(
             JobBilling.run, request, id="job/job-a/billing", task_queue=queues.MAIN
         )
         assert report.posted_microcredits == 0
+
+
+async def test_a_newer_job_ends_before_the_credits_are_used_up(clock: WorkflowEnvironment) -> None:
+    async with billing(clock) as (environment, world, request):
+        world.balance_microcredits, world.burn_microcredits_per_hour = 1200, 3600
+        world.ends_early_s = 300
+        handle = await environment.client.start_workflow(
+            JobBilling.run, request, id="job/job-a/billing", task_queue=queues.MAIN
+        )
+        await environment.sleep(timedelta(minutes=14))
+        assert world.ends == []
+        await environment.sleep(timedelta(minutes=2))
+        await eventually(lambda: len(world.ends) > 0, "the job is told five minutes before")
+        assert "nearly used up, and newer jobs end first" in world.ends[0].reason
+        assert 250 <= world.balance_microcredits <= 301
+        await handle.signal(JobBilling.settled, BillingDone(job_id="job-a", attempt=1))
+        await handle.result()
+
+
+async def test_a_newer_job_runs_on_after_a_top_up(clock: WorkflowEnvironment) -> None:
+    async with billing(clock) as (environment, world, request):
+        world.balance_microcredits, world.burn_microcredits_per_hour = 1200, 3600
+        world.ends_early_s = 300
+        handle = await environment.client.start_workflow(
+            JobBilling.run, request, id="job/job-a/billing", task_queue=queues.MAIN
+        )
+        await environment.sleep(timedelta(minutes=14))
+        world.balance_microcredits += 10**9
+        await environment.sleep(timedelta(minutes=30))
+        assert world.ends == []
+        await handle.signal(JobBilling.settled, BillingDone(job_id="job-a", attempt=1))
+        await handle.result()
+
+
+async def test_a_bill_wakes_when_the_runway_is_to_be_warned_of(clock: WorkflowEnvironment) -> None:
+    async with billing(clock) as (environment, world, request):
+        world.burn_microcredits_per_hour, world.to_warning_s = 3600, 600
+        handle = await environment.client.start_workflow(
+            JobBilling.run, request, id="job/job-a/billing", task_queue=queues.MAIN
+        )
+        await environment.sleep(timedelta(minutes=11))
+        assert 600 <= world.posted_s["job-a", 0, 1] < 1200
+        await handle.signal(JobBilling.settled, BillingDone(job_id="job-a", attempt=1))
+        await handle.result()

@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 from workflows.contracts.billing import HOURS_PER_MONTH
 from workflows.rules.catalogue.gpu_names import model_of
 from workflows.rules.catalogue.prices import (
+    CommitmentPrice,
     DiskKind,
     DiskPrice,
     Fact,
@@ -124,6 +125,7 @@ class CloudCatalogue(Fact):
     series_prices: tuple[SeriesPrice, ...]
     gpu_prices: tuple[GpuPrice, ...]
     disk_prices: tuple[DiskPrice, ...]
+    commitment_prices: tuple[CommitmentPrice, ...] = ()
 
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
@@ -144,8 +146,12 @@ class CloudCatalogue(Fact):
                 raise ValueError(f"{gpu_type}: is not a name of the GPU catalogue")
         _must_be_known("GPU type", sold, [one.gpu_type for one in self.machines if one.gpu_type])
         _must_be_known("GPU type", sold, [one.gpu_type for one in self.gpu_prices])
+        _must_be_known("GPU type", sold, [one.gpu_type for one in self.commitment_prices])
         _must_be_known("GPU type", sold, [name for one in self.regions for name in one.gpu_zones])
-        prices = (*self.series_prices, *self.gpu_prices, *self.disk_prices)
+        prices = (
+            *(*self.series_prices, *self.gpu_prices, *self.disk_prices),
+            *self.commitment_prices,
+        )
         regions = {region.name for region in self.regions}
         _must_be_known("region", regions, [price.region for price in prices])
         _must_be_known("region", regions, [self.reference_region])
@@ -223,6 +229,7 @@ class CloudCatalogue(Fact):
             spot_microcredits_per_hour=microcredits(spot),
             read_on=min(line.read_on for line, _ in lines),
             region=lines[:2][-1][0].region,
+            sources=tuple(sorted({line.source for line, _ in lines})),
         )
 
     def _gpu_line(self, machine: MachineType, region: str) -> list[tuple[Any, int]]:
@@ -262,7 +269,11 @@ def read_catalogue(
         for file, found, known in (
             ("regions", regions, {"regions"}),
             ("machines", machines, {"local_ssd", "quota_metrics", "gpus", "machines"}),
-            ("prices", prices, {"reference_region", "sources", "series", "gpus", "disks"}),
+            (
+                "prices",
+                prices,
+                {"reference_region", "sources", "series", "gpus", "disks", "commitments"},
+            ),
         )
         for name in sorted(set(found) - known)
     ]
@@ -279,6 +290,7 @@ def read_catalogue(
         series_prices=prices.get("series", ()),
         gpu_prices=prices.get("gpus", ()),
         disk_prices=prices.get("disks", ()),
+        commitment_prices=prices.get("commitments", ()),
     )
 
 

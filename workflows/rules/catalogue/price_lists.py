@@ -180,4 +180,5 @@ def with_prices(
             *catalogue.disk_prices,
             *(line for line in kept if isinstance(line, DiskPrice)),
         ),
+        commitment_prices=catalogue.commitment_prices,
     )

@@ -85,6 +85,14 @@ class DiskPrice(DatedPrice):
         return self
 
 
+class CommitmentPrice(DatedPrice):
+    """The price of one GPU with its share of the machine, for a commitment of so many months."""
+
+    gpu_type: str
+    months: Annotated[int, Field(gt=0)]
+    usd_per_gpu: Dollars
+
+
 class MachinePrice(Fact):
     """What a machine is believed to cost with the SSDs that are asked for beside it, its boot disk
     aside: an estimate, by the newest lines there are."""
@@ -95,6 +103,8 @@ class MachinePrice(Fact):
     """The day of the oldest line that the price is made of."""
     region: str
     """The region of the prices, which is another one if the region has none of its own."""
+    sources: tuple[str, ...] = ()
+    """The ids of the sources of the lines."""
 
 
 def microcredits(dollars: Decimal) -> int:

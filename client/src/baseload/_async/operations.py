@@ -875,6 +875,42 @@ class AsyncOperations:
             Call("GET", "/v1/statement", query={"begins_at": begins_at, "ends_at": ends_at}),
         )
 
+    async def get_tco(
+        self,
+        *,
+        purchase_price_microcredits: int | None = None,
+        months_of_use: int | None = None,
+        power_w: int | None = None,
+        electricity_microcredits_per_kwh: int | None = None,
+        on_demand_microcredits_per_gpu_hour: int | None = None,
+        committed_microcredits_per_gpu_hour: int | None = None,
+        overrides: str | None = None,
+        node_id: Sequence[str] | None = None,
+        begins_at: datetime | None = None,
+        ends_at: datetime | None = None,
+    ) -> models.Tco:
+        """When the account's own nodes have paid for themselves, by the GPU-hours in the
+        ledger."""
+        return await self._ask(
+            models.Tco,
+            Call(
+                "GET",
+                "/v1/tco",
+                query={
+                    "purchase_price_microcredits": purchase_price_microcredits,
+                    "months_of_use": months_of_use,
+                    "power_w": power_w,
+                    "electricity_microcredits_per_kwh": electricity_microcredits_per_kwh,
+                    "on_demand_microcredits_per_gpu_hour": on_demand_microcredits_per_gpu_hour,
+                    "committed_microcredits_per_gpu_hour": committed_microcredits_per_gpu_hour,
+                    "overrides": overrides,
+                    "node_id": node_id,
+                    "begins_at": begins_at,
+                    "ends_at": ends_at,
+                },
+            ),
+        )
+
     async def list_datastores(
         self,
         *,
