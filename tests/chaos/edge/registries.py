@@ -69,7 +69,11 @@ def fails_for_a_while(how: str, stage: Edge, name: str, dice: random.Random) -> 
         stage.injected(name)
         before = stage.wanted[device].revision
         deployment = stage.begin(device, environment=image)
-        wait_until(lambda: len(found.asked) >= ASKED_AGAIN, "it is asked for again", LIMIT_S)
+        wait_until(
+            lambda: len(found.asked) + found.unanswered >= ASKED_AGAIN,
+            "it is asked for again",
+            LIMIT_S,
+        )
         running = stage.row(device)["running"] or {}
         if running.get("revision") != before:
             raise AssertionError(f"{device}: runs {running}, asked revision {before}")
