@@ -37,6 +37,8 @@ class Registry(ThreadingHTTPServer):
         """Whether it answers nobody, whether the blobs that it gives are others, and whether it
         gives their first half alone."""
         self.asked: list[str] = []
+        self.unanswered = 0
+        """How many requests it had while it was away."""
 
     @property
     def address(self) -> str:
@@ -68,6 +70,7 @@ class _Answer(BaseHTTPRequestHandler):
             return
         parts = self.path.strip("/").split("/")
         if self.server.is_away:
+            self.server.unanswered += 1
             self._give(503, b"", "text/plain")
             return
         self.server.asked.append(self.path)

@@ -14,14 +14,13 @@ from tests.activities.agent.podman import IMAGE
 from tests.activities.agent.registry import Registry, serving_image
 from tests.chaos.edge.faults import add, fault
 from tests.chaos.edge.stage import DEVICES, LIMIT_S, Edge
-from tests.chaos.edge.verdicts import Wanted
 from tests.lab.machine import Machine
 from tests.lab.test_hardware_on_machines import put_image
 from tests.lab.waiting import wait_until
 
 NAME = "edge/detector"
-CANNOT = "image"
-"""A part of the reason why a device has no image."""
+ASKED_AGAIN = 4
+"""So many requests of a registry that fails are of more than one try."""
 
 
 @contextlib.contextmanager
@@ -60,28 +59,33 @@ def image_of(found: Registry, number: int) -> str:
     return f"{found.address}/{NAME}:{number}"
 
 
-def fails_once(how: str, stage: Edge, name: str, dice: random.Random) -> None:
-    """A deployment ends failed with the reason, or is tried again; the next one has its image."""
+def fails_for_a_while(how: str, stage: Edge, name: str, dice: random.Random) -> None:
+    """What ran runs on while the registry fails; the deployment waits, and has its image then."""
     device = dice.choice(sorted(DEVICES))
-    before = stage.wanted[device].revision
     with registry(stage) as found:
         stage.machine(device).run("podman", "rmi", "--all", "--force")
         image = {"image": image_of(found, dice.randrange(10**6))}
         setattr(found, how, True)
         stage.injected(name)
-        deployment = stage.deploy(stage.revise(environment=image), device)
-        counts = stage.ended(deployment)["counts"]
-        stage.tell(f"{name}: {counts}: {stage.row(device)['inference_reason']!r}"[:500])
-        stage.wanted[device] = Wanted(before, CANNOT)
-        stage.look_around(name)
+        before = stage.wanted[device].revision
+        deployment = stage.begin(device, environment=image)
+        wait_until(
+            lambda: len(found.asked) + found.unanswered >= ASKED_AGAIN,
+            "it is asked for again",
+            LIMIT_S,
+        )
+        running = stage.row(device)["running"] or {}
+        if running.get("revision") != before:
+            raise AssertionError(f"{device}: runs {running}, asked revision {before}")
         setattr(found, how, False)
-        stage.ended(stage.begin(device, environment=image))
+        stage.ended(deployment)
+        stage.reach(device)
         stage.look_around(name)
         stage.ended(stage.begin(device))
 
 
 for each, how in (("away", "is_away"), ("broken-off", "breaks_off")):
-    add(f"registry-{each}", partial(fails_once, how))
+    add(f"registry-{each}", partial(fails_for_a_while, how))
 
 
 @fault
