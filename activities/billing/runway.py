@@ -25,15 +25,10 @@ def balance_forecast(
     posted: microcredits that the caller has just posted on these usage meters.
     """
     payer_id = meters[0].payer_id
-    burn = session.exec(
-        select(func.sum(UsageMeter.microcredits_per_hour)).where(
-            col(UsageMeter.payer_id) == payer_id, col(UsageMeter.running).is_(True)
-        )
-    ).one()
     forecast = BalanceForecast(
         posted_microcredits=posted,
         balance_microcredits=balance_of(session, credits_name(payer_id)),
-        burn_microcredits_per_hour=int(burn or 0),
+        burn_microcredits_per_hour=_burn(session, payer_id),
         costs=any(meter.microcredits_per_hour for meter in meters),
     )
     if forecast.balance_microcredits <= 0 or not _runway_level(forecast):
@@ -68,9 +63,33 @@ def recheck_other_jobs(
     )
     if _runway_level(forecast) <= _runway_level(before):
         return []
+    return _recheck(session, _costly_jobs(session, meters[0].payer_id, but=meters[0].job_id))
+
+
+def recheck_jobs(session: Session, payer_id: str, charged: int) -> list[str]:
+    """Request a recheck from the payer's job billings, if a charge that is of no job has raised
+    the runway level.
+
+    Writes outbox rows in the caller's transaction and returns their ids.
+
+    charged: microcredits that the caller has just posted.
+    """
+    forecast = BalanceForecast(
+        posted_microcredits=charged,
+        balance_microcredits=balance_of(session, credits_name(payer_id)),
+        burn_microcredits_per_hour=_burn(session, payer_id),
+    )
+    balance = forecast.balance_microcredits + charged
+    before = forecast.model_copy(update={"balance_microcredits": balance})
+    if _runway_level(forecast) <= _runway_level(before):
+        return []
+    return _recheck(session, _costly_jobs(session, payer_id))
+
+
+def _recheck(session: Session, job_ids: Sequence[str]) -> list[str]:
     now = datetime.now(UTC)
     # The request goes to the workflow of the job billing, not to that of the job.
-    billing_ids = [f"{job_id}/billing" for job_id in _others(session, meters[0])]
+    billing_ids = [f"{job_id}/billing" for job_id in job_ids]
     return [enqueue(session, each, "recheck_balance", None, now) for each in billing_ids]
 
 
@@ -82,12 +101,19 @@ def _runway_level(forecast: BalanceForecast) -> int:
     )
 
 
-def _others(session: Session, own: UsageMeter) -> Sequence[str]:
+def _burn(session: Session, payer_id: str) -> int:
+    running = col(UsageMeter.payer_id) == payer_id, col(UsageMeter.running).is_(True)
+    burn = session.exec(select(func.sum(UsageMeter.microcredits_per_hour)).where(*running)).one()
+    return int(burn or 0)
+
+
+def _costly_jobs(session: Session, payer_id: str, but: str = "") -> Sequence[str]:
+    """The jobs of a payer that cost something now, but one."""
     query = select(UsageMeter.job_id).where(
-        col(UsageMeter.payer_id) == own.payer_id,
+        col(UsageMeter.payer_id) == payer_id,
         col(UsageMeter.running).is_(True),
         col(UsageMeter.microcredits_per_hour) > 0,
-        col(UsageMeter.job_id) != own.job_id,
+        col(UsageMeter.job_id) != but,
     )
     return session.exec(query.distinct().order_by(col(UsageMeter.job_id))).all()
 

@@ -26,7 +26,11 @@ from activities.temporal.stuck_workflows import terminate_if_stuck
 from workflows.contracts import queues
 from workflows.contracts.base import Contract
 from workflows.contracts.placement import PlacementRequest
-from workflows.contracts.schedules import ReconciliationRequest
+from workflows.contracts.schedules import (
+    DeviceFeesRequest,
+    PayoutsRequest,
+    ReconciliationRequest,
+)
 
 PRICES_INTERVAL = timedelta(days=1)
 HOUSEKEEPING_INTERVAL = timedelta(hours=1)
@@ -34,6 +38,8 @@ RECONCILIATION = "lifecycle-reconciliation"
 LOOPS: tuple[tuple[str, Contract, str], ...] = (
     ("Placement", PlacementRequest(), "placement"),
     ("OutboxRelay", ReconciliationRequest(), "outbox"),
+    ("DeviceFees", DeviceFeesRequest(), "device-fees"),
+    ("Payouts", PayoutsRequest(), "payouts"),
 )
 """The endless loops: workflow, argument, and id."""
 _OURS = "baseload: "
