@@ -1713,21 +1713,24 @@ class ProjectSecretPage(BaseModel):
     next: Annotated[str | None, Field(title="Next")]
 
 
+class PreferredCreditsMicrocredits(RootModel[int]):
+    root: Annotated[int, Field(gt=0, le=1000000000000000, title="Preferred Credits Microcredits")]
+
+
 class ProviderChange(BaseModel):
     """
-    A new key of the same project; all checks run again with that key.
+    A change of a provider; fields that are left out keep their values.
     """
 
     model_config = ConfigDict(
         extra="allow",
     )
-    credentials: Annotated[
-        dict[str, Any] | str,
-        Field(
-            description="A service-account key as its JSON, or a reference to one: `store://providers/<kind>/<name>`, for administrators `env://NAME` or `file:///path`",
-            title="Credentials",
-        ),
-    ]
+    credentials: Annotated[dict[str, Any] | str | None, Field(title="Credentials")] = None
+    preferred_credits_microcredits: Annotated[
+        PreferredCreditsMicrocredits | None,
+        Field(title="Preferred Credits Microcredits"),
+    ] = None
+    waive_usage_fee: Annotated[bool | None, Field(title="Waive Usage Fee")] = None
 
 
 class ProviderCheck(BaseModel):
@@ -1738,10 +1741,6 @@ class ProviderCheck(BaseModel):
     status: Annotated[str, Field(title="Status")]
     detail: Annotated[str, Field(title="Detail")]
     fix: Annotated[str, Field(title="Fix")]
-
-
-class PreferredCreditsMicrocredits(RootModel[int]):
-    root: Annotated[int, Field(gt=0, le=1000000000000000, title="Preferred Credits Microcredits")]
 
 
 class ProviderCredentials(BaseModel):
@@ -3174,6 +3173,9 @@ class Provider(BaseModel):
     payment_mode: Annotated[str, Field(title="Payment Mode")]
     preferred_credits_microcredits: Annotated[
         int | None, Field(title="Preferred Credits Microcredits")
+    ]
+    preferred_credits_left_microcredits: Annotated[
+        int | None, Field(title="Preferred Credits Left Microcredits")
     ]
     fee_waived: Annotated[bool, Field(title="Fee Waived")]
     credentials: ProviderCredentials | None

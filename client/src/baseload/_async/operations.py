@@ -176,7 +176,7 @@ class AsyncOperations:
     async def change_provider(
         self, provider_id: str, body: models.ProviderChange
     ) -> models.Provider:
-        """Give a provider another key of the same project; all checks run again with that key."""
+        """Change a provider's key, its preferred credits, or whether its usage fee is waived."""
         return await self._ask(
             models.Provider,
             Call("PATCH", f"/v1/providers/{segment(provider_id)}", body=_sent(body)),

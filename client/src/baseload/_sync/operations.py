@@ -170,7 +170,7 @@ class Operations:
         return self._ask(models.Provider, Call("GET", f"/v1/providers/{segment(provider_id)}"))
 
     def change_provider(self, provider_id: str, body: models.ProviderChange) -> models.Provider:
-        """Give a provider another key of the same project; all checks run again with that key."""
+        """Change a provider's key, its preferred credits, or whether its usage fee is waived."""
         return self._ask(
             models.Provider,
             Call("PATCH", f"/v1/providers/{segment(provider_id)}", body=_sent(body)),

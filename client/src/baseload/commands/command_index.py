@@ -72,7 +72,9 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
     (
         "Machines",
         (
-            Entry("provider", "enable, checks, rotate, disable, ls, show", "providers", True),
+            Entry(
+                "provider", "enable, checks, rotate, prefer, disable, ls, show", "providers", True
+            ),
             Entry("quotas", "What a cloud allows in a region, and what to raise", "quotas"),
             Entry(
                 "region",
