@@ -51,7 +51,8 @@ def test_a_provider_is_preferred_while_its_credits_last(desk: Desk, provider: st
         0, "300.00 credits are spent, 300.00 are left",
     )  # fmt: skip
     assert "300.00 are left" in desk.baseload("provider", "show", provider).out
-    assert desk.baseload("provider", "prefer", provider, "--waive-fee").code == 3
+    waived = desk.baseload("provider", "prefer", provider, "--waive-fee")
+    assert waived.out.strip().endswith("300.00 are left, without usage fee until then")
     ended = desk.baseload("provider", "prefer", provider, "--end")
     assert (ended.code, ended.out.split("  ")[-1].strip()) == (0, "not preferred")
     for wrong in ((), ("--end", "--credits", "3"), ("--credits", "some")):

@@ -1801,6 +1801,20 @@ class ProviderResource(BaseModel):
     path: Annotated[str, Field(title="Path")]
 
 
+class Purchase(BaseModel):
+    """
+    A payment that was received for credits, as an administrator records it.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    amount_microcredits: Annotated[
+        int, Field(gt=0, le=1000000000000000, title="Amount Microcredits")
+    ]
+    reference: Annotated[str, Field(max_length=200, min_length=1, title="Reference")]
+
+
 class Quota(BaseModel):
     """
     One limit of the cloud; a value that the cloud does not give is null, which is not 0.
@@ -2372,6 +2386,42 @@ class Transaction(BaseModel):
     details: Annotated[dict[str, Any], Field(title="Details")]
     at: Annotated[AwareDatetime, Field(title="At")]
     postings: Annotated[list[Posting], Field(title="Postings")]
+
+
+class TransactionKind(
+    RootModel[
+        Literal[
+            "credits",
+            "usage-fee",
+            "market-price",
+            "earning",
+            "payout",
+            "federated-fee",
+            "device-day",
+            "cluster",
+            "storage",
+            "reversal",
+        ]
+    ]
+):
+    root: Annotated[
+        Literal[
+            "credits",
+            "usage-fee",
+            "market-price",
+            "earning",
+            "payout",
+            "federated-fee",
+            "device-day",
+            "cluster",
+            "storage",
+            "reversal",
+        ],
+        Field(
+            description="What a ledger transaction is for, as statements and totals name it.",
+            title="TransactionKind",
+        ),
+    ]
 
 
 class TransactionPage(BaseModel):

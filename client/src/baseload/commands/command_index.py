@@ -142,7 +142,12 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
             Entry("status", "Who you are, your credits, and what runs", "status"),
             Entry("events", "What happened, to one resource or to all; -f follows", "events"),
             Entry("bill", "The statement of a period, in credits (1 = 1 US dollar)", "billing"),
-            Entry("credits", "add: give an account credits (administrators)", "credits", True),
+            Entry(
+                "credits",
+                "ls; add, record: give credits, record a payment (administrators)",
+                "credits",
+                True,
+            ),
             Entry("secret", "set, ls, rm: secrets of a project for its jobs", "secrets", True),
             Entry("project", "key set, key ls, key rm: keys of other services", "projects", True),
             Entry("key", "create, ls, rm: keys to the API", "keys", True),
