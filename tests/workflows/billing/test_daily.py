@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import date, timedelta
-from typing import Any
 
 import pytest
 import pytest_asyncio
+from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
@@ -45,12 +45,24 @@ async def at_work(clock: WorkflowEnvironment, world: World) -> AsyncIterator[Non
 
 
 @asynccontextmanager
-async def ended(handle: WorkflowHandle[Any, Any]) -> AsyncIterator[None]:
+async def ended(clock: WorkflowEnvironment, workflow_id: str) -> AsyncIterator[None]:
     """What is endless ends with its test."""
     try:
         yield
+        await asleep(clock, workflow_id)
     finally:
-        await handle.terminate("the test has ended")
+        await clock.client.get_workflow_handle(workflow_id).terminate("the test has ended")
+
+
+async def asleep(clock: WorkflowEnvironment, workflow_id: str) -> None:
+    """It waits for the next day. The server skips no time after one that ended amidst an effect."""
+    handle = clock.client.get_workflow_handle(workflow_id)
+
+    async def waits() -> bool:
+        events = (await handle.fetch_history()).events
+        return events[-1].event_type == EventType.EVENT_TYPE_TIMER_STARTED
+
+    await eventually(waits, f"{workflow_id} waits for the next day")
 
 
 async def begin_fees(
@@ -66,10 +78,10 @@ async def closed(clock: WorkflowEnvironment) -> date:
     return last_closed_day(await clock.get_current_time())
 
 
-async def skip_days(clock: WorkflowEnvironment, days: int) -> None:
-    """Until some minutes after the closing of so many days more."""
+async def skip_a_day(clock: WorkflowEnvironment) -> None:
+    """Until a minute after the next day is closed."""
     now = await clock.get_current_time()
-    await clock.sleep(next_closing(now) - now + (days - 1) * DAY + timedelta(minutes=1))
+    await clock.sleep(next_closing(now) - now + timedelta(minutes=1))
 
 
 async def charged_until(world: World, first: date, last: date) -> None:
@@ -82,10 +94,10 @@ async def test_each_day_is_charged_once_when_it_is_closed(clock: WorkflowEnviron
     first = world.first_device_day = await closed(clock) - 40 * DAY
     async with at_work(clock, world):
         handle = await begin_fees(clock, "daily")
-        async with ended(handle):
+        async with ended(clock, handle.id):
             await charged_until(world, first, await closed(clock))
             for _ in range(3):
-                await skip_days(clock, 1)
+                await skip_a_day(clock)
                 await charged_until(world, first, await closed(clock))
     assert len(world.device_days) == 41 + 3
 
@@ -98,7 +110,7 @@ async def test_the_days_without_a_worker_are_charged_when_one_is_back(
     world.first_device_day = last - 100 * DAY
     async with at_work(clock, world):
         handle = await begin_fees(clock, "away", charged_through=last - 7 * DAY)
-        async with ended(handle):
+        async with ended(clock, handle.id):
             await charged_until(world, last - 6 * DAY, last)
     assert len(world.device_days) == 7
 
@@ -113,7 +125,7 @@ async def test_a_charge_that_fails_is_tried_until_it_is_done(clock: WorkflowEnvi
     world.faults["charge_device_days"] = [breaks, breaks]
     async with at_work(clock, world):
         handle = await begin_fees(clock, "broken")
-        async with ended(handle):
+        async with ended(clock, handle.id):
             await charged_until(world, first, first)
     assert world.device_days == {first: 1}
 
@@ -140,15 +152,15 @@ async def test_earnings_are_paid_out_once_in_a_day(
         await eventually(lambda: world.paid == {"monday": 1}, "the first period is paid")
         world.unpaid.add("tuesday")
         if is_started_anew:
+            await asleep(clock, name)
             await handle.terminate("in the UI")
             handle = await clock.client.start_workflow(
                 Payouts.run, PayoutsRequest(), id=name, task_queue=queues.MAIN
             )
             await eventually(lambda: len(days) == 2, "it has asked again")
             assert world.unpaid == {"tuesday"}
-        current = clock.client.get_workflow_handle(name)
-        async with ended(current):
-            await skip_days(clock, 1)
+        async with ended(clock, name):
+            await skip_a_day(clock)
             await eventually(lambda: not world.unpaid, "the next period is paid")
     assert world.paid == {"monday": 1, "tuesday": 1}
     assert sorted(set(days)) == [today, today + DAY]
