@@ -1,4 +1,7 @@
-"""The loops and schedules that worker processes keep, as activities/temporal/singletons.py does."""
+"""The loops and schedules that worker processes keep, as activities/temporal/singletons.py does.
+
+The loops of the day, device fees and payouts, are left out: a life is shorter than a day.
+"""
 
 from tests.simulation.contracts import NotFound, Unavailable
 from tests.simulation.engine.engine import Engine
