@@ -38,10 +38,13 @@ RECONCILIATION = "lifecycle-reconciliation"
 LOOPS: tuple[tuple[str, Contract, str], ...] = (
     ("Placement", PlacementRequest(), "placement"),
     ("OutboxRelay", ReconciliationRequest(), "outbox"),
+)
+"""The endless loops: workflow, argument, and id."""
+DAILY_LOOPS: tuple[tuple[str, Contract, str], ...] = (
     ("DeviceFees", DeviceFeesRequest(), "device-fees"),
     ("Payouts", PayoutsRequest(), "payouts"),
 )
-"""The endless loops: workflow, argument, and id."""
+"""The endless loops of which each run lasts until the next UTC day is closed."""
 _OURS = "baseload: "
 """The beginning of the note of each schedule that this code has made."""
 
@@ -97,7 +100,7 @@ async def ensure_singletons(client: Client) -> None:
 
 async def _terminate_stuck(client: Client, schedules: Iterable[str]) -> None:
     """Terminate the loops and the scheduled workflows that are stuck."""
-    ids = [name for _, _, name in LOOPS]
+    ids = [name for _, _, name in (*LOOPS, *DAILY_LOOPS)]
     for schedule in schedules:
         query = f"TemporalScheduledById = '{schedule}' AND ExecutionStatus = 'Running'"
         ids += [found.id async for found in client.list_workflows(query)]
@@ -107,7 +110,7 @@ async def _terminate_stuck(client: Client, schedules: Iterable[str]) -> None:
 
 
 async def _ensure_loops(client: Client) -> None:
-    for workflow, argument, name in LOOPS:
+    for workflow, argument, name in (*LOOPS, *DAILY_LOOPS):
         await client.start_workflow(
             workflow,
             argument,

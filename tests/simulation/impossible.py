@@ -13,7 +13,6 @@ from tests.simulation.states import END, JOB, LEASE, MACHINE, PROVIDER
 
 Pattern = tuple[str, str, str, str]
 _NO_RUN = "a job has no run on a machine before its first step"
-_NO_MIDNIGHT = "a life is shorter than a day: what is charged and paid by the day is never started"
 _NOT_READY = "only a provider that was ready is told this"
 
 IMPOSSIBLE: Sequence[tuple[Pattern, str]] = (
@@ -37,8 +36,6 @@ IMPOSSIBLE: Sequence[tuple[Pattern, str]] = (
         "no request of the simulation changes a region's site",
     ),
     (("effect", "open_trunk", "*", ""), "nobody opens a session: its workflow is never started"),
-    (("effect", "charge_device_days", "*", ""), _NO_MIDNIGHT),
-    (("effect", "pay_out", "*", ""), _NO_MIDNIGHT),
 )
 """Patterns of pairs (`coverage.Pair`, where `*` is anything), with why there is none."""
 
