@@ -94,7 +94,7 @@ class Adoption:
     # ── before ──────────────────────────────────────────────────────────────────────────────
 
     def _ensure_loops(self) -> None:
-        """As singletons.py: stuck loops are terminated, and missing ones started; not the daily ones."""
+        """As singletons.py, without the daily loops: stuck ones are terminated, missing ones started."""
         for workflow, argument, name in LOOPS:
             terminate_if_stuck(self._connection, name)
             try:
