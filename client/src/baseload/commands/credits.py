@@ -44,7 +44,8 @@ def record(
 ) -> None:
     """Record a payment for credits, once for each reference; for administrators."""
     account_id = find_id(session, "accounts", to) if to else session.get("/v1/account")["id"]
-    body = {"amount_microcredits": microcredits(amount), "reference": reference}
+    asked = microcredits(amount)
+    body = {"amount_microcredits": asked, "reference": reference}
     bought = session.post(f"/v1/accounts/{account_id}/purchases", body)
     if session.screen.as_json:
         session.screen.json(bought)
