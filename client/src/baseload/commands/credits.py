@@ -51,7 +51,7 @@ def record(
         session.screen.json(bought)
     else:
         session.screen.result(
-            f"{bought['id']}  {credits_text(body['amount_microcredits'])} credits to {account_id}"
+            f"{bought['id']}  {credits_text(asked)} credits to {account_id}"
         )
 
 
