@@ -6,7 +6,9 @@ from temporalio.worker import WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxRestrictions
 
 from workers.sandbox import QuietSandbox, visit_payloads_only_with_codec
+from workflows.billing.device_fees import DeviceFees
 from workflows.billing.job_billing import JobBilling
+from workflows.billing.payouts import Payouts
 from workflows.contracts.lifecycles import LIFECYCLE_NOUNS, LifecycleNoun
 from workflows.placement.loop import PlacementLoop
 from workflows.providers.notifications import ProviderNotifications
@@ -33,6 +35,8 @@ def _lifecycles() -> tuple[type, ...]:
 WORKFLOWS: tuple[type, ...] = (
     *_lifecycles(),
     JobBilling,
+    DeviceFees,
+    Payouts,
     ProviderNotifications,
     PlacementLoop,
     OutboxRelay,

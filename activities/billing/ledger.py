@@ -20,6 +20,7 @@ from workflows.contracts.billing import TransactionKind
 
 USAGE_FEES = "platform/usage-fees"
 FUNDING = "platform/funding"
+DEVICE_FEES = "platform/device-fees"
 
 
 class LedgerError(ValueError):

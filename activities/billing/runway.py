@@ -13,8 +13,9 @@ from activities.outbox.requests import enqueue
 from activities.settings import settings
 from workflows.contracts.billing import HOURS_PER_MONTH, BalanceForecast
 from workflows.contracts.statuses import JobStatus
+from workflows.rules.billing.device_fees import DEVICE_MONTH
 from workflows.rules.billing.metering import cumulative_microcredits
-from workflows.rules.billing.runway_warnings import DEVICE_MONTH, ends_early_s, to_warning_s
+from workflows.rules.billing.runway_warnings import ends_early_s, to_warning_s
 from workflows.rules.billing.wakeups import runway_level
 
 ESTIMATED_BELOW_S = 48 * 3600
@@ -70,9 +71,33 @@ def recheck_other_jobs(
     )
     if _runway_level(forecast) <= _runway_level(before):
         return []
+    return _recheck(session, _costly_jobs(session, meters[0].payer_id, but=meters[0].job_id))
+
+
+def recheck_jobs(session: Session, payer_id: str, charged: int) -> list[str]:
+    """Request a recheck from the payer's job billings, if a charge that is of no job has raised
+    the runway level.
+
+    Writes outbox rows in the caller's transaction and returns their ids.
+
+    charged: microcredits that the caller has just posted.
+    """
+    forecast = BalanceForecast(
+        posted_microcredits=charged,
+        balance_microcredits=balance_of(session, credits_name(payer_id)),
+        burn_microcredits_per_hour=_burn(session, payer_id),
+    )
+    balance = forecast.balance_microcredits + charged
+    before = forecast.model_copy(update={"balance_microcredits": balance})
+    if _runway_level(forecast) <= _runway_level(before):
+        return []
+    return _recheck(session, _costly_jobs(session, payer_id))
+
+
+def _recheck(session: Session, job_ids: Sequence[str]) -> list[str]:
     now = datetime.now(UTC)
     # The request goes to the workflow of the job billing, not to that of the job.
-    billing_ids = [f"{job_id}/billing" for job_id in _others(session, meters[0])]
+    billing_ids = [f"{job_id}/billing" for job_id in job_ids]
     return [enqueue(session, each, "recheck_balance", None, now) for each in billing_ids]
 
 
@@ -121,12 +146,13 @@ def _ends_early_s(session: Session, meters: Sequence[UsageMeter]) -> int:
     return ends_early_s(older_count, job_count, settings().billing_period_s)
 
 
-def _others(session: Session, own: UsageMeter) -> Sequence[str]:
+def _costly_jobs(session: Session, payer_id: str, but: str = "") -> Sequence[str]:
+    """The jobs of a payer that cost something now, but one."""
     query = select(UsageMeter.job_id).where(
-        col(UsageMeter.payer_id) == own.payer_id,
+        col(UsageMeter.payer_id) == payer_id,
         col(UsageMeter.running).is_(True),
         col(UsageMeter.microcredits_per_hour) > 0,
-        col(UsageMeter.job_id) != own.job_id,
+        col(UsageMeter.job_id) != but,
     )
     return session.exec(query.distinct().order_by(col(UsageMeter.job_id))).all()
 

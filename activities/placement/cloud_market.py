@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from sqlmodel import Session, col, select
 
-from activities.billing.machine_costs import spent_microcredits
+from activities.billing.preferred_credits import left_of
 from activities.db.tables import Provider, Region, ShortageRow
 from activities.providers.prices import Version, catalogue_of, known_prices
 from activities.providers.registry import kind_of
@@ -98,7 +98,6 @@ def _regions(session: Session) -> list[Any]:
             Region.provider_id,
             Region.provider_kind,
             Provider.fee_waived,
-            Provider.preferred_credits_microcredits,
         )
         .join(Provider, col(Provider.id) == Region.provider_id)
         .where(
@@ -114,12 +113,12 @@ def _regions(session: Session) -> list[Any]:
 
 def _preferred(session: Session, regions: list[Any], at: datetime) -> frozenset[str]:
     """Providers that placement prefers, because their preferred credits are not spent yet."""
-    given = {row.provider_id: row.preferred_credits_microcredits or 0 for row in regions}
-    asked = {provider_id for provider_id, amount in given.items() if amount > 0}
-    if not asked:
-        return frozenset()
-    spent = spent_microcredits(session, asked, at)
-    return frozenset(name for name in asked if spent.get(name, 0) < given[name])
+    given = select(Provider).where(
+        col(Provider.id).in_({row.provider_id for row in regions}),
+        col(Provider.preferred_credits_microcredits) > 0,
+    )
+    left = left_of(session, session.exec(given).all(), at)
+    return frozenset(provider_id for provider_id, amount in left.items() if amount > 0)
 
 
 def _shortages(

@@ -2,8 +2,10 @@
 
 from activities.artifacts.contents import find_progress, remove_content
 from activities.artifacts.volumes import record_volume
+from activities.billing.device_fees import charge_device_days
 from activities.billing.job_billing import begin_billing, end_billing, post_usage, tell_job_to_end
 from activities.billing.orphaned_runs import bill_orphaned_runs
+from activities.billing.payouts import pay_out
 from activities.datastores.checks import find_datastore_checker, forget_datastore
 from activities.datastores.readers import find_datastore_reader
 from activities.devices.assignments import find_assignment
@@ -66,6 +68,8 @@ MAIN: tuple[Activity, ...] = (
     post_usage,
     end_billing,
     tell_job_to_end,
+    charge_device_days,
+    pay_out,
     find_job_data,
     seal_run_specs,
     discard_run_specs,

@@ -26,7 +26,11 @@ from activities.temporal.stuck_workflows import terminate_if_stuck
 from workflows.contracts import queues
 from workflows.contracts.base import Contract
 from workflows.contracts.placement import PlacementRequest
-from workflows.contracts.schedules import ReconciliationRequest
+from workflows.contracts.schedules import (
+    DeviceFeesRequest,
+    PayoutsRequest,
+    ReconciliationRequest,
+)
 
 PRICES_INTERVAL = timedelta(days=1)
 HOUSEKEEPING_INTERVAL = timedelta(hours=1)
@@ -36,6 +40,11 @@ LOOPS: tuple[tuple[str, Contract, str], ...] = (
     ("OutboxRelay", ReconciliationRequest(), "outbox"),
 )
 """The endless loops: workflow, argument, and id."""
+DAILY_LOOPS: tuple[tuple[str, Contract, str], ...] = (
+    ("DeviceFees", DeviceFeesRequest(), "device-fees"),
+    ("Payouts", PayoutsRequest(), "payouts"),
+)
+"""The endless loops of which each run lasts until the next UTC day is closed."""
 _OURS = "baseload: "
 """The beginning of the note of each schedule that this code has made."""
 
@@ -91,7 +100,7 @@ async def ensure_singletons(client: Client) -> None:
 
 async def _terminate_stuck(client: Client, schedules: Iterable[str]) -> None:
     """Terminate the loops and the scheduled workflows that are stuck."""
-    ids = [name for _, _, name in LOOPS]
+    ids = [name for _, _, name in (*LOOPS, *DAILY_LOOPS)]
     for schedule in schedules:
         query = f"TemporalScheduledById = '{schedule}' AND ExecutionStatus = 'Running'"
         ids += [found.id async for found in client.list_workflows(query)]
@@ -101,7 +110,7 @@ async def _terminate_stuck(client: Client, schedules: Iterable[str]) -> None:
 
 
 async def _ensure_loops(client: Client) -> None:
-    for workflow, argument, name in LOOPS:
+    for workflow, argument, name in (*LOOPS, *DAILY_LOOPS):
         await client.start_workflow(
             workflow,
             argument,

@@ -19,6 +19,7 @@ from api.schemas.accounts import (
     AccountPage,
     CreditGrant,
     OwnAccountChange,
+    Purchase,
 )
 from api.schemas.billing import Transaction
 from api.services import accounts, billing
@@ -64,6 +65,16 @@ async def grant_credits(account_id: str, asked: CreditGrant, change: Administrat
     )
     wake_placement()  # Jobs may have waited for these credits.
     return granted
+
+
+@router.post("/v1/accounts/{account_id}/purchases", status_code=201, operation_id="record_purchase")
+async def record_purchase(account_id: str, asked: Purchase, change: Administration) -> Transaction:
+    """Record a payment for credits, of at least 25; the same reference gives them once."""
+    bought = await change.apply(
+        Transaction, lambda context: billing.record_purchase(context, account_id, asked)
+    )
+    wake_placement()  # Jobs may have waited for these credits.
+    return bought
 
 
 @router.get("/v1/account", operation_id="get_own_account")

@@ -14,6 +14,7 @@ from api.pagination import Paging, page
 from api.problems import field_error, invalid
 from api.schemas.billing import Statement, TransactionPage
 from api.services import billing
+from workflows.contracts.billing import TransactionKind
 
 router = APIRouter(prefix="/v1", tags=["billing"])
 Reader = Annotated[Caller, Depends(Needs("billing:read"))]
@@ -24,13 +25,20 @@ _CSV: dict[int | str, dict[str, Any]] = {
 
 
 @router.get("/transactions", operation_id="list_transactions")
-def list_transactions(caller: Reader, paging: Paging, job_id: str | None = None) -> TransactionPage:
+def list_transactions(
+    caller: Reader,
+    paging: Paging,
+    job_id: str | None = None,
+    kind: TransactionKind | None = None,
+) -> TransactionPage:
     """Ledger transactions of the account, newest first."""
     rows = select(tables.LedgerTransaction).where(
         tables.LedgerTransaction.account_id == caller.account_id
     )
     if job_id is not None:
         rows = rows.where(tables.LedgerTransaction.job_id == job_id)
+    if kind is not None:
+        rows = rows.where(tables.LedgerTransaction.kind == kind)
     with database().read() as session:
         view = (
             col(tables.LedgerTransaction.id),

@@ -1,5 +1,6 @@
 """Providers: the sources of machines that an account has enabled."""
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Depends
@@ -10,7 +11,7 @@ from activities.db import tables
 from activities.db.session import database
 from api.authorization import Caller, Needs
 from api.changes import Change, changing
-from api.pagination import Paging, each, page
+from api.pagination import Paging, page
 from api.schemas.providers import Provider, ProviderChange, ProviderCreation, ProviderPage
 from api.services import providers
 from api.services.lifecycles import of_status
@@ -30,7 +31,7 @@ def list_providers(caller: Reader, paging: Paging, status: str | None = None) ->
         of_status(tables.Provider, status, ProviderStatus),
     )
     with database().read() as session:
-        view = (col(tables.Provider.id), each(providers.provider_response))
+        view = (col(tables.Provider.id), partial(providers.provider_responses, session))
         return page(session, ProviderPage, rows, paging, view)
 
 
@@ -47,16 +48,20 @@ async def enable_provider(asked: ProviderCreation, change: Writer) -> Provider:
 @router.get("/{provider_id}", operation_id="get_provider")
 def get_provider(provider_id: str, caller: Reader) -> Provider:
     with database().read() as session:
-        return providers.provider_response(own(session, tables.Provider, provider_id, caller))
+        row = own(session, tables.Provider, provider_id, caller)
+        return providers.provider_response(session, row)
 
 
 @router.patch("/{provider_id}", status_code=202, operation_id="change_provider")
 async def change_provider(provider_id: str, asked: ProviderChange, change: Writer) -> Provider:
-    """Give a provider another key of the same project; all checks run again with that key."""
+    """Change a provider's key, its preferred credits, or whether its usage fee is waived.
+
+    All checks run again with another key, which must be of the same project.
+    """
     reading = (change.caller, provider_id, asked.credentials)
     given = await run_in_threadpool(providers.read_credentials_of, *reading)
     return await change.apply(
-        Provider, lambda context: providers.change_provider(context, provider_id, given)
+        Provider, lambda context: providers.change_provider(context, provider_id, asked, given)
     )
 
 

@@ -95,6 +95,17 @@ class CreditGrant(RequestBody):
     amount_microcredits: Annotated[int, Field(gt=0, le=10**15)]
 
 
+class Purchase(RequestBody):
+    """A payment that was received for credits, as an administrator records it."""
+
+    amount_microcredits: Annotated[int, Field(gt=0, le=10**15)]
+    """At least 25 credits."""
+    reference: Annotated[
+        str, Field(min_length=1, max_length=200), AfterValidator(without_control_characters)
+    ]
+    """By which the payment is known where it was received, each once."""
+
+
 class Account(ResponseBody):
     id: str
     name: str

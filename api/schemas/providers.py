@@ -47,9 +47,15 @@ class ProviderCreation(RequestBody):
 
 
 class ProviderChange(RequestBody):
-    """A new key of the same project; all checks run again with that key."""
+    """A change of a provider; fields that are left out keep their values."""
 
-    credentials: Credentials
+    credentials: Credentials | None = None
+    """A new key of the same project; all checks run again with that key."""
+    preferred_credits_microcredits: Annotated[int, Field(gt=0, le=10**15)] | None = None
+    """The amount altogether, with what is used of the present one; null: the preference ends, and
+    with it the waiver."""
+    waive_usage_fee: bool | None = None
+    """Whether there is no usage fee while the preferred credits last; for administrators."""
 
 
 class ProviderCheck(ResponseBody):
@@ -83,6 +89,9 @@ class Provider(Lifecycle):
     kind: str
     payment_mode: str
     preferred_credits_microcredits: int | None
+    preferred_credits_left_microcredits: int | None
+    """What the costs of the provider's machines have left of the preferred credits until now; null:
+    none were given."""
     fee_waived: bool
     credentials: ProviderCredentials | None
     checks: list[ProviderCheck]

@@ -13,13 +13,21 @@ from sqlmodel import Session, col, func, select
 
 from activities.billing import ledger, payers
 from activities.billing.accrued import accrued_of
+from activities.billing.payments import (
+    LEAST_MICROCREDITS,
+    PaymentError,
+    buy_credits,
+    payments,
+)
 from activities.db import tables
 from activities.db.ids import new_id
 from api.changes import ChangeContext
+from api.problems import Problem, field_error, invalid
 from api.schemas import billing as schemas
 from api.schemas import jobs as job_shapes
-from api.schemas.accounts import CreditGrant
+from api.schemas.accounts import CreditGrant, Purchase
 from api.services.accounts import find_account
+from workflows.contracts.billing import MICROCREDITS
 
 _TOTAL = select(func.coalesce(func.sum(tables.LedgerPosting.amount_microcredits), 0))
 
@@ -35,6 +43,30 @@ def grant_credits(
     posted = ledger.add_credits(
         context.session, payer, asked.amount_microcredits, new_id("grant"), context.now
     )
+    return transaction_response(context.session, posted)
+
+
+def record_purchase(
+    context: ChangeContext, account_id: str, asked: Purchase
+) -> schemas.Transaction:
+    """Post the credits of a payment to the payer of an account; the same payment again is the same
+    transaction.
+
+    Raises: Problem `invalid-request`, when the amount is too small; `conflict`, when the reference
+    stands for another payment, or the payment is refused.
+    """
+    if asked.amount_microcredits < LEAST_MICROCREDITS:
+        rule = f"is at least {LEAST_MICROCREDITS // MICROCREDITS} credits ({LEAST_MICROCREDITS})"
+        raise invalid(field_error("amount_microcredits", rule, asked.amount_microcredits))
+    context.concerned_account_id = account_id
+    payer_id = payers.payer_of(find_account(context.session, account_id))
+    try:
+        payment = payments().received(
+            asked.reference, asked.amount_microcredits, context.caller.user_id
+        )
+        posted = buy_credits(context.session, payer_id, payment, context.now)
+    except (ledger.LedgerError, PaymentError) as cause:
+        raise Problem("conflict", f"payment {asked.reference}: {cause}") from cause
     return transaction_response(context.session, posted)
 
 

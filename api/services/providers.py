@@ -1,11 +1,14 @@
 """Providers: their responses and their changes. A response never has the key."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
-from sqlmodel import col, select
+from sqlmodel import Session, col, select
 
+from activities.billing.preferred_credits import left_of, set_amount
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import advisory_lock, database
@@ -32,12 +35,22 @@ from workflows.contracts.statuses import ProviderStatus, RegionStatus
 from workflows.rules.catalogue.providers import traits_of
 
 
-def provider_response(row: tables.Provider) -> schemas.Provider:
+def provider_responses(session: Session, rows: Sequence[tables.Provider]) -> list[schemas.Provider]:
+    left = left_of(session, rows, datetime.now(UTC))
+    return [_response(row, left.get(row.id)) for row in rows]
+
+
+def provider_response(session: Session, row: tables.Provider) -> schemas.Provider:
+    return provider_responses(session, [row])[0]
+
+
+def _response(row: tables.Provider, left: int | None) -> schemas.Provider:
     return schemas.Provider(
         **lifecycle(row),
         kind=row.kind,
         payment_mode=row.payment_mode,
         preferred_credits_microcredits=row.preferred_credits_microcredits,
+        preferred_credits_left_microcredits=left,
         fee_waived=row.fee_waived,
         credentials=_credential_responses(row),
         checks=[schemas.ProviderCheck(**({"detail": "", "fix": ""} | one)) for one in row.checks],
@@ -82,7 +95,7 @@ def read_credentials(
 
 
 def read_credentials_of(
-    caller: Caller, provider_id: str, given: dict[str, Any] | str
+    caller: Caller, provider_id: str, given: dict[str, Any] | str | None
 ) -> ReadCredentials | None:
     """The given credentials of a provider of the account, as `read_credentials` reads them."""
     with database().read() as session:
@@ -133,18 +146,38 @@ def enable_provider(
     elif asked.credentials is not None:
         raise _needs_none(row.kind)
     context.create(row)
-    return provider_response(row)
+    return provider_response(context.session, row)
 
 
 def change_provider(
-    context: ChangeContext, provider_id: str, given: ReadCredentials | None
+    context: ChangeContext,
+    provider_id: str,
+    asked: schemas.ProviderChange,
+    given: ReadCredentials | None,
 ) -> schemas.Provider:
-    """Replace a provider's key by another key of the same project, and run all checks again.
+    """Replace a provider's key, or change its preferred credits and whether its fee is waived.
 
-    Raises: Problem `invalid-request`, when the credentials are wrong or not needed; `conflict`,
-    when the provider is busy or its key comes from the server's environment.
+    Raises: Problem `invalid-request`, when nothing is asked, or something is wrong or not needed;
+    `forbidden`, when it is an administrator's decision; `conflict`, when the provider is busy,
+    is removed, or has a key that comes from the server's environment.
     """
+    if not asked.model_fields_set:
+        raise invalid(field_error("credentials", "or another field is needed: what is to change"))
     row = own_locked(context.session, tables.Provider, provider_id, context.caller)
+    if asked.model_fields_set - {"credentials"}:
+        _change_preference(context, row, asked)
+    if "credentials" in asked.model_fields_set:
+        _replace_key(context, row, given)
+    return provider_response(context.session, row)
+
+
+def _replace_key(
+    context: ChangeContext, row: tables.Provider, given: ReadCredentials | None
+) -> None:
+    """Replace the key by another one of the same project, and run all checks again.
+
+    Raises: Problem, as `change_provider`.
+    """
     if given is None:
         raise _needs_none(row.kind)
     _must_be_settled(row, "to be given another key")
@@ -158,14 +191,13 @@ def change_provider(
         rule = f"is a key of the provider's own project, {project_id}"
         raise invalid(field_error("credentials.project_id", rule, key.project_id))
     context.tell(row.id, "recheck")
-    return provider_response(row)
 
 
 def recheck_provider(context: ChangeContext, provider_id: str) -> schemas.Provider:
     row = own(context.session, tables.Provider, provider_id, context.caller)
     _must_be_settled(row, "to be checked again")
     context.tell(row.id, "recheck")
-    return provider_response(row)
+    return provider_response(context.session, row)
 
 
 def remove_provider(context: ChangeContext, provider_id: str, *, force: bool) -> schemas.Provider:
@@ -177,7 +209,7 @@ def remove_provider(context: ChangeContext, provider_id: str, *, force: bool) ->
         force=force,
         holds=[("regions", names_of(context.session, tables.Region, is_open))],
     )
-    return provider_response(row)
+    return provider_response(context.session, row)
 
 
 def _take_credentials(
@@ -243,17 +275,65 @@ def _must_be_settled(row: tables.Provider, what: str) -> None:
 
 def _check_preference(context: ChangeContext, asked: schemas.ProviderCreation) -> None:
     """Refuse preferred credits and a waived fee for machines you own, on which nothing is spent."""
-    if asked.waive_usage_fee and not context.caller.is_administrator:
-        raise Problem("forbidden", "waive_usage_fee: is an administrator's decision")
+    if asked.waive_usage_fee:
+        _must_decide_waivers(context)
     if traits_of(asked.kind).is_cloud:
         if asked.waive_usage_fee and not asked.preferred_credits_microcredits:
-            rule = "lasts as long as preferred_credits_microcredits do, which are missing"
-            raise invalid(field_error("waive_usage_fee", rule, True))
+            raise _lasts_as_long_as_credits()
         return
+    _refuse_unavailable(asked.kind, asked)
+
+
+def _refuse_unavailable(
+    kind: str, asked: schemas.ProviderCreation | schemas.ProviderChange
+) -> None:
+    """Refuse both of a provider that is no cloud. Raises: Problem `invalid-request`."""
     unavailable = [
-        field_error(name, f"is not available yet for {asked.kind}", value)
+        field_error(name, f"is not available yet for {kind}", value)
         for name in ("preferred_credits_microcredits", "waive_usage_fee")
         if (value := getattr(asked, name))
     ]
     if unavailable:
         raise invalid(*unavailable)
+
+
+def _change_preference(
+    context: ChangeContext, row: tables.Provider, asked: schemas.ProviderChange
+) -> None:
+    """Change the preferred credits, the waiver of the usage fee, or both.
+
+    A larger amount makes a waiver longer, which is an administrator's decision too. Without an
+    amount there is no waiver. Raises: Problem, as `change_provider`.
+    """
+    if row.status in (ProviderStatus.REMOVING, ProviderStatus.ARCHIVED):
+        raise wrong_state("provider", row, "there to be preferred")
+    if not traits_of(row.kind).is_cloud:
+        _refuse_unavailable(row.kind, asked)
+        return
+    before = row.preferred_credits_microcredits or 0
+    amount, waives = row.preferred_credits_microcredits, row.fee_waived
+    if "preferred_credits_microcredits" in asked.model_fields_set:
+        amount = asked.preferred_credits_microcredits
+    if asked.waive_usage_fee is not None:
+        waives = asked.waive_usage_fee
+    elif amount is None:
+        waives = False
+    if waives and not (row.fee_waived and (amount or 0) <= before):
+        _must_decide_waivers(context)
+    if waives and amount is None:
+        raise _lasts_as_long_as_credits()
+    if amount != row.preferred_credits_microcredits:
+        set_amount(context.session, row, amount, context.now)
+    row.fee_waived = waives
+    row.updated_at = context.now
+
+
+def _must_decide_waivers(context: ChangeContext) -> None:
+    """Raises: Problem `forbidden`, for anybody but administrators."""
+    if not context.caller.is_administrator:
+        raise Problem("forbidden", "waive_usage_fee: is an administrator's decision")
+
+
+def _lasts_as_long_as_credits() -> Problem:
+    rule = "lasts as long as preferred_credits_microcredits do, which are missing"
+    return invalid(field_error("waive_usage_fee", rule, True))

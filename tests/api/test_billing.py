@@ -86,6 +86,64 @@ async def test_credits_are_a_positive_whole_number(
     assert own.status_code == 403
 
 
+async def test_a_payment_gives_its_credits_once_for_its_reference(
+    ada: Person, bob: Person, admin: Person
+) -> None:
+    path, body = _purchase(ada), {"amount_microcredits": 25_000_000, "reference": "INV-7"}
+    first, again = [await admin.made(path, body) for _ in range(2)]
+    assert (first["id"], first["kind"]) == (again["id"], "credits")
+    assert first["business_key"] == "purchase/recorded/INV-7"
+    assert first["details"]["payment"]["reference"] == "INV-7"
+    assert (await ada.get("/v1/account")).json()["balance_microcredits"] == 25_000_000
+    for other, amount in ((path, 26_000_000), (_purchase(bob), 25_000_000)):
+        refused = await admin.post(other, body | {"amount_microcredits": amount})
+        assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
+    await admin.made(path, body | {"reference": "INV-8"})
+    assert (await ada.get("/v1/account")).json()["balance_microcredits"] == 50_000_000
+    assert (await bob.get("/v1/account")).json()["balance_microcredits"] == 0
+
+
+@pytest.mark.parametrize("amount", [1, 24_999_999])
+async def test_a_purchase_is_at_least_25_credits(ada: Person, admin: Person, amount: int) -> None:
+    refused = await admin.post(
+        _purchase(ada), {"amount_microcredits": amount, "reference": "INV-7"}
+    )
+    assert refused.status_code == 422
+    assert refused.json()["errors"] == [
+        {
+            "field": "amount_microcredits",
+            "rule": "is at least 25 credits (25000000)",
+            "value": amount,
+        }
+    ]
+    assert (await ada.get("/v1/transactions")).json()["items"] == []
+
+
+async def test_a_payment_is_recorded_by_an_administrator_alone_and_names_its_reference(
+    ada: Person, admin: Person
+) -> None:
+    body = {"amount_microcredits": 25_000_000, "reference": "INV-7"}
+    assert (await ada.post(_purchase(ada), body)).status_code == 403
+    for wrong in ("", "a\nb", "x" * 201, None):
+        refused = await admin.post(_purchase(ada), body | {"reference": wrong})
+        assert refused.json()["errors"][0]["field"] == "reference"
+
+
+async def test_transactions_are_listed_by_kind(ada: Person, admin: Person) -> None:
+    bought = await admin.made(
+        _purchase(ada), {"amount_microcredits": 25_000_000, "reference": "INV-7"}
+    )
+    found = await ada.get("/v1/transactions", params={"kind": "credits"})
+    assert found.json()["items"] == [bought]
+    none = await ada.get("/v1/transactions", params={"kind": "device-day"})
+    assert none.json()["items"] == []
+    assert (await ada.get("/v1/transactions", params={"kind": "other"})).status_code == 422
+
+
+def _purchase(person: Person) -> str:
+    return f"/v1/accounts/{person.account_id}/purchases"
+
+
 async def test_an_account_that_another_pays_for_has_the_others_balance(
     ada: Person, bob: Person, admin: Person
 ) -> None:

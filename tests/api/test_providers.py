@@ -4,6 +4,7 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from sqlmodel import SQLModel
 
 from activities.db import tables
+from activities.db.ids import new_id
 from activities.db.session import Database
 from activities.providers import registry
 from activities.providers.gcp.key import read_key
@@ -233,6 +235,112 @@ async def test_a_cloud_is_used_first_while_its_credits_last_and_without_fee_only
     made = await admin.made("/v1/providers", body | {"preferred_credits_microcredits": 25_000_000})
     (row,) = site.rows(tables.Provider, id=made["id"])
     assert (row.fee_waived, row.preferred_credits_microcredits) == (True, 25_000_000)
+
+
+async def preferred(person: Person, provider_id: str) -> tuple[int | None, int | None, bool]:
+    """The amount, what is left of it, and whether the usage fee is waived."""
+    shown = (await person.get(f"/v1/providers/{provider_id}")).json()
+    names = ("preferred_credits_microcredits", "preferred_credits_left_microcredits", "fee_waived")
+    amount, left, is_waived = (shown[name] for name in names)
+    return amount, left, is_waived
+
+
+async def patched(person: Person, provider_id: str, **body: Any) -> int:
+    return (await person.patch(f"/v1/providers/{provider_id}", body)).status_code
+
+
+def spend(site: Site, person: Person, provider_id: str, microcredits: int) -> None:
+    """What machines of the provider have cost, which are gone."""
+    now = datetime.now(UTC)
+    region_id, lease_id = new_id("reg"), new_id("lea")
+    same: dict[str, Any] = {
+        "account_id": person.account_id, "provider_id": provider_id, "provider_kind": "gcp",
+        "created_at": now, "updated_at": now,
+    }  # fmt: skip
+    site.write(
+        tables.Region(
+            id=region_id, name=region_id, status="healthy", relaxed_requirements=[], options={},
+            **same,
+        )
+    )  # fmt: skip
+    site.write(
+        tables.Lease(
+            id=lease_id, name=lease_id, region_id=region_id, holder_id="nod-1", offers=[], spec={},
+            status="released", deadline=now, earlier_microcredits=microcredits, **same,
+        )
+    )  # fmt: skip
+
+
+async def test_preferred_credits_are_set_raised_and_ended_and_what_is_left_is_shown(
+    site: Site, ada: Person, key: dict[str, Any]
+) -> None:
+    made = await enabled(ada, key)
+    spend(site, ada, made["id"], 500)
+    assert await preferred(ada, made["id"]) == (None, None, False)
+    assert await patched(ada, made["id"], preferred_credits_microcredits=300) == 202
+    assert await preferred(ada, made["id"]) == (300, 300, False), "what was spent before is over"
+    spend(site, ada, made["id"], 299)
+    assert await preferred(ada, made["id"]) == (300, 1, False)
+    await patched(ada, made["id"], preferred_credits_microcredits=400)
+    assert await preferred(ada, made["id"]) == (400, 101, False)
+    spend(site, ada, made["id"], 1_000)
+    assert await preferred(ada, made["id"]) == (400, 0, False)
+    await patched(ada, made["id"], preferred_credits_microcredits=450)
+    assert await preferred(ada, made["id"]) == (450, 50, False), "beyond the amount nothing counts"
+    await patched(ada, made["id"], preferred_credits_microcredits=None)
+    assert await preferred(ada, made["id"]) == (None, None, False)
+    listed = (await ada.get("/v1/providers")).json()["items"]
+    assert [one["preferred_credits_left_microcredits"] for one in listed] == [None]
+
+
+async def test_the_fee_is_waived_by_an_administrator_alone_also_for_longer(
+    site: Site, ada: Person, admin: Person, key: dict[str, Any]
+) -> None:
+    made = await enabled(ada, key)
+    own, path = {"X-Baseload-Account": ada.account_id}, f"/v1/providers/{made['id']}"
+    await patched(ada, made["id"], preferred_credits_microcredits=300)
+    assert await patched(ada, made["id"], waive_usage_fee=True) == 403
+    assert (await admin.patch(path, {"waive_usage_fee": True}, headers=own)).status_code == 202
+    assert await preferred(ada, made["id"]) == (300, 300, True)
+    assert await patched(ada, made["id"], preferred_credits_microcredits=301) == 403
+    assert await patched(ada, made["id"], preferred_credits_microcredits=200) == 202
+    assert await preferred(ada, made["id"]) == (200, 200, True)
+    more = {"preferred_credits_microcredits": 900}
+    assert (await admin.patch(path, more, headers=own)).status_code == 202
+    assert await preferred(ada, made["id"]) == (900, 900, True)
+    assert await patched(ada, made["id"], preferred_credits_microcredits=None) == 202
+    assert await preferred(ada, made["id"]) == (None, None, False), "the waiver ends with it"
+    refused = await admin.patch(path, {"waive_usage_fee": True}, headers=own)
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["field"] == "waive_usage_fee"
+
+
+async def test_a_change_of_a_provider_names_what_is_wrong_with_it(
+    site: Site, ada: Person, key: dict[str, Any]
+) -> None:
+    made = await enabled(ada, key)
+    assert await patched(ada, made["id"]) == 422
+    assert await patched(ada, made["id"], preferred_credits_microcredits=0) == 422
+    site.set(tables.Provider, made["id"], status="ready")
+    assert await patched(ada, made["id"], credentials=None) == 422
+    own = await ada.made("/v1/providers", {"kind": "physical", "name": "shed"})
+    refused = await ada.patch(f"/v1/providers/{own['id']}", {"preferred_credits_microcredits": 300})
+    assert refused.json()["errors"][0] == {
+        "field": "preferred_credits_microcredits",
+        "rule": "is not available yet for physical",
+        "value": 300,
+    }
+    site.set(tables.Provider, made["id"], status="archived")
+    assert await patched(ada, made["id"], preferred_credits_microcredits=300) == 409
+
+
+async def test_a_change_of_the_amount_checks_nothing_again(
+    site: Site, ada: Person, key: dict[str, Any]
+) -> None:
+    made = await enabled(ada, key)
+    before = site.asked_of(made["id"])
+    await patched(ada, made["id"], preferred_credits_microcredits=300)
+    assert site.asked_of(made["id"]) == before
 
 
 # ── quotas ──────────────────────────────────────────────────────────────────────────────────────

@@ -34,6 +34,9 @@ SMALL_ON_PURPOSE = {
     "workflows/rules/jobs/retries.py": "the pause before a retry, which users read of in numbers",
     "workflows/reconciliation/reconcilers.py": "workflows of their own, which the worker names",
     "workflows/providers/price_refresh.py": "a workflow of its own, which the worker names",
+    "workflows/billing/device_fees.py": "a workflow of its own, which the worker names",
+    "workflows/billing/payouts.py": "a workflow of its own, which the worker names",
+    "workflows/rules/billing/device_fees.py": "the exact rounding, which an audit repeats",
     "workflows/sessions/trunk_opening.py": "a workflow of its own, which the worker names",
 }
 FOLDERS_OF_ROUTINE_SIZE = (

@@ -340,6 +340,19 @@ def test_credits_that_are_no_amount_are_refused_here(desk: Desk, amount: str) ->
     assert desk.baseload("credits", "add", amount).code == 2
 
 
+def test_a_payment_gives_its_credits_once_and_is_listed(desk: Desk) -> None:
+    asked = ("credits", "record", "25", "--reference", "INV-7")
+    first, again = desk.json(*asked), desk.json(*asked)
+    assert first["id"] == again["id"]
+    assert desk.baseload("credits", "add", "1").code == 0
+    lines = desk.baseload("credits", "ls").out.splitlines()
+    assert [line.split()[-2] for line in lines[-2:]] == ["given", "INV-7"]
+    assert desk.json("status")["account"]["balance_microcredits"] == 26_000_000
+    too_small = desk.baseload("credits", "record", "24.999999", "--reference", "INV-8")
+    assert too_small.code == 3
+    assert "at least 25 credits" in too_small.err
+
+
 def test_the_statement_is_exported(desk: Desk) -> None:
     given = desk.baseload("credits", "add", "25")
     assert given.code == 0, given.err

@@ -45,6 +45,20 @@ def provider(desk: Desk, key_file: Path) -> str:
     return str(made["id"])
 
 
+def test_a_provider_is_preferred_while_its_credits_last(desk: Desk, provider: str) -> None:
+    given = desk.baseload("provider", "prefer", provider, "--credits", "300")
+    assert (given.code, given.out.split("  ")[-1].strip()) == (
+        0, "300.00 credits are spent, 300.00 are left",
+    )  # fmt: skip
+    assert "300.00 are left" in desk.baseload("provider", "show", provider).out
+    waived = desk.baseload("provider", "prefer", provider, "--waive-fee")
+    assert waived.out.strip().endswith("300.00 are left, without usage fee until then")
+    ended = desk.baseload("provider", "prefer", provider, "--end")
+    assert (ended.code, ended.out.split("  ")[-1].strip()) == (0, "not preferred")
+    for wrong in ((), ("--end", "--credits", "3"), ("--credits", "some")):
+        assert desk.baseload("provider", "prefer", provider, *wrong).code == 2
+
+
 def answers(desk: Desk, provider_id: str, asked: str, **row: Any) -> threading.Thread:
     """The provider's workflow, as far as this: once it is asked, its row and one event."""
     kind = row.pop("event")

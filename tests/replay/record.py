@@ -10,9 +10,11 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowHandle
 
 from tests.temporal_server import TemporalServer
@@ -31,6 +33,8 @@ from tests.workflows.nodes import test_node_lifecycle as nodes
 from tests.workflows.providers.test_provider_lifecycle import CLOUD, HOME, PROVIDER, reaches
 from tests.workflows.regions.test_cloud_resources import REQUEST as CLOUD_REGION
 from workflows.artifacts.artifact_lifecycle import ArtifactLifecycle
+from workflows.billing.device_fees import DeviceFees
+from workflows.billing.payouts import Payouts
 from workflows.contracts import queues
 from workflows.contracts.artifacts import RetryTransfer
 from workflows.contracts.deployments import DeploymentAction
@@ -38,7 +42,11 @@ from workflows.contracts.jobs import EndRequest, NodeReachable
 from workflows.contracts.placement import PlacementRequest
 from workflows.contracts.regions import Replacement
 from workflows.contracts.removals import Removal
-from workflows.contracts.schedules import ReconciliationRequest
+from workflows.contracts.schedules import (
+    DeviceFeesRequest,
+    PayoutsRequest,
+    ReconciliationRequest,
+)
 from workflows.contracts.statuses import JobStatus, JobType, NodeStatus
 from workflows.datastores.datastore_lifecycle import DatastoreLifecycle
 from workflows.devices.deployment_lifecycle import DeploymentLifecycle
@@ -50,6 +58,7 @@ from workflows.placement.loop import PlacementLoop
 from workflows.providers.provider_lifecycle import ProviderLifecycle
 from workflows.reconciliation.reconcilers import OutboxRelay
 from workflows.regions.region_lifecycle import RegionLifecycle
+from workflows.rules.billing.utc_days import DAY, last_closed_day
 
 HISTORIES = Path(__file__).parent / "histories"
 Story = Callable[[Stage], Awaitable[WorkflowHandle[Any, Any]]]
@@ -322,6 +331,34 @@ async def deployment_in_steps(stage: Stage) -> WorkflowHandle[Any, Any]:
     return handle
 
 
+async def device_days_charged(stage: Stage) -> WorkflowHandle[Any, Any]:
+    stage.world.first_device_day = last_closed_day(datetime.now(UTC)) - 40 * DAY
+    handle = await stage.client.start_workflow(
+        DeviceFees.run, DeviceFeesRequest(), id="device-fees", task_queue=queues.MAIN
+    )
+    await _sleeps(handle)
+    return handle
+
+
+async def earnings_paid_out(stage: Stage) -> WorkflowHandle[Any, Any]:
+    stage.world.unpaid.add("prv-1")
+    handle = await stage.client.start_workflow(
+        Payouts.run, PayoutsRequest(), id="payouts", task_queue=queues.MAIN
+    )
+    await _sleeps(handle)
+    return handle
+
+
+async def _sleeps(handle: WorkflowHandle[Any, Any]) -> None:
+    """It has done the work of its day, and waits for the next one."""
+
+    async def waits() -> bool:
+        events = (await handle.fetch_history()).events
+        return events[-1].event_type == EventType.EVENT_TYPE_TIMER_STARTED
+
+    await eventually(waits, f"{handle.id} waits for the next day")
+
+
 STORIES: tuple[Story, ...] = (
     job_finished,
     job_canceled,
@@ -345,6 +382,8 @@ STORIES: tuple[Story, ...] = (
     dataset_from_a_datastore_removed,
     device_that_is_deployed_to_and_rolled_back,
     deployment_in_steps,
+    device_days_charged,
+    earnings_paid_out,
 )
 
 

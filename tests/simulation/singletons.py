@@ -1,4 +1,8 @@
-"""The loops and schedules that worker processes keep, as activities/temporal/singletons.py does."""
+"""The loops and schedules that worker processes keep, as activities/temporal/singletons.py does.
+
+The daily loops, device fees and payouts, run in lives with real rows alone: a life is shorter
+than a day.
+"""
 
 from tests.simulation.contracts import NotFound, Unavailable
 from tests.simulation.engine.engine import Engine

@@ -20,6 +20,7 @@ from activities.temporal.heartbeats import heartbeating
 from tests.workflows.cloud_projects import CloudProjects
 from tests.workflows.fake_artifacts import Artifacts
 from tests.workflows.fake_cloud import Cloud
+from tests.workflows.fake_daily_billing import DailyBilling
 from tests.workflows.fake_datastores import Datastores
 from tests.workflows.fake_devices import Devices
 from tests.workflows.fake_leases import LeasedNodes
@@ -56,7 +57,9 @@ Fault = Callable[[Contract], Awaitable[None]]
 
 
 @dataclass
-class World(Artifacts, WantedStatuses, LeasedNodes, CloudProjects, Datastores, Devices):
+class World(
+    Artifacts, WantedStatuses, LeasedNodes, CloudProjects, Datastores, Devices, DailyBilling
+):
     """Everything outside of the workflows. Methods named like effects implement them."""
 
     machines: dict[str, Machine] = field(default_factory=lambda: {"nod-1": Machine()})

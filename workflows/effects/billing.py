@@ -1,4 +1,6 @@
-"""Effects of job billing."""
+"""Effects of job billing, device fees and payouts."""
+
+from datetime import date
 
 from workflows.contracts.base import Contract, Done
 from workflows.contracts.billing import BalanceForecast, BillingRequest, WorkerUsage
@@ -42,3 +44,44 @@ end_billing = Effect("end_billing", BillingDone, Done)
 """Signal the job billing to end; do nothing when its workflow has ended."""
 
 tell_job_to_end = Effect("tell_job_to_end", TellJobToEnd, Done)
+
+
+class ChargeDeviceDays(Contract):
+    """Charge the device fees of the UTC days after `after`, at most until `through`.
+
+    after: None: every day since the first device was added.
+    """
+
+    after: date | None = None
+    through: date
+
+
+class DeviceDaysCharged(Contract):
+    through: date
+    """The last day that is charged; earlier than asked, when there were many days."""
+    transactions: int = 0
+    microcredits: int = 0
+
+
+class PayOut(Contract):
+    """Pay out the earnings of providers for the period that ends with this UTC day."""
+
+    day: date
+
+
+class PaidOut(Contract):
+    payouts: int = 0
+    microcredits: int = 0
+
+
+charge_device_days = Effect(
+    "charge_device_days",
+    ChargeDeviceDays,
+    DeviceDaysCharged,
+    start_to_close_s=240,
+    heartbeat_s=60,
+)
+"""Post one transaction for each account and day; a second call posts what is missing."""
+
+pay_out = Effect("pay_out", PayOut, PaidOut, start_to_close_s=240, heartbeat_s=60)
+"""Post one transaction for each provider and period; a second call posts what is missing."""

@@ -18,7 +18,12 @@ class Provider(RemovableRow, table=True):
     kind: str
     payment_mode: str = "credits"
     preferred_credits_microcredits: int | None = Field(default=None, sa_type=BigInteger)
+    preferred_from_microcredits: int = Field(
+        default=0, sa_type=BigInteger, sa_column_kwargs={"server_default": "0"}
+    )
+    """What its machines had cost when its preferred credits began to be counted down."""
     fee_waived: bool = False
+    """Whether there is no usage fee while its preferred credits last."""
     checks: list[dict[str, Any]] = json_column()
     credentials: str | None = None
     """The reference of the credential, such as `store://providers/gcp/prv-…`; never the key."""

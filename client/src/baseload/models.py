@@ -1731,21 +1731,24 @@ class ProjectSecretPage(BaseModel):
     next: Annotated[str | None, Field(title="Next")]
 
 
+class PreferredCreditsMicrocredits(RootModel[int]):
+    root: Annotated[int, Field(gt=0, le=1000000000000000, title="Preferred Credits Microcredits")]
+
+
 class ProviderChange(BaseModel):
     """
-    A new key of the same project; all checks run again with that key.
+    A change of a provider; fields that are left out keep their values.
     """
 
     model_config = ConfigDict(
         extra="allow",
     )
-    credentials: Annotated[
-        dict[str, Any] | str,
-        Field(
-            description="A service-account key as its JSON, or a reference to one: `store://providers/<kind>/<name>`, for administrators `env://NAME` or `file:///path`",
-            title="Credentials",
-        ),
-    ]
+    credentials: Annotated[dict[str, Any] | str | None, Field(title="Credentials")] = None
+    preferred_credits_microcredits: Annotated[
+        PreferredCreditsMicrocredits | None,
+        Field(title="Preferred Credits Microcredits"),
+    ] = None
+    waive_usage_fee: Annotated[bool | None, Field(title="Waive Usage Fee")] = None
 
 
 class ProviderCheck(BaseModel):
@@ -1756,10 +1759,6 @@ class ProviderCheck(BaseModel):
     status: Annotated[str, Field(title="Status")]
     detail: Annotated[str, Field(title="Detail")]
     fix: Annotated[str, Field(title="Fix")]
-
-
-class PreferredCreditsMicrocredits(RootModel[int]):
-    root: Annotated[int, Field(gt=0, le=1000000000000000, title="Preferred Credits Microcredits")]
 
 
 class ProviderCredentials(BaseModel):
@@ -1818,6 +1817,20 @@ class ProviderResource(BaseModel):
     )
     name: Annotated[str, Field(title="Name")]
     path: Annotated[str, Field(title="Path")]
+
+
+class Purchase(BaseModel):
+    """
+    A payment that was received for credits, as an administrator records it.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    amount_microcredits: Annotated[
+        int, Field(gt=0, le=1000000000000000, title="Amount Microcredits")
+    ]
+    reference: Annotated[str, Field(max_length=200, min_length=1, title="Reference")]
 
 
 class Quota(BaseModel):
@@ -2410,6 +2423,42 @@ class Transaction(BaseModel):
     details: Annotated[dict[str, Any], Field(title="Details")]
     at: Annotated[AwareDatetime, Field(title="At")]
     postings: Annotated[list[Posting], Field(title="Postings")]
+
+
+class TransactionKind(
+    RootModel[
+        Literal[
+            "credits",
+            "usage-fee",
+            "market-price",
+            "earning",
+            "payout",
+            "federated-fee",
+            "device-day",
+            "cluster",
+            "storage",
+            "reversal",
+        ]
+    ]
+):
+    root: Annotated[
+        Literal[
+            "credits",
+            "usage-fee",
+            "market-price",
+            "earning",
+            "payout",
+            "federated-fee",
+            "device-day",
+            "cluster",
+            "storage",
+            "reversal",
+        ],
+        Field(
+            description="What a ledger transaction is for, as statements and totals name it.",
+            title="TransactionKind",
+        ),
+    ]
 
 
 class TransactionPage(BaseModel):
@@ -3214,6 +3263,9 @@ class Provider(BaseModel):
     payment_mode: Annotated[str, Field(title="Payment Mode")]
     preferred_credits_microcredits: Annotated[
         int | None, Field(title="Preferred Credits Microcredits")
+    ]
+    preferred_credits_left_microcredits: Annotated[
+        int | None, Field(title="Preferred Credits Left Microcredits")
     ]
     fee_waived: Annotated[bool, Field(title="Fee Waived")]
     credentials: ProviderCredentials | None

@@ -20,7 +20,7 @@ from tests.activities.temporal.stuck import TRIES, break_workflow
 from tests.temporal_server import TemporalServer
 from tests.waiting import eventually
 
-LOOPS = ("placement", "outbox")
+LOOPS = ("placement", "outbox", "device-fees", "payouts")
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +64,8 @@ async def test_loops_and_schedules_that_are_missing_are_started_and_a_repeat_cha
     assert [one.run_id == other.run_id for one, other in zip(first, again, strict=True)] == [
         True,
         False,
+        True,
+        True,
     ]
 
 
@@ -79,7 +81,7 @@ async def test_a_loop_that_is_stuck_is_started_anew_and_no_other(
     again = [await temporal_server.get_workflow_handle(name).describe() for name in LOOPS]
     assert {one.status for one in again} == {WorkflowExecutionStatus.RUNNING}
     is_same = [one.run_id == other.run_id for one, other in zip(first, again, strict=True)]
-    assert is_same == [False, True]
+    assert is_same == [False, True, True, True]
 
 
 async def test_schedules_that_differ_are_updated_and_former_ones_of_ours_are_deleted(

@@ -107,6 +107,7 @@ PLAIN = frozenset(
         *("query inference_status", "query state", "body command", "body output.type"),
         *("body output.path", "body health.http_path", "body health.log_line"),
         *("body data.scratch.type", "body data.scratch.path", "body source.path"),
+        *("body reference", "query kind"),
     }
 )
 """Places whose text names nothing that an account owns."""

@@ -38,6 +38,7 @@ SOUND: dict[str, dict[str, Any]] = {
     "create_account": {"name": "another"},
     "change_account": {"plan": "team"},
     "grant_credits": {"amount_microcredits": 1},
+    "record_purchase": {"amount_microcredits": 25_000_000, "reference": "another"},
     "change_own_account": {"wallet_address": "another"},
     "create_user": {"email": "another@example.test"},
     "create_api_key": {"name": "another"},

@@ -17,8 +17,10 @@ from tests.failure.stories.job import (
 from tests.failure.stories.lease import DeadlineStory, MachineStory
 from tests.failure.stories.leased_node import EndingNodeStory, LeasedNodeStory
 from tests.failure.stories.loops import (
+    DeviceFeesStory,
     HousekeepingStory,
     NewsStory,
+    PayoutsStory,
     PlacementStory,
     PriceRefreshStory,
     StartsStory,
@@ -69,6 +71,8 @@ STORIES: tuple[type[Story], ...] = (
     HousekeepingStory,
     NewsStory,
     TrunkStory,
+    DeviceFeesStory,
+    PayoutsStory,
 )
 
 

@@ -7,12 +7,19 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from tests.failure.fake_effects import FaultedWorld
+from tests.failure.pairs import Pair
 from tests.failure.stories.story import HARMLESS, Story
 from tests.workflows.fake_machines import node_address
+from workflows.billing.device_fees import DeviceFees
+from workflows.billing.payouts import Payouts
 from workflows.contracts.lifecycles import JobChanges, Record
 from workflows.contracts.placement import PlacementRequest
 from workflows.contracts.providers import NotificationsRequest
-from workflows.contracts.schedules import ReconciliationRequest
+from workflows.contracts.schedules import (
+    DeviceFeesRequest,
+    PayoutsRequest,
+    ReconciliationRequest,
+)
 from workflows.contracts.statuses import JobStatus, ProviderKind
 from workflows.effects.sessions import OpenTrunk
 from workflows.placement.loop import PlacementLoop
@@ -23,6 +30,7 @@ from workflows.reconciliation.reconcilers import (
     LifecycleReconciliation,
     OutboxRelay,
 )
+from workflows.rules.billing.utc_days import DAY, last_closed_day
 from workflows.sessions.trunk_opening import TrunkOpening
 
 
@@ -199,6 +207,75 @@ class HousekeepingStory(LoopStory):
 
     def is_served(self, job_id: str) -> bool:
         return job_id in self.world.cloud.removed
+
+
+class DailyStory(LoopStory):
+    """A workflow whose run does its work at once, and then sleeps until the next day."""
+
+    effect_of_the_day: Pair
+    days = 0
+
+    async def step(self) -> bool:
+        if not self.is_struck and self.world.done[self.effect_of_the_day] > self.days:
+            await self.next_day()
+        return await super().step()
+
+    async def next_day(self) -> None:
+        """Its next run, which begins as it does when it was lost."""
+        self.days += 1
+        await self.finish()
+        await self.start_it()
+
+    async def hint(self) -> None:
+        await self.next_day()
+
+
+class DeviceFeesStory(DailyStory):
+    """Devices of two days are charged before the fault, and those of another one after it."""
+
+    lifecycle = "DeviceFees"
+    effect_of_the_day = Pair("DeviceFees", "charge_device_days")
+
+    async def start_it(self) -> None:
+        await self.start(DeviceFees, DeviceFeesRequest(), self.workflow_id)
+
+    def add(self, job_id: str) -> None:
+        """One more day that is not charged, earlier than all others."""
+        first = self.world.first_device_day or last_closed_day(datetime.now(UTC))
+        self.world.first_device_day = first - DAY
+
+    def is_served(self, job_id: str) -> bool:
+        return self.world.first_device_day in self.world.device_days
+
+    def look(self) -> None:
+        twice = [day for day, times in self.world.device_days.items() if times > 1]
+        self.expect(not twice, f"charged twice: {twice}")
+        self.look_at_the_cause()
+
+
+class PayoutsStory(DailyStory):
+    """Each payout is of a period of its own."""
+
+    lifecycle = "Payouts"
+    effect_of_the_day = Pair("Payouts", "pay_out")
+
+    async def start_it(self) -> None:
+        await self.start(Payouts, PayoutsRequest(), self.workflow_id)
+
+    def add(self, job_id: str) -> None:
+        self.world.unpaid.add(job_id)
+
+    def is_served(self, job_id: str) -> bool:
+        return job_id in self.world.paid
+
+    async def next_day(self) -> None:
+        self.world.payout_days.clear()
+        await super().next_day()
+
+    def look(self) -> None:
+        twice = [name for name, times in self.world.paid.items() if times > 1]
+        self.expect(not twice, f"paid out twice: {twice}")
+        self.look_at_the_cause()
 
 
 class PriceRefreshStory(LoopStory):

@@ -32,7 +32,12 @@ from tests.simulation.engine.workflow_tasks import WorkflowTasks
 from workers.registry import WORKFLOWS
 from workflows.contracts.base import Contract
 
-ENDLESS = frozenset({"Placement", "OutboxRelay", "LifecycleReconciliation", "Housekeeping"})
+ENDLESS = frozenset(
+    {
+        *("Placement", "OutboxRelay", "LifecycleReconciliation", "Housekeeping"),
+        *("DeviceFees", "Payouts"),
+    }
+)
 
 
 Answer = TypeVar("Answer")

@@ -94,7 +94,7 @@ class Adoption:
     # ── before ──────────────────────────────────────────────────────────────────────────────
 
     def _ensure_loops(self) -> None:
-        """As singletons.py: stuck loops are terminated, and missing ones started."""
+        """As singletons.py, of loops that are not daily: stuck ones end, missing ones start."""
         for workflow, argument, name in LOOPS:
             terminate_if_stuck(self._connection, name)
             try:

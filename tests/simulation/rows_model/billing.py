@@ -20,7 +20,15 @@ from workflows.contracts.base import Done
 from workflows.contracts.billing import BalanceForecast, BillingRequest, WorkerUsage
 from workflows.contracts.errors import REFUSED
 from workflows.contracts.nodes import RunSeen
-from workflows.effects.billing import BillingDone, PostUsage, TellJobToEnd
+from workflows.effects.billing import (
+    BillingDone,
+    ChargeDeviceDays,
+    DeviceDaysCharged,
+    PaidOut,
+    PayOut,
+    PostUsage,
+    TellJobToEnd,
+)
 from workflows.effects.nodes import BillOrphanedRuns
 
 ATTEMPT = "BilledAttempt"
@@ -49,7 +57,17 @@ class Billing:
             "end_billing": self._end_billing,
             "tell_job_to_end": self._tell_job_to_end,
             "bill_orphaned_runs": self._bill_orphaned_runs,
+            "charge_device_days": self._charge_device_days,
+            "pay_out": self._pay_out,
         }
+
+    def _charge_device_days(self, _: Attempt, asked: ChargeDeviceDays) -> DeviceDaysCharged:
+        """These lives have no devices."""
+        return DeviceDaysCharged(through=asked.through)
+
+    def _pay_out(self, _: Attempt, __: PayOut) -> PaidOut:
+        """Nobody earns anything in these lives."""
+        return PaidOut()
 
     # ── the billing of an attempt ───────────────────────────────────────────────────────────
 

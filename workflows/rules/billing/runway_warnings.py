@@ -1,6 +1,5 @@
 """The last part of a runway: its warnings, and the order in which jobs end before its end."""
 
-from workflows.contracts.billing import MICROCREDITS
 from workflows.contracts.events import BillingEvent
 
 WARNINGS = (
@@ -9,8 +8,6 @@ WARNINGS = (
     (600, BillingEvent.RUNWAY_10MIN),
 )
 """The seconds at which a runway is warned of, and the type of the event; the longest first."""
-DEVICE_MONTH = 15 * MICROCREDITS
-"""What a device costs a month; its fee is charged by the day, and counts here by the hour."""
 STEP_S = 60
 """The most seconds between the ends of two jobs, in which the first of them can stop."""
 LONGEST_S = 600

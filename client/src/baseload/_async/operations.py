@@ -73,6 +73,13 @@ class AsyncOperations:
             Call("POST", f"/v1/accounts/{segment(account_id)}/credits", body=_sent(body)),
         )
 
+    async def record_purchase(self, account_id: str, body: models.Purchase) -> models.Transaction:
+        """Record a payment for credits, of at least 25; the same reference gives them once."""
+        return await self._ask(
+            models.Transaction,
+            Call("POST", f"/v1/accounts/{segment(account_id)}/purchases", body=_sent(body)),
+        )
+
     async def get_own_account(self) -> models.Account:
         """The account of the key, or the account that an administrator acts for."""
         return await self._ask(models.Account, Call("GET", "/v1/account"))
@@ -176,7 +183,7 @@ class AsyncOperations:
     async def change_provider(
         self, provider_id: str, body: models.ProviderChange
     ) -> models.Provider:
-        """Give a provider another key of the same project; all checks run again with that key."""
+        """Change a provider's key, its preferred credits, or whether its usage fee is waived."""
         return await self._ask(
             models.Provider,
             Call("PATCH", f"/v1/providers/{segment(provider_id)}", body=_sent(body)),
@@ -856,13 +863,20 @@ class AsyncOperations:
         )
 
     async def list_transactions(
-        self, *, job_id: str | None = None, limit: int | None = None, after: str | None = None
+        self,
+        *,
+        job_id: str | None = None,
+        kind: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
     ) -> models.TransactionPage:
         """Ledger transactions of the account, newest first."""
         return await self._ask(
             models.TransactionPage,
             Call(
-                "GET", "/v1/transactions", query={"job_id": job_id, "limit": limit, "after": after}
+                "GET",
+                "/v1/transactions",
+                query={"job_id": job_id, "kind": kind, "limit": limit, "after": after},
             ),
         )
 

@@ -73,6 +73,13 @@ class Operations:
             Call("POST", f"/v1/accounts/{segment(account_id)}/credits", body=_sent(body)),
         )
 
+    def record_purchase(self, account_id: str, body: models.Purchase) -> models.Transaction:
+        """Record a payment for credits, of at least 25; the same reference gives them once."""
+        return self._ask(
+            models.Transaction,
+            Call("POST", f"/v1/accounts/{segment(account_id)}/purchases", body=_sent(body)),
+        )
+
     def get_own_account(self) -> models.Account:
         """The account of the key, or the account that an administrator acts for."""
         return self._ask(models.Account, Call("GET", "/v1/account"))
@@ -170,7 +177,7 @@ class Operations:
         return self._ask(models.Provider, Call("GET", f"/v1/providers/{segment(provider_id)}"))
 
     def change_provider(self, provider_id: str, body: models.ProviderChange) -> models.Provider:
-        """Give a provider another key of the same project; all checks run again with that key."""
+        """Change a provider's key, its preferred credits, or whether its usage fee is waived."""
         return self._ask(
             models.Provider,
             Call("PATCH", f"/v1/providers/{segment(provider_id)}", body=_sent(body)),
@@ -812,13 +819,20 @@ class Operations:
         )
 
     def list_transactions(
-        self, *, job_id: str | None = None, limit: int | None = None, after: str | None = None
+        self,
+        *,
+        job_id: str | None = None,
+        kind: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
     ) -> models.TransactionPage:
         """Ledger transactions of the account, newest first."""
         return self._ask(
             models.TransactionPage,
             Call(
-                "GET", "/v1/transactions", query={"job_id": job_id, "limit": limit, "after": after}
+                "GET",
+                "/v1/transactions",
+                query={"job_id": job_id, "kind": kind, "limit": limit, "after": after},
             ),
         )
 

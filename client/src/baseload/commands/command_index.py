@@ -72,7 +72,9 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
     (
         "Machines",
         (
-            Entry("provider", "enable, checks, rotate, disable, ls, show", "providers", True),
+            Entry(
+                "provider", "enable, checks, rotate, prefer, disable, ls, show", "providers", True
+            ),
             Entry("quotas", "What a cloud allows in a region, and what to raise", "quotas"),
             Entry(
                 "region",
@@ -141,7 +143,12 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
             Entry("events", "What happened, to one resource or to all; -f follows", "events"),
             Entry("bill", "The statement of a period, in credits (1 = 1 US dollar)", "billing"),
             Entry("tco", "When own machines have paid for themselves, against renting", "tco"),
-            Entry("credits", "add: give an account credits (administrators)", "credits", True),
+            Entry(
+                "credits",
+                "ls; add, record: give credits, record a payment (administrators)",
+                "credits",
+                True,
+            ),
             Entry("secret", "set, ls, rm: secrets of a project for its jobs", "secrets", True),
             Entry("project", "key set, key ls, key rm: keys of other services", "projects", True),
             Entry("key", "create, ls, rm: keys to the API", "keys", True),

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from baseload.commands.app import new_app
+from baseload.commands.credits import microcredits
 from baseload.commands.lookup import find, find_id
 from baseload.commands.session import Document, MistakeError, NegativeError, Session, command
 from baseload.commands.stream_merge import Deadline, Feed, Stream
@@ -74,6 +75,39 @@ def rotate(
 
 
 @command(app)
+def prefer(
+    session: Session,
+    provider: Reference,
+    credits_given: Annotated[
+        str | None,
+        typer.Option("--credits", help="altogether, with what is used of those given before"),
+    ] = None,
+    end: Annotated[bool, typer.Option("--end", help="prefer it no longer")] = False,
+    waive: Annotated[
+        bool | None,
+        typer.Option("--waive-fee/--charge-fee", help="its usage fee; for administrators"),
+    ] = None,
+) -> None:
+    """Use a cloud before all else until its machines have cost so many credits."""
+    body: dict[str, object] = {} if waive is None else {"waive_usage_fee": waive}
+    if end and credits_given is not None:
+        raise MistakeError("asked both: --credits or --end")
+    if end or credits_given is not None:
+        amount = None if credits_given is None else microcredits(credits_given)
+        body["preferred_credits_microcredits"] = amount
+    if not body:
+        raise MistakeError("asked what to change: --credits, --end, --waive-fee or --charge-fee")
+    path = f"/v1/providers/{find_id(session, 'providers', provider)}"
+    found = session.patch(path, body)
+    if session.screen.as_json:
+        session.screen.json(found)
+        return
+    shown = _preferred(found) or "not preferred"
+    waived = ", without usage fee until then" if found["fee_waived"] else ""
+    session.screen.result(f"{found['id']}  {found['name']}  {shown}{waived}")
+
+
+@command(app)
 def checks(
     session: Session,
     provider: Reference,
@@ -126,7 +160,7 @@ def show(session: Session, provider: Reference) -> None:
             ("service account", credentials.get("service_account")),
             ("key", _key(credentials)),
             ("payment mode", found.get("payment_mode")),
-            ("preferred until", _preferred(found.get("preferred_credits_microcredits"))),
+            ("preferred until", _preferred(found)),
             ("created", moment_text(found.get("created_at"))),
         ]
     )
@@ -214,8 +248,13 @@ def _show_result(session: Session, provider: Document) -> None:
         session.screen.result(f"{provider['id']}  {provider['name']}  {provider['status']}")
 
 
-def _preferred(microcredits: int | None) -> str | None:
-    return None if microcredits is None else f"{credits_text(microcredits)} credits are spent"
+def _preferred(found: Document) -> str | None:
+    """What is left of its preferred credits, in words; None: it has none."""
+    given = found.get("preferred_credits_microcredits")
+    if given is None:
+        return None
+    left = found.get("preferred_credits_left_microcredits") or 0
+    return f"{credits_text(given)} credits are spent, {credits_text(left)} are left"
 
 
 def _key(credentials: Document) -> str | None:
