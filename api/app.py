@@ -32,6 +32,7 @@ from api.routes import (
     audit,
     billing,
     boot_drive_requests,
+    costs,
     data_progress,
     datastores,
     deployments,
@@ -56,6 +57,7 @@ from api.routes import (
     sessions,
     third_party_keys,
     uploads,
+    usage,
     users,
     utilisation,
 )
@@ -72,9 +74,9 @@ from workflows.contracts.job_submission import JobSubmission
 ROUTERS = (
     health, platform, accounts, users, projects, providers, quotas, regions, nodes,
     join_tokens, announcements, leases, provider_machines, uploads, offers, jobs, job_logs,
-    artifacts, third_party_keys, sessions, utilisation, data_progress, billing, datastores,
-    reservations, devices, device_logs, device_configurations, deployments, boot_drive_requests,
-    events, audit,
+    artifacts, third_party_keys, sessions, utilisation, data_progress, billing, usage, costs,
+    datastores, reservations, devices, device_logs, device_configurations, deployments,
+    boot_drive_requests, events, audit,
 )  # fmt: skip
 RELAY_LIMIT_S = 1.0
 DESCRIPTION = """Own the base, rent the burst.
