@@ -78,3 +78,35 @@ class Statement(ResponseBody):
     """The oldest first."""
     next: str | None = None
     """The `after` of the following page, or null."""
+
+
+class LedgerDifference(ResponseBody):
+    """Something in the ledger that is not as it must be."""
+
+    check: str
+    subject: str
+    """The transaction, ledger account, job, usage meter or lease that it is about."""
+    what: str
+    """What must be so."""
+    expected: str
+    found: str
+
+
+class LedgerCheck(ResponseBody):
+    name: str
+    what: str
+    difference_count: int
+
+
+class LedgerAudit(ResponseBody):
+    """What an audit of the whole ledger has found; nothing is changed by it."""
+
+    is_clean: bool
+    at: datetime
+    transaction_count: int
+    posting_count: int
+    ledger_account_count: int
+    meter_count: int
+    checks: list[LedgerCheck]
+    differences: list[LedgerDifference]
+    """At most 1000 of them; `difference_count` of the checks counts all."""

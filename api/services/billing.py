@@ -4,6 +4,7 @@ import csv
 import io
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import islice
 
@@ -12,6 +13,7 @@ from sqlmodel import Session, col, select
 
 from activities.billing import ledger, payers, reversals
 from activities.billing.accrued import accrued_of
+from activities.billing.ledger_audit.audit import audit
 from activities.billing.periods import Period
 from activities.billing.statements import (
     AT_ONCE,
@@ -132,6 +134,21 @@ def transaction(session: Session, account_id: str, transaction_id: str) -> schem
     if row is None or row.account_id != account_id:
         raise missing("transaction", transaction_id)
     return transaction_response(session, row)
+
+
+def audit_ledger(session: Session, at: datetime) -> schemas.LedgerAudit:
+    """Compute all of the ledger anew, in batches; the time that it takes grows with the ledger."""
+    found = audit(session)
+    return schemas.LedgerAudit(
+        is_clean=found.is_clean,
+        at=at,
+        transaction_count=found.transaction_count,
+        posting_count=found.posting_count,
+        ledger_account_count=found.ledger_account_count,
+        meter_count=found.meter_count,
+        checks=[schemas.LedgerCheck(**asdict(each)) for each in found.checks],
+        differences=[schemas.LedgerDifference(**asdict(each)) for each in found.differences],
+    )
 
 
 def statement(movements: Movements, period: Period, query: PageQuery) -> schemas.Statement:

@@ -24,7 +24,7 @@ FREE = {"get_health", "get_readiness", "get_metrics", "announce_machine"}
 """They need no key; the first three tell nothing of an account."""
 ADMINISTRATORS = {
     *("list_accounts", "create_account", "get_account", "change_account", "grant_credits"),
-    *("verify_audit", "reverse_transaction"),
+    *("verify_audit", "reverse_transaction", "audit_ledger"),
     *(f"{verb}_boot_drive_request" for verb in DECISIONS),
 }
 OWNERS = {
@@ -48,6 +48,7 @@ NOUN_OF: dict[str, str] = {
     "get_transaction": "billing",
     "reverse_transaction": "billing",
     "get_statement": "billing",
+    "audit_ledger": "billing",
     "get_usage": "billing",
     "get_costs": "billing",
     "get_utilisation": "jobs",

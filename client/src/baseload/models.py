@@ -1203,6 +1203,30 @@ class LeavingAllocation(BaseModel):
     reserved_at: Annotated[AwareDatetime, Field(title="Reserved At")]
 
 
+class LedgerCheck(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    name: Annotated[str, Field(title="Name")]
+    what: Annotated[str, Field(title="What")]
+    difference_count: Annotated[int, Field(title="Difference Count")]
+
+
+class LedgerDifference(BaseModel):
+    """
+    Something in the ledger that is not as it must be.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    check: Annotated[str, Field(title="Check")]
+    subject: Annotated[str, Field(title="Subject")]
+    what: Annotated[str, Field(title="What")]
+    expected: Annotated[str, Field(title="Expected")]
+    found: Annotated[str, Field(title="Found")]
+
+
 class LogPiece(BaseModel):
     """
     A piece of a worker's log: the data of a message of a stream of logs.
@@ -3130,6 +3154,24 @@ class LeasePage(BaseModel):
     )
     items: Annotated[list[Lease], Field(title="Items")]
     next: Annotated[str | None, Field(title="Next")]
+
+
+class LedgerAudit(BaseModel):
+    """
+    What an audit of the whole ledger has found; nothing is changed by it.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    is_clean: Annotated[bool, Field(title="Is Clean")]
+    at: Annotated[AwareDatetime, Field(title="At")]
+    transaction_count: Annotated[int, Field(title="Transaction Count")]
+    posting_count: Annotated[int, Field(title="Posting Count")]
+    ledger_account_count: Annotated[int, Field(title="Ledger Account Count")]
+    meter_count: Annotated[int, Field(title="Meter Count")]
+    checks: Annotated[list[LedgerCheck], Field(title="Checks")]
+    differences: Annotated[list[LedgerDifference], Field(title="Differences")]
 
 
 class Node(BaseModel):

@@ -915,6 +915,11 @@ class AsyncOperations:
             ),
         )
 
+    async def audit_ledger(self) -> models.LedgerAudit:
+        """Compute all charges and balances anew and report each difference; it changes
+        nothing."""
+        return await self._ask(models.LedgerAudit, Call("POST", "/v1/admin/ledger-audit"))
+
     async def get_usage(
         self,
         *,

@@ -869,6 +869,11 @@ class Operations:
             ),
         )
 
+    def audit_ledger(self) -> models.LedgerAudit:
+        """Compute all charges and balances anew and report each difference; it changes
+        nothing."""
+        return self._ask(models.LedgerAudit, Call("POST", "/v1/admin/ledger-audit"))
+
     def get_usage(
         self,
         *,
