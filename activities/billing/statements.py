@@ -1,13 +1,13 @@
 """The movements of an account's credits, in the order of their instants, and balances between them.
 
 A balance at an instant is the sums of the days before it, which the database keeps as postings come
-(`LedgerDaySum`), and the postings of that day until then. It is exact also for postings that came
-late, with an instant before those of others.
+(`LedgerDaySum`), and the postings from midnight until then, or less those from then to the next
+midnight. It is exact also for postings that came late, with an instant before those of others.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime, time
+from datetime import UTC, datetime, time, timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, func, not_, select
@@ -19,6 +19,7 @@ from activities.db.session import database
 from activities.db.tables import Job, LedgerDaySum, LedgerPosting, LedgerTransaction
 
 AT_ONCE = 1000
+HALF_A_DAY = timedelta(hours=12)
 _transaction: Any = LedgerTransaction
 _posting: Any = LedgerPosting
 _day: Any = LedgerDaySum
@@ -91,8 +92,12 @@ class Movements:
         if self.about.job_id or self.about.device_id:
             return self._moved(_transaction.at < until)
         midnight = datetime.combine(until.astimezone(UTC).date(), time(), UTC)
-        until_then = and_(_transaction.at >= midnight, _transaction.at < until)
-        return _added(self._moved_before_day(midnight.date().isoformat()), self._moved(until_then))
+        if until - midnight < HALF_A_DAY:
+            since = and_(_transaction.at >= midnight, _transaction.at < until)
+            return _added(self._moved_before_day(midnight), self._moved(since), 1)
+        next_day = midnight + 2 * HALF_A_DAY
+        rest = and_(_transaction.at >= until, _transaction.at < next_day)
+        return _added(self._moved_before_day(next_day), self._moved(rest), -1)
 
     def balance_before(self, begins_at: datetime, after: Position | None = None) -> int:
         """The balance before an instant, or the one after a line of the statement."""
@@ -119,10 +124,13 @@ class Movements:
             found.append(Movement(row, project_id, amount, balance))
         return found
 
-    def _moved_before_day(self, day: str) -> dict[str, Moved]:
+    def _moved_before_day(self, midnight: datetime) -> dict[str, Moved]:
         query = (
             select(_day.kind, func.sum(_day.amount_microcredits), func.sum(_day.posting_count))
-            .where(_day.ledger_account == credits_name(self.account_id), _day.day < day)
+            .where(
+                _day.ledger_account == credits_name(self.account_id),
+                _day.day < midnight.date().isoformat(),
+            )
             .group_by(_day.kind)
         )
         for name, value in self.about.given.items():
@@ -196,9 +204,11 @@ def _moved_of(rows: Sequence[Any]) -> dict[str, Moved]:
     return {kind: Moved(int(amount), int(count)) for kind, amount, count in rows}
 
 
-def _added(first: Mapping[str, Moved], second: Mapping[str, Moved]) -> dict[str, Moved]:
+def _added(first: Mapping[str, Moved], second: Mapping[str, Moved], sign: int) -> dict[str, Moved]:
+    """The first and the second, by kind; sign: -1 takes the second off."""
     found = dict(first)
     for kind, more in second.items():
         have = found.get(kind, Moved())
-        found[kind] = Moved(have.microcredits + more.microcredits, have.count + more.count)
-    return found
+        amount = have.microcredits + sign * more.microcredits
+        found[kind] = Moved(amount, have.count + sign * more.count)
+    return {kind: each for kind, each in found.items() if each.count}

@@ -38,6 +38,7 @@ FILTERS = (
     Subjects(device_id="dev-1", project_id="prj-1"),
 )
 instants = st.integers(-72, 72).map(lambda hours: NOON + timedelta(hours=hours))
+"""Also midnights and noons, at which balances are read in another way."""
 given_entries = st.lists(
     st.tuples(
         instants,

@@ -50,7 +50,12 @@ def upgrade() -> None:
             "CREATE TRIGGER ledger_postings_add_to_day AFTER INSERT ON ledger_postings "
             f"BEGIN {_addition(day)}; END"
         )
-    op.execute(
+    op.execute(sums_of_before(day))
+
+
+def sums_of_before(day: str) -> str:
+    """The statement that adds up the postings that are there."""
+    return (
         f"INSERT INTO ledger_day_sums ({COLUMNS}) "  # noqa: S608 - of constants
         f"SELECT p.ledger_account, {day}, {SUBJECTS}, sum(p.amount_microcredits), count(*) "
         "FROM ledger_postings p JOIN ledger_transactions t ON t.id = p.transaction_id "

@@ -155,7 +155,7 @@ def _show_statement(session: Session, query: Document, limit: int, *, csv: bool)
         session.screen.json(found)
         return
     rows = [_row(line) for line in found["lines"]]
-    head = ("at", "transaction", "kind", "credits", "balance", "description")
+    head = ("at", "transaction", "kind", "about", "credits", "balance", "description")
     session.screen.table(head, rows)
     period = f"{moment_text(found['begins_at'])} to {moment_text(found['ends_at'])}"
     session.screen.result(
@@ -181,6 +181,7 @@ def _row(line: Document) -> list[str]:
         moment_text(line["at"]),
         line["transaction_id"],
         line["kind"],
+        line["job_id"] or line["device_id"] or "",
         credits_text(line["amount_microcredits"]),
         credits_text(line["balance_microcredits"]),
         line["description"],
