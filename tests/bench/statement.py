@@ -106,6 +106,8 @@ def _fill(opened: Database, count: int) -> str:
         filling = [statement.format(**given) for statement in (ACCOUNTS, TRANSACTIONS, LEGS)]
         days = (ledger_day_sums.DAY_ON_POSTGRESQL, ledger_day_sums.DAY_ON_SQLITE)
         day = days[opened.is_sqlite]
+        if not opened.is_sqlite:  # Its checks of foreign keys take minutes.
+            session.connection().execute(text("SET LOCAL session_replication_role = replica"))
         for statement in (before, *filling, ledger_day_sums.sums_of_before(day)):
             session.connection().execute(text(statement.replace(":", "\\:")))
     with opened.connection() as connection:
