@@ -32,6 +32,7 @@ from api.routes import (
     audit,
     billing,
     boot_drive_requests,
+    costs,
     data_progress,
     datastores,
     deployments,
@@ -57,6 +58,7 @@ from api.routes import (
     tco,
     third_party_keys,
     uploads,
+    usage,
     users,
     utilisation,
 )
@@ -73,9 +75,9 @@ from workflows.contracts.job_submission import JobSubmission
 ROUTERS = (
     health, platform, accounts, users, projects, providers, quotas, regions, nodes,
     join_tokens, announcements, leases, provider_machines, uploads, offers, jobs, job_logs,
-    artifacts, third_party_keys, sessions, utilisation, data_progress, billing, tco, datastores,
-    reservations, devices, device_logs, device_configurations, deployments, boot_drive_requests,
-    events, audit,
+    artifacts, third_party_keys, sessions, utilisation, data_progress, billing, usage, costs, tco,
+    datastores, reservations, devices, device_logs, device_configurations, deployments,
+    boot_drive_requests, events, audit,
 )  # fmt: skip
 RELAY_LIMIT_S = 1.0
 DESCRIPTION = """Own the base, rent the burst.

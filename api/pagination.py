@@ -28,7 +28,7 @@ def _page_query(
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
     after: Annotated[str | None, Query(max_length=200, description="`next` of a page")] = None,
 ) -> PageQuery:
-    return PageQuery(limit=limit, before=None if after is None else _read(after))
+    return PageQuery(limit=limit, before=None if after is None else read_cursor(after))
 
 
 Paging = Annotated[PageQuery, Depends(_page_query)]
@@ -50,7 +50,7 @@ def page(
         rows = rows.where(column < _typed(query.before, column.type.python_type))
     found = session.exec(rows.order_by(column.desc()).limit(query.limit + 1)).all()
     kept = found[: query.limit]
-    cursor = _write(str(getattr(kept[-1], column.key))) if len(found) > query.limit else None
+    cursor = write_cursor(str(getattr(kept[-1], column.key))) if len(found) > query.limit else None
     return answer(items=shown(kept), next=cursor)
 
 
@@ -59,18 +59,20 @@ def each(shown: Callable[[Row], Any]) -> Callable[[Sequence[Row]], list[Any]]:
     return lambda rows: [shown(row) for row in rows]
 
 
-def _write(position: str) -> str:
+def write_cursor(position: str) -> str:
+    """`next` of a page that ends at this position."""
     return base64.urlsafe_b64encode(position.encode()).decode().rstrip("=")
 
 
-def _read(cursor: str) -> str:
+def read_cursor(cursor: str) -> str:
+    """The position where a page ended. Raises: Problem `invalid-request`, if it is no cursor."""
     try:
         padded = cursor.encode() + b"=" * (-len(cursor) % 4)
         position = base64.b64decode(padded, altchars=b"-_", validate=True).decode()
     except (binascii.Error, ValueError):
         position = ""
     if not position.isascii() or not position.isprintable() or not position:
-        raise _not_ours(cursor)
+        raise unknown_cursor(cursor)
     return position
 
 
@@ -78,9 +80,10 @@ def _typed(position: str, kind: type) -> str | int:
     if kind is not int:
         return position
     if not position.isdigit() or len(position) > 18:
-        raise _not_ours(position)
+        raise unknown_cursor(position)
     return int(position)
 
 
-def _not_ours(cursor: str) -> Problem:
+def unknown_cursor(cursor: str) -> Problem:
+    """The problem of an `after` that is no `next` of a page."""
     return invalid(field_error("after", "is `next` of a page of this list", cursor))

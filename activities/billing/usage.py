@@ -11,7 +11,16 @@ from activities.billing.ledger import USAGE_FEES, Entry, post
 from activities.billing.payers import credits_name, payer_of
 from activities.db.ids import new_id
 from activities.db.session import advisory_lock
-from activities.db.tables import Account, Allocation, EventRow, Job, Project, UsageMeter
+from activities.db.tables import (
+    Account,
+    Allocation,
+    EventRow,
+    Job,
+    Node,
+    Project,
+    Region,
+    UsageMeter,
+)
 from activities.settings import settings
 from workflows.contracts.billing import TransactionKind, UsageRates, WorkerUsage
 from workflows.contracts.errors import NOT_FOUND
@@ -63,7 +72,8 @@ def post_on_meter(session: Session, meter: UsageMeter, through_s: int) -> Posted
         through_s=end_s,
         period_s=period_s,
     )
-    posted = sum(_post_slice(session, meter, piece) for piece in cut)
+    subjects = _subjects_of(session, meter)
+    posted = sum(_post_slice(session, meter, piece, subjects) for piece in cut)
     seconds = end_s - meter.posted_s
     meter.posted_s = end_s
     meter.posted_microcredits += posted
@@ -196,7 +206,33 @@ def _runs(job: Job, attempt: int) -> bool:
     return attempt == job.attempt and not status.is_final and status not in resting
 
 
-def _post_slice(session: Session, meter: UsageMeter, piece: Slice) -> int:
+@dataclass(frozen=True)
+class _Subjects:
+    """What the transactions of a run are about."""
+
+    project_id: str
+    provider_id: str | None
+    region_id: str | None
+
+
+def _subjects_of(session: Session, meter: UsageMeter) -> _Subjects:
+    """The project of a run's job, and where its allocation is; one query for all slices."""
+    job = session.get_one(Job, meter.job_id)
+    where = (
+        select(Region.provider_id, Region.id)
+        .join(Node, col(Node.region_id) == col(Region.id))
+        .join(Allocation, col(Allocation.node_id) == col(Node.id))
+        .where(
+            col(Allocation.job_id) == meter.job_id,
+            col(Allocation.worker) == meter.worker,
+            col(Allocation.attempt) == meter.attempt,
+        )
+    )
+    provider_id, region_id = session.exec(where).first() or (None, None)
+    return _Subjects(job.project_id, provider_id, region_id)
+
+
+def _post_slice(session: Session, meter: UsageMeter, piece: Slice, about: _Subjects) -> int:
     """Post a slice and return its microcredits; a slice that costs nothing needs no transaction."""
     amount = piece.amount_microcredits
     if amount == 0:
@@ -209,6 +245,9 @@ def _post_slice(session: Session, meter: UsageMeter, piece: Slice) -> int:
             business_key=f"job/{meter.job_id}/usage/{meter.worker}/{begins.isoformat()}",
             kind=TransactionKind.USAGE_FEE,
             account_id=meter.payer_id,
+            project_id=about.project_id,
+            provider_id=about.provider_id,
+            region_id=about.region_id,
             job_id=meter.job_id,
             legs={credits_name(meter.payer_id): -amount, USAGE_FEES: amount},
             at=_instant(meter, piece.end_s),

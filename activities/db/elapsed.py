@@ -1,9 +1,9 @@
-"""Whole seconds between two instants, counted by the database."""
+"""Whole seconds between two instants, and the UTC days of instants, by the database."""
 
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, FunctionElement, literal
+from sqlalchemy import BigInteger, ColumnElement, FunctionElement, String, literal
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 
@@ -24,6 +24,29 @@ def elapsed_s(began_at: Any, ended_at: Any) -> ColumnElement[int]:
     """
     instants = (_instant(began_at), _instant(ended_at))
     return _ElapsedSeconds(*instants)
+
+
+class _Day(FunctionElement[str]):
+    name = "utc_day"
+    type = String()
+    inherit_cache = True
+
+
+def day_of(at: Any) -> ColumnElement[str]:
+    """The UTC day of an instant, as `2026-03-01`."""
+    return _Day(_instant(at))
+
+
+@compiles(_Day, "sqlite")
+def _day_on_sqlite(element: _Day, compiler: SQLCompiler, **options: Any) -> str:
+    (at,) = (compiler.process(clause, **options) for clause in element.clauses)
+    return f"substr({at}, 1, 10)"
+
+
+@compiles(_Day, "postgresql")
+def _day_on_postgresql(element: _Day, compiler: SQLCompiler, **options: Any) -> str:
+    (at,) = (compiler.process(clause, **options) for clause in element.clauses)
+    return f"to_char({at} AT TIME ZONE 'UTC', 'YYYY-MM-DD')"
 
 
 def _instant(given: Any) -> Any:

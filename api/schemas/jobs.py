@@ -102,6 +102,11 @@ class Job(Lifecycle):
     """What the job has cost since the last posting, by the clock; not posted yet, an estimate."""
     microcredits_per_hour: int | None
     """What an hour of the job costs now; null while it has no machine."""
+    machine_cost_microcredits: int
+    """What leased machines have cost for the job until now, beside what it is charged; 0 on own
+    machines."""
+    machine_cost_is_estimate: bool
+    """Whether a price is of a dated list, because the provider does not give this machine's."""
     output_bytes: int | None
     warnings: list[str] = Field(default_factory=list)
     """What a person should know of a job that was just submitted; empty in other answers."""

@@ -2,34 +2,47 @@
 
 import csv
 import io
-from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
-from itertools import accumulate
-from typing import Any
+from itertools import islice
 
 from sqlalchemy import literal
-from sqlmodel import Session, col, func, select
+from sqlmodel import Session, col, select
 
-from activities.billing import ledger, payers
+from activities.billing import ledger, payers, reversals
 from activities.billing.accrued import accrued_of
+from activities.billing.ledger_audit.audit import audit
 from activities.billing.payments import (
     LEAST_MICROCREDITS,
     PaymentError,
     buy_credits,
     payments,
 )
+from activities.billing.periods import Period
+from activities.billing.statements import (
+    AT_ONCE,
+    Movement,
+    Movements,
+    Position,
+    Subjects,
+    balance_of,
+    every_movement,
+    moved_between,
+)
 from activities.db import tables
 from activities.db.ids import new_id
 from api.changes import ChangeContext
-from api.problems import Problem, field_error, invalid
+from api.pagination import PageQuery, unknown_cursor, write_cursor
+from api.problems import Problem, field_error, invalid, missing
 from api.schemas import billing as schemas
 from api.schemas import jobs as job_shapes
 from api.schemas.accounts import CreditGrant, Purchase
+from api.schemas.base import ResponseBody
+from api.schemas.billing import Reversal
 from api.services.accounts import find_account
 from workflows.contracts.billing import MICROCREDITS
-
-_TOTAL = select(func.coalesce(func.sum(tables.LedgerPosting.amount_microcredits), 0))
 
 
 def grant_credits(
@@ -130,67 +143,117 @@ def charges_of(session: Session, job: tables.Job) -> job_shapes.JobCharges:
     )
 
 
-def statement(
-    session: Session, account_id: str, begins_at: datetime, ends_at: datetime
-) -> schemas.Statement:
-    """The statement of an account's own credits in a period, oldest line first."""
-    name, at = payers.credits_name(account_id), col(tables.LedgerTransaction.at)
-    opening = int(session.exec(_movements(_TOTAL, name).where(at < begins_at)).one())
-    rows = session.exec(
-        _movements(select(tables.LedgerTransaction, tables.LedgerPosting), name)
-        .where(at >= begins_at, at < ends_at)
-        .order_by(at, col(tables.LedgerTransaction.id))
-    ).all()
-    running = accumulate((leg.amount_microcredits for _, leg in rows), initial=opening)
-    balances = list(running)[1:]
-    totals: Counter[str] = Counter()
-    for row, leg in rows:
-        totals[row.kind] += leg.amount_microcredits
+def reverse(context: ChangeContext, transaction_id: str, asked: Reversal) -> schemas.Transaction:
+    """Post the reversal of a transaction of any account; asked again, the same answer.
+
+    Raises: Problem `not-found`; `conflict`, when it is a reversal itself.
+    """
+    row = context.session.get(tables.LedgerTransaction, transaction_id)
+    if row is None:
+        raise missing("transaction", transaction_id)
+    context.concerned_account_id = row.account_id
+    try:
+        posted = reversals.reverse(context.session, row, asked.reason, context.now)
+    except ledger.LedgerError as refused:
+        raise Problem("conflict", f"transaction {refused}") from refused
+    return transaction_response(context.session, posted)
+
+
+def transaction(session: Session, account_id: str, transaction_id: str) -> schemas.Transaction:
+    """A transaction of an account. Raises: Problem `not-found`."""
+    row = session.get(tables.LedgerTransaction, transaction_id)
+    if row is None or row.account_id != account_id:
+        raise missing("transaction", transaction_id)
+    return transaction_response(session, row)
+
+
+def audit_ledger(session: Session, at: datetime) -> schemas.LedgerAudit:
+    """Compute all of the ledger anew, in batches; the time that it takes grows with the ledger."""
+    found = audit(session)
+    return schemas.LedgerAudit(
+        is_clean=found.is_clean,
+        at=at,
+        transaction_count=found.transaction_count,
+        posting_count=found.posting_count,
+        ledger_account_count=found.ledger_account_count,
+        meter_count=found.meter_count,
+        checks=[schemas.LedgerCheck(**asdict(each)) for each in found.checks],
+        differences=[schemas.LedgerDifference(**asdict(each)) for each in found.differences],
+    )
+
+
+def statement(movements: Movements, period: Period, query: PageQuery) -> schemas.Statement:
+    """One page of the statement of an account's own credits in a period, oldest line first."""
+    after = None if query.before is None else _position(query.before)
+    opening, until = movements.moved_before(period[0]), movements.moved_before(period[1])
+    balance = balance_of(opening) if after is None else movements.balance_before(period[0], after)
+    found = movements.page(period, balance, after, query.limit + 1)
+    shown, more = found[: query.limit], len(found) > query.limit
     return schemas.Statement(
-        account_id=account_id,
-        begins_at=begins_at,
-        ends_at=ends_at,
-        opening_microcredits=opening,
-        closing_microcredits=balances[-1] if balances else opening,
-        totals_microcredits=dict(totals),
-        lines=[
-            _line(row, leg, balance) for (row, leg), balance in zip(rows, balances, strict=True)
-        ],
+        account_id=movements.account_id,
+        begins_at=period[0],
+        ends_at=period[1],
+        opening_microcredits=balance_of(opening),
+        closing_microcredits=balance_of(until),
+        totals_microcredits=moved_between(opening, until),
+        lines=[_line(each) for each in shown],
+        next=_cursor(shown[-1]) if more else None,
     )
 
 
-def _movements(columns: Any, ledger_account: str) -> Any:
-    """The query for these columns of all postings of one ledger account."""
-    transaction = col(tables.LedgerPosting.transaction_id) == col(tables.LedgerTransaction.id)
-    return (
-        columns.select_from(tables.LedgerPosting)
-        .join(tables.LedgerTransaction, transaction)
-        .where(tables.LedgerPosting.ledger_account == ledger_account)
-    )
+def statement_csv(account_id: str, about: Subjects, period: Period) -> Iterator[str]:
+    """The whole statement as CSV, with a line of names first, some lines at a time."""
+    names = list(schemas.StatementLine.model_fields)
+    lines = map(_line, every_movement(account_id, about, period))
+    return csv_text(names, lines)
 
 
-def _line(
-    row: tables.LedgerTransaction, leg: tables.LedgerPosting, balance: int
-) -> schemas.StatementLine:
+def csv_text(names: Sequence[str], rows: Iterable[ResponseBody]) -> Iterator[str]:
+    """The rows as CSV, with a line of names first, `AT_ONCE` rows at a time."""
+    yield _csv_lines([dict(zip(names, names, strict=True))], names)
+    remaining = iter(rows)
+    while some := list(islice(remaining, AT_ONCE)):
+        yield _csv_lines([row.model_dump(mode="json", include=set(names)) for row in some], names)
+
+
+def _csv_lines(rows: Iterable[Mapping[str, object]], names: Sequence[str]) -> str:
+    out = io.StringIO()
+    writer = csv.DictWriter(out, fieldnames=names)
+    writer.writerows({name: _plain(value) for name, value in row.items()} for row in rows)
+    return out.getvalue()
+
+
+def _cursor(movement: Movement) -> str:
+    at, transaction_id = movement.position.at, movement.position.transaction_id
+    return write_cursor(f"{at.isoformat()} {transaction_id}")
+
+
+def _position(text: str) -> Position:
+    at, _, transaction_id = text.partition(" ")
+    try:
+        instant = datetime.fromisoformat(at)
+    except ValueError:
+        raise unknown_cursor(text) from None
+    if instant.tzinfo is None:
+        raise unknown_cursor(text)
+    return Position(instant, transaction_id)
+
+
+def _line(movement: Movement) -> schemas.StatementLine:
+    row = movement.transaction
     return schemas.StatementLine(
         transaction_id=row.id,
         at=row.at,
         kind=row.kind,
         description=row.description,
         job_id=row.job_id,
-        amount_microcredits=leg.amount_microcredits,
-        balance_microcredits=balance,
+        amount_microcredits=movement.microcredits,
+        balance_microcredits=movement.balance_microcredits,
+        project_id=movement.project_id,
+        provider_id=row.provider_id,
+        region_id=row.region_id,
+        device_id=row.device_id,
     )
-
-
-def as_csv(found: schemas.Statement) -> str:
-    """The statement's lines as CSV, with a line of names first."""
-    out = io.StringIO()
-    writer = csv.DictWriter(out, fieldnames=list(schemas.StatementLine.model_fields))
-    writer.writeheader()
-    for line in found.lines:
-        writer.writerow({name: _plain(v) for name, v in line.model_dump(mode="json").items()})
-    return out.getvalue()
 
 
 def _plain(value: object) -> object:

@@ -7,6 +7,7 @@ from typing import Any
 from sqlmodel import Session, col, select
 
 from activities.billing.accrued import accrued_of
+from activities.billing.machine_costs import costs_of_jobs
 from activities.db import tables
 from activities.placement.refusals import refusals_of_jobs
 from api.authorization import Caller
@@ -28,6 +29,7 @@ class JobFigures:
         self.inputs = _inputs_of(session, rows)
         """By the ids of jobs, the artifact whose files are the input."""
         self.accrued = accrued_of(session, rows, self._now)
+        self.machine_costs = costs_of_jobs(session, rows, self._now)
         self.people = People(session, caller, [row.status_reason for row in rows])
 
     def node_names(self) -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from activities.billing.ledger import add_credits
 from activities.db import tables
 from api.authorization import SCOPES
 from tests.api.device_rows import edge_things
@@ -30,7 +31,7 @@ ADMINISTRATORS = {
         "grant_credits",
         "record_purchase",
     ),
-    "verify_audit",
+    *("verify_audit", "reverse_transaction", "audit_ledger"),
     *(f"{verb}_boot_drive_request" for verb in DECISIONS),
 }
 OWNERS = {
@@ -51,8 +52,13 @@ NOUN_OF: dict[str, str] = {
     "list_provider_machines": "leases",
     "end_provider_machine": "leases",
     "list_transactions": "billing",
+    "get_transaction": "billing",
+    "reverse_transaction": "billing",
     "get_statement": "billing",
     "get_tco": "billing",
+    "audit_ledger": "billing",
+    "get_usage": "billing",
+    "get_costs": "billing",
     "get_utilisation": "jobs",
     "list_data_progress": "jobs",
 }
@@ -66,6 +72,7 @@ BODIES: dict[str, Any] = {
     "change_device": {"configuration_id": None},
     "store_project_secret": {"name": "token", "value": "hidden"},
     "set_third_party_key": {"type": "ngc", "value": "nvapi-hidden"},
+    "reverse_transaction": {"reason": "a mistake"},
     **{f"{verb}_boot_drive_request": body for verb, body in DECISIONS.items() if body},
 }
 """The sound bodies of routes that change one resource."""
@@ -190,7 +197,14 @@ async def owned(site: Site, ada: Person) -> dict[str, str]:
         "device-configurations": edge["device configuration"],
         "device-deployments": edge["device-deployment"],
         "boot-drive-requests": boot_drive_request(site, ada, region_id),
+        "transactions": _transaction(site, ada),
     }
+
+
+def _transaction(site: Site, person: Person) -> str:
+    with site.database.write() as session:
+        account = session.get_one(tables.Account, person.account_id)
+        return add_credits(session, account, 1, person.account_id, datetime.now(UTC)).id
 
 
 async def test_what_is_another_accounts_is_not_there(

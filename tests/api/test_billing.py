@@ -3,6 +3,7 @@
 import csv
 import io
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from temporalio.client import Client, WorkflowExecutionStatus
@@ -10,6 +11,7 @@ from temporalio.service import RPCError
 
 from activities.billing import ledger
 from activities.billing.payers import credits_name
+from activities.db import tables
 from activities.placement.wake import WORKFLOW_ID
 from activities.temporal.client import set_client
 from tests.api.http_server import Person, Site
@@ -26,9 +28,14 @@ def dialect(request: pytest.FixtureRequest) -> str:
 
 
 def _use(site: Site, person: Person, job_id: str, amount: int, at: datetime) -> None:
+    with site.database.write() as session:
+        ledger.post(session, _usage(person, job_id, amount, at))
+
+
+def _usage(person: Person, job_id: str, amount: int, at: datetime) -> ledger.Entry:
     """What billing posts for an hour of a job."""
-    used = ledger.Entry(
-        business_key=f"job/{job_id}/usage/0/{at.isoformat()}",
+    return ledger.Entry(
+        business_key=f"job/{job_id}/usage/{amount}/{at.isoformat()}",
         kind=TransactionKind.USAGE_FEE,
         account_id=person.account_id,
         legs={credits_name(person.account_id): -amount, ledger.USAGE_FEES: amount},
@@ -37,8 +44,6 @@ def _use(site: Site, person: Person, job_id: str, amount: int, at: datetime) -> 
         job_id=job_id,
         details={"seconds": 3600},
     )
-    with site.database.write() as session:
-        ledger.post(session, used)
 
 
 async def test_credits_that_are_granted_are_a_balanced_transaction_and_a_balance(
@@ -231,3 +236,125 @@ async def test_a_statement_of_no_period_is_refused(ada: Person) -> None:
     assert response.json()["errors"][0]["field"] == "begins_at"
     naive = await ada.get("/v1/statement", params={"begins_at": "2026-03-01T12:00:00"})
     assert naive.status_code == 422
+
+
+async def test_a_statement_is_read_in_pages_of_which_each_has_the_balances_of_the_whole(
+    site: Site, ada: Person
+) -> None:
+    job_id = await ada.job()
+    for hour in range(5):
+        _use(site, ada, job_id, 100 + hour, NOON + hour // 2 * HOUR)
+    whole = (await ada.get("/v1/statement", params=_day())).json()
+    assert whole["next"] is None
+    lines: list[Any] = []
+    after: dict[str, str] = {}
+    while True:
+        query = {**_day(), "limit": "2", **after}
+        page = (await ada.get("/v1/statement", params=query)).json()
+        lines += page.pop("lines")
+        following = page.pop("next")
+        assert page == {k: v for k, v in whole.items() if k not in ("lines", "next")}
+        if following is None:
+            break
+        after = {"after": following}
+    assert lines == whole["lines"]
+    assert lines[-1]["balance_microcredits"] == whole["closing_microcredits"] == -510
+
+
+async def test_a_page_goes_on_with_the_right_balance_after_a_posting_that_came_late(
+    site: Site, ada: Person
+) -> None:
+    job_id = await ada.job()
+    for hour in range(3):
+        _use(site, ada, job_id, 100, NOON + hour * HOUR)
+    first = (await ada.get("/v1/statement", params={**_day(), "limit": "2"})).json()
+    _use(site, ada, job_id, 7, NOON - HOUR)
+    query = {**_day(), "after": first["next"]}
+    [line] = (await ada.get("/v1/statement", params=query)).json()["lines"]
+    assert line["balance_microcredits"] == -307
+
+
+@pytest.mark.parametrize("after", ["bogus", "eHl6", "MjAyNi0wMy0wMSB0eG4"])
+async def test_a_statement_goes_on_after_one_of_its_pages_alone(ada: Person, after: str) -> None:
+    refused = await ada.get("/v1/statement", params={"after": after})
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["field"] == "after"
+
+
+async def test_a_statement_of_one_job_or_project_runs_through_its_own_movements(
+    site: Site, ada: Person
+) -> None:
+    first, second = await ada.job(), await ada.job()
+    for hour in range(3):
+        _use(site, ada, first, 100, NOON + hour * HOUR)
+        _use(site, ada, second, 7, NOON + hour * HOUR)
+    ends = (NOON + 3 * HOUR).isoformat()
+    query = {"begins_at": (NOON + HOUR).isoformat(), "ends_at": ends, "job_id": second}
+    found = (await ada.get("/v1/statement", params=query)).json()
+    assert [line["balance_microcredits"] for line in found["lines"]] == [-14, -21]
+    assert {line["job_id"] for line in found["lines"]} == {second}
+    assert (found["opening_microcredits"], found["closing_microcredits"]) == (-7, -21)
+    assert found["totals_microcredits"] == {"usage-fee": -14}
+    of_project = {k: v for k, v in query.items() if k != "job_id"} | {"project_id": ada.project_id}
+    found = (await ada.get("/v1/statement", params=of_project)).json()
+    assert found["closing_microcredits"] == -321
+    assert {line["project_id"] for line in found["lines"]} == {ada.project_id}
+    nobody = (await ada.get("/v1/statement", params=query | {"job_id": "job-none"})).json()
+    assert (nobody["lines"], nobody["closing_microcredits"]) == ([], 0)
+
+
+async def test_a_statement_as_csv_has_all_pages(site: Site, ada: Person) -> None:
+    job_id = await ada.job()
+    with site.database.write() as session:
+        for second in range(1003):
+            at = NOON + timedelta(seconds=second)
+            ledger.post(session, _usage(ada, job_id, 1, at))
+    answer = await ada.get("/v1/statement", params=_day(), headers={"Accept": "text/csv"})
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    assert [int(row["balance_microcredits"]) for row in rows] == list(range(-1, -1004, -1))
+
+
+def _day() -> dict[str, str]:
+    return {"begins_at": NOON.isoformat(), "ends_at": (NOON + 24 * HOUR).isoformat()}
+
+
+async def test_an_administrator_takes_a_charge_back_with_a_reason(
+    site: Site, ada: Person, admin: Person
+) -> None:
+    job_id = await ada.job()
+    _use(site, ada, job_id, 500, NOON)
+    site.set(tables.Job, job_id, charged_microcredits=500)
+    [charge] = (await ada.get("/v1/transactions")).json()["items"]
+    path = f"/v1/transactions/{charge['id']}/reversal"
+    made = await admin.made(path, {"reason": "the node was broken"})
+    assert made["reverses_id"] == charge["id"]
+    assert (made["kind"], made["account_id"]) == ("reversal", ada.account_id)
+    assert made["job_id"] == job_id
+    opposite = [{**leg, "amount_microcredits": -leg["amount_microcredits"]}
+                for leg in charge["postings"]]  # fmt: skip
+    assert made["postings"] == opposite
+    again = await admin.post(path, {"reason": "another"})
+    assert (again.status_code, again.json()) == (201, made)
+    assert (await ada.get("/v1/account")).json()["balance_microcredits"] == 0
+    charges = (await ada.get(f"/v1/jobs/{job_id}/charges")).json()
+    assert charges["charged_microcredits"] == 0
+    assert [each["amount_microcredits"] for each in charges["charges"]] == [500, -500]
+    [entry, *_] = (await ada.get("/v1/audit")).json()["items"]
+    assert (entry["action"], entry["resource_id"]) == ("reverse_transaction", made["id"])
+    assert (await ada.get(f"/v1/transactions/{made['id']}")).json() == made
+
+
+async def test_reversals_are_for_administrators_and_stay(
+    site: Site, ada: Person, bob: Person, admin: Person
+) -> None:
+    _use(site, ada, await ada.job(), 500, NOON)
+    [charge] = (await ada.get("/v1/transactions")).json()["items"]
+    path, body = f"/v1/transactions/{charge['id']}/reversal", {"reason": "why"}
+    assert (await ada.post(path, body)).status_code == 403
+    made = await admin.made(path, body)
+    refused = await admin.post(f"/v1/transactions/{made['id']}/reversal", body)
+    assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
+    assert "is the reversal of" in refused.json()["detail"]
+    assert (await admin.post("/v1/transactions/txn-none/reversal", body)).status_code == 404
+    assert (await admin.post(path, {"reason": ""})).status_code == 422
+    assert (await bob.get(f"/v1/transactions/{charge['id']}")).status_code == 404

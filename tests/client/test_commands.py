@@ -389,3 +389,58 @@ def test_the_audit_log_is_listed_and_a_change_of_it_is_found(desk: Desk) -> None
     ended = desk.baseload("audit", "verify")
     assert ended.code == 1
     assert f"{entry.id}: is not as it was written" in ended.err
+
+
+def test_the_statement_of_a_project_names_each_transaction(desk: Desk) -> None:
+    assert desk.baseload("credits", "add", "25").code == 0
+    (line,) = desk.json("statement")["lines"]
+    shown = desk.baseload("statement").out
+    assert line["transaction_id"] in shown
+    assert "from 0.00 to 25.00 credits" in shown
+    of_project = desk.json("statement", "--project", desk.person.project_id)
+    assert (of_project["lines"], of_project["closing_microcredits"]) == ([], 0)
+    assert desk.baseload("statement", "--project", "nobody").code == 2
+    assert desk.baseload("statement", "--csv").out == desk.baseload("bill", "--csv").out
+
+
+def test_a_statement_of_several_pages_is_shown_up_to_its_limit(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("baseload.commands.billing.PAGE", 2)
+    for _ in range(5):
+        assert desk.baseload("credits", "add", "1").code == 0
+    whole = desk.json("statement")
+    assert [line["balance_microcredits"] for line in whole["lines"]] == [
+        number * 1_000_000 for number in range(1, 6)
+    ]
+    assert whole["next"] is None
+    some = desk.baseload("statement", "--limit", "3")
+    assert "There are more lines" in some.err
+    assert desk.json("statement", "--limit", "3")["lines"] == whole["lines"][:3]
+
+
+def test_usage_and_costs_are_shown_and_exported(desk: Desk) -> None:
+    assert set(desk.json("usage", "--by", "month")) >= {"items", "is_whole"}
+    assert desk.json("costs", "--by", "region")["total_microcredits"] == 0
+    assert desk.baseload("usage").out.split()[:2] == ["FROM", "CONSUMER"]
+    assert "0.00 credits" in desk.baseload("costs").out
+    assert desk.baseload("usage", "--csv").out.startswith("begins_at,consumer_account_id,")
+    assert desk.baseload("costs", "--by", "project", "--csv").out.startswith("key,name,charged_")
+
+
+def test_a_transaction_is_taken_back_and_the_ledger_is_audited(desk: Desk) -> None:
+    assert desk.baseload("credits", "add", "25").code == 0
+    (line,) = desk.json("statement")["lines"]
+    made = desk.baseload("admin", "reverse", line["transaction_id"], "--reason", "a mistake")
+    assert "-25.00 credits" in made.out, made.err
+    assert desk.json("statement")["closing_microcredits"] == 0
+    clean = desk.baseload("admin", "audit")
+    assert (clean.code, "2 transactions, 4 postings" in clean.out) == (0, True)
+    credits_name = f"account/{desk.person.account_id}/credits"
+    with desk.site.database.write() as session:
+        session.get_one(tables.LedgerAccount, credits_name).balance_microcredits = 7
+    wrong = desk.baseload("admin", "audit")
+    assert wrong.code == 1
+    assert f"balances: {credits_name}: the balance is the sum of the postings" in wrong.err
+    assert "expected 0, found 7" in wrong.err
+    assert not desk.baseload("admin", "audit", "--json").out.startswith("check")

@@ -39,6 +39,17 @@ class TransactionKind(StrEnum):
     """The opposite of an earlier transaction, which stays as it is."""
 
 
+CHARGES = (
+    TransactionKind.USAGE_FEE,
+    TransactionKind.MARKET_PRICE,
+    TransactionKind.FEDERATED_FEE,
+    TransactionKind.DEVICE_DAY,
+    TransactionKind.CLUSTER,
+    TransactionKind.STORAGE,
+)
+"""The kinds of what an account is charged, which are its costs."""
+
+
 def disk_microcredits_per_hour(size_gb: int, microcredits_per_gb_month: int) -> int:
     """Microcredits per hour of a disk of that size, rounded down."""
     return size_gb * microcredits_per_gb_month // HOURS_PER_MONTH

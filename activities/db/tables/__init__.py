@@ -41,7 +41,13 @@ from activities.db.tables.events import AuditChain, AuditRow, EventRow
 from activities.db.tables.installation import KeyFingerprint, SchemaCompatibility, UsedLink
 from activities.db.tables.jobs import Allocation, DemandRefusalsRow, GpuAllocation, Job, Upload
 from activities.db.tables.leases import Lease
-from activities.db.tables.ledger import LedgerAccount, LedgerPosting, LedgerTransaction, UsageMeter
+from activities.db.tables.ledger import (
+    LedgerAccount,
+    LedgerDaySum,
+    LedgerPosting,
+    LedgerTransaction,
+    UsageMeter,
+)
 from activities.db.tables.nodes import JoinToken, Node, NodeAnnouncement
 from activities.db.tables.outbox import IdempotencyKey, OutboxRow
 from activities.db.tables.providers import CloudPriceRow, Provider, Region, ShortageRow
@@ -80,6 +86,7 @@ __all__ = [
     "KeyFingerprint",
     "Lease",
     "LedgerAccount",
+    "LedgerDaySum",
     "LedgerPosting",
     "LedgerTransaction",
     "LifecycleRow",

@@ -47,6 +47,7 @@ class LedgerTransaction(SQLModel, table=True):
     __table_args__ = (
         Index("ledger_transactions_by_instant", "account_id", "at", "id"),
         Index("ledger_transactions_reversed", "reverses_id", unique=True),
+        Index("ledger_transactions_of_device", "device_id"),
     )
 
 
@@ -59,6 +60,24 @@ class LedgerPosting(SQLModel, table=True):
     ledger_account: str = Field(foreign_key="ledger_accounts.name", index=True)
     amount_microcredits: int = Field(sa_type=BigInteger)
     balance_after_microcredits: int = Field(sa_type=BigInteger)
+
+
+class LedgerDaySum(SQLModel, table=True):
+    """What a UTC day has moved on a ledger account, by kind and subject; empty: without one.
+
+    A trigger of the database adds each posting, to the day of its transaction's `at`.
+    """
+
+    __tablename__ = "ledger_day_sums"
+    ledger_account: str = Field(primary_key=True)
+    day: str = Field(primary_key=True)
+    """As `2026-03-01`."""
+    kind: str = Field(primary_key=True)
+    project_id: str = Field(primary_key=True)
+    provider_id: str = Field(primary_key=True)
+    region_id: str = Field(primary_key=True)
+    amount_microcredits: int = Field(sa_type=BigInteger)
+    posting_count: int = Field(sa_type=BigInteger)
 
 
 class UsageMeter(SQLModel, table=True):

@@ -276,6 +276,39 @@ class BrokenChain(BaseModel):
     reason: Annotated[str, Field(title="Reason")]
 
 
+class Cost(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    key: Annotated[str | None, Field(title="Key")]
+    name: Annotated[str | None, Field(title="Name")]
+    charged_microcredits: Annotated[int, Field(title="Charged Microcredits")]
+    machine_microcredits: Annotated[int, Field(title="Machine Microcredits")]
+    machine_cost_is_estimate: Annotated[bool, Field(title="Machine Cost Is Estimate")]
+    total_microcredits: Annotated[int, Field(title="Total Microcredits")]
+
+
+class Costs(BaseModel):
+    """
+    What an account has cost in whole UTC days.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    account_id: Annotated[str, Field(title="Account Id")]
+    begins_at: Annotated[AwareDatetime, Field(title="Begins At")]
+    ends_at: Annotated[AwareDatetime, Field(title="Ends At")]
+    by: Annotated[
+        Literal["day", "provider", "project", "region"],
+        Field(description="By what costs are added up.", title="CostKey"),
+    ]
+    items: Annotated[list[Cost], Field(title="Items")]
+    charged_microcredits: Annotated[int, Field(title="Charged Microcredits")]
+    machine_microcredits: Annotated[int, Field(title="Machine Microcredits")]
+    total_microcredits: Annotated[int, Field(title="Total Microcredits")]
+
+
 class CreditGrant(BaseModel):
     model_config = ConfigDict(
         extra="allow",
@@ -1179,6 +1212,30 @@ class LeavingAllocation(BaseModel):
     reserved_at: Annotated[AwareDatetime, Field(title="Reserved At")]
 
 
+class LedgerCheck(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    name: Annotated[str, Field(title="Name")]
+    what: Annotated[str, Field(title="What")]
+    difference_count: Annotated[int, Field(title="Difference Count")]
+
+
+class LedgerDifference(BaseModel):
+    """
+    Something in the ledger that is not as it must be.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    check: Annotated[str, Field(title="Check")]
+    subject: Annotated[str, Field(title="Subject")]
+    what: Annotated[str, Field(title="What")]
+    expected: Annotated[str, Field(title="Expected")]
+    found: Annotated[str, Field(title="Found")]
+
+
 class LogPiece(BaseModel):
     """
     A piece of a worker's log: the data of a message of a stream of logs.
@@ -1999,6 +2056,17 @@ class ReservationHolder(BaseModel):
     since: Annotated[AwareDatetime, Field(title="Since")]
 
 
+class Reversal(BaseModel):
+    """
+    The reversal of a transaction: another one with the opposite postings.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    reason: Annotated[str, Field(max_length=500, min_length=1, title="Reason")]
+
+
 class RunnableJobs(BaseModel):
     model_config = ConfigDict(
         extra="allow",
@@ -2047,6 +2115,10 @@ class StatementLine(BaseModel):
     job_id: Annotated[str | None, Field(title="Job Id")]
     amount_microcredits: Annotated[int, Field(title="Amount Microcredits")]
     balance_microcredits: Annotated[int, Field(title="Balance Microcredits")]
+    project_id: Annotated[str | None, Field(title="Project Id")]
+    provider_id: Annotated[str | None, Field(title="Provider Id")]
+    region_id: Annotated[str | None, Field(title="Region Id")]
+    device_id: Annotated[str | None, Field(title="Device Id")]
 
 
 class SubmittedCode(BaseModel):
@@ -2418,7 +2490,12 @@ class Transaction(BaseModel):
     business_key: Annotated[str, Field(title="Business Key")]
     kind: Annotated[str, Field(title="Kind")]
     account_id: Annotated[str, Field(title="Account Id")]
+    project_id: Annotated[str | None, Field(title="Project Id")]
+    provider_id: Annotated[str | None, Field(title="Provider Id")]
+    region_id: Annotated[str | None, Field(title="Region Id")]
     job_id: Annotated[str | None, Field(title="Job Id")]
+    device_id: Annotated[str | None, Field(title="Device Id")]
+    reverses_id: Annotated[str | None, Field(title="Reverses Id")]
     description: Annotated[str, Field(title="Description")]
     details: Annotated[dict[str, Any], Field(title="Details")]
     at: Annotated[AwareDatetime, Field(title="At")]
@@ -2509,6 +2586,24 @@ class UploadSource(BaseModel):
     )
     type: Annotated[Literal["upload"], Field(title="Type")]
     part_count: Annotated[PartCount | None, Field(title="Part Count")] = None
+
+
+class UsageLine(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    begins_at: Annotated[AwareDatetime, Field(title="Begins At")]
+    consumer_account_id: Annotated[str, Field(title="Consumer Account Id")]
+    project_id: Annotated[str | None, Field(title="Project Id")]
+    model_id: Annotated[str | None, Field(title="Model Id")]
+    kind: Annotated[
+        Literal["own", "rented", "public", "federated"],
+        Field(description="How something of an account was used.", title="UsageKind"),
+    ]
+    job_count: Annotated[int, Field(title="Job Count")]
+    seconds: Annotated[int, Field(title="Seconds")]
+    gpu_seconds: Annotated[int, Field(title="Gpu Seconds")]
+    charged_microcredits: Annotated[int, Field(title="Charged Microcredits")]
 
 
 class User1(BaseModel):
@@ -3150,6 +3245,24 @@ class LeasePage(BaseModel):
     next: Annotated[str | None, Field(title="Next")]
 
 
+class LedgerAudit(BaseModel):
+    """
+    What an audit of the whole ledger has found; nothing is changed by it.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    is_clean: Annotated[bool, Field(title="Is Clean")]
+    at: Annotated[AwareDatetime, Field(title="At")]
+    transaction_count: Annotated[int, Field(title="Transaction Count")]
+    posting_count: Annotated[int, Field(title="Posting Count")]
+    ledger_account_count: Annotated[int, Field(title="Ledger Account Count")]
+    meter_count: Annotated[int, Field(title="Meter Count")]
+    checks: Annotated[list[LedgerCheck], Field(title="Checks")]
+    differences: Annotated[list[LedgerDifference], Field(title="Differences")]
+
+
 class Node(BaseModel):
     model_config = ConfigDict(
         extra="allow",
@@ -3354,7 +3467,10 @@ class ReservationPage(BaseModel):
 
 class Statement(BaseModel):
     """
-    All movements of an account's credits from `begins_at` until before `ends_at`.
+    The movements of an account's credits from `begins_at` until before `ends_at`.
+
+    With filters, those that are about these subjects, with the sum of such earlier movements as the
+    opening. `opening`, `closing` and `totals` are of the whole period, `lines` of one page.
     """
 
     model_config = ConfigDict(
@@ -3367,6 +3483,7 @@ class Statement(BaseModel):
     closing_microcredits: Annotated[int, Field(title="Closing Microcredits")]
     totals_microcredits: Annotated[dict[str, int], Field(title="Totals Microcredits")]
     lines: Annotated[list[StatementLine], Field(title="Lines")]
+    next: Annotated[str | None, Field(title="Next")]
 
 
 class SubmittedData(BaseModel):
@@ -3453,6 +3570,25 @@ class TcoTotal(BaseModel):
     gpu_hours: Figure
     comparisons: Annotated[list[TcoComparison], Field(title="Comparisons")]
     without_price: Annotated[list[str], Field(title="Without Price")]
+
+
+class Usage(BaseModel):
+    """
+    Who used the machines, the projects and the models of an account.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    account_id: Annotated[str, Field(title="Account Id")]
+    begins_at: Annotated[AwareDatetime, Field(title="Begins At")]
+    ends_at: Annotated[AwareDatetime, Field(title="Ends At")]
+    by: Annotated[
+        Literal["total", "day", "month"],
+        Field(description="How a period is cut; `total`: not at all.", title="Cut"),
+    ]
+    items: Annotated[list[UsageLine], Field(title="Items")]
+    is_whole: Annotated[bool, Field(title="Is Whole")]
 
 
 class Utilisation(BaseModel):
@@ -3715,6 +3851,8 @@ class Job(BaseModel):
     charged_microcredits: Annotated[int, Field(title="Charged Microcredits")]
     unposted_microcredits: Annotated[int, Field(title="Unposted Microcredits")]
     microcredits_per_hour: Annotated[int | None, Field(title="Microcredits Per Hour")]
+    machine_cost_microcredits: Annotated[int, Field(title="Machine Cost Microcredits")]
+    machine_cost_is_estimate: Annotated[bool, Field(title="Machine Cost Is Estimate")]
     output_bytes: Annotated[int | None, Field(title="Output Bytes")]
     warnings: Annotated[list[str], Field(title="Warnings")]
 

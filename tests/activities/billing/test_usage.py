@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from sqlalchemy import event
 from sqlmodel import Session, col, select
 from temporalio.exceptions import ApplicationError
 
@@ -79,6 +80,48 @@ def test_a_posting_says_what_the_run_was(migrated: Database, job: tables.Job) ->
         assert second.details == {
             "worker": 0, "attempt": 1, "from_s": 60, "through_s": 90, "rates": RATES,
         }  # fmt: skip
+
+
+def test_postings_say_which_project_provider_and_region_they_are_about(
+    migrated: Database, job: tables.Job
+) -> None:
+    with migrated.write() as session:
+        post_worker_usage(session, of(job, 2 * 3600 + 1))
+        post_worker_usage(session, of(job, 60, worker=1))
+    with migrated.read() as session:
+        region = session.exec(select(tables.Region)).one()
+        rows = session.exec(select(tables.LedgerTransaction)).all()
+    placed = {
+        (row.project_id, row.provider_id, row.region_id)
+        for row in rows
+        if row.details["worker"] == 0
+    }
+    unplaced = {
+        (row.project_id, row.provider_id, row.region_id)
+        for row in rows
+        if row.details["worker"] == 1
+    }
+    assert len(rows) == 4
+    assert placed == {(job.project_id, region.provider_id, region.id)}
+    assert unplaced == {(job.project_id, None, None)}, "it never had an allocation"
+
+
+def test_a_posting_of_many_slices_asks_once_what_they_are_about(
+    migrated: Database, job: tables.Job
+) -> None:
+    def asked(through_s: int) -> int:
+        seen: list[str] = []
+
+        def note(_c: object, _u: object, statement: str, *_: object) -> None:
+            seen.append(statement)
+
+        with migrated.write() as session:
+            event.listen(session.get_bind(), "before_cursor_execute", note)
+            post_worker_usage(session, of(job, through_s))
+            event.remove(session.get_bind(), "before_cursor_execute", note)
+        return sum("FROM regions" in statement for statement in seen)
+
+    assert [asked(3600), asked(20 * 3600)] == [1, 1]
 
 
 def test_a_posting_moves_the_meter_the_job_and_the_ledger_alike(

@@ -129,6 +129,24 @@ def test_processes_that_migrate_a_new_file_at_once_take_turns(tmp_path: Path) ->
     opened.close()
 
 
+def test_postings_of_before_are_added_to_the_sums_of_their_days(tmp_path: Path) -> None:
+    path = tmp_path / "baseload.db"
+    migrate(f"sqlite:///{path}", "0039")
+    with sqlite3.connect(path) as connection:
+        _insert(connection, "jobs", id="job-1", project_id="prj-1")
+        _insert(connection, "ledger_transactions", id="t-1", kind="usage-fee", job_id="job-1",
+                at="2026-03-01 23:59:59.999999", project_id=None, provider_id="prv-1",
+                region_id=None)  # fmt: skip
+        for leg, amount in enumerate((5, -5)):
+            _insert(connection, "ledger_postings", transaction_id="t-1", leg=leg,
+                    ledger_account=f"account-{leg}", amount_microcredits=amount)  # fmt: skip
+    migrate(f"sqlite:///{path}")
+    with sqlite3.connect(path) as connection:
+        found = connection.execute("SELECT * FROM ledger_day_sums ORDER BY 1").fetchall()
+    about = ("2026-03-01", "usage-fee", "prj-1", "prv-1", "")
+    assert found == [("account-0", *about, 5, 1), ("account-1", *about, -5, 1)]
+
+
 def test_offers_that_were_stored_before_the_rename_have_their_zone_after_it(tmp_path: Path) -> None:
     path = tmp_path / "baseload.db"
     migrate(f"sqlite:///{path}", "0006")

@@ -24,6 +24,8 @@ NAMED = {
     "path datastore_id": "datastore",
     "path reservation_id": "reservation",
     "path device_id": "device",
+    "path transaction_id": "transaction",
+    "query device_id": "device",
     "path configuration_id": "device configuration",
     "path deployment_id": "device-deployment",
     "query configuration_id": "device configuration",

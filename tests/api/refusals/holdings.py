@@ -40,6 +40,7 @@ SOUND: dict[str, dict[str, Any]] = {
     "grant_credits": {"amount_microcredits": 1},
     "record_purchase": {"amount_microcredits": 25_000_000, "reference": "another"},
     "change_own_account": {"wallet_address": "another"},
+    "reverse_transaction": {"reason": "another"},
     "create_user": {"email": "another@example.test"},
     "create_api_key": {"name": "another"},
     "create_project": {"name": "another"},
@@ -182,6 +183,17 @@ async def holdings(person: Person, word: str) -> Holdings:
             job_id=job_id, description=f"{word} usage", details={}, at=BEGAN,
         )
     )  # fmt: skip
+    accounts = [f"account/{person.account_id}/{name}" for name in ("credits", word)]
+    site.write(*(tables.LedgerAccount(name=name) for name in accounts))
+    site.write(
+        *(
+            tables.LedgerPosting(
+                transaction_id=f"trx-{word}", leg=leg, ledger_account=name,
+                amount_microcredits=2 * leg - 1, balance_after_microcredits=2 * leg - 1,
+            )
+            for leg, name in enumerate(accounts)
+        )
+    )  # fmt: skip
     asked = {"name": f"{word} files", "source": {"type": "upload"}}
     artifacts = {
         noun.name: (await person.made(f"/v1/{noun.plural}", asked))["id"] for noun in ARTIFACT_NOUNS
@@ -203,6 +215,7 @@ async def holdings(person: Person, word: str) -> Holdings:
         "minion": node.minion_id,
         "lease": f"lea-{word}",
         "machine": f"baseload-{word}",
+        "transaction": f"trx-{word}",
         "upload": (await person.upload(tar_gz({f"{word}.py": b"1"}))).json()["id"],
         "job": job_id,
         "datastore": datastore(site, person, region_id, name=f"{word} share"),

@@ -14,7 +14,7 @@ from workflows.contracts.lifecycles import ARTIFACT_NOUNS
 
 KEY = "Idempotency-Key"
 REPLAYED = "Idempotent-Replayed"
-WITHOUT = {"preview_job", "create_job_link"}
+WITHOUT = {"preview_job", "create_job_link", "audit_ledger"}
 """They change nothing that lasts, so they take no such key."""
 NOT_NOW = {
     *("add_device", "resume_deployment"),

@@ -24,6 +24,10 @@ FILTERS = {
     "list_data_progress query job_id",
     *(f"list_{noun.plural} query project_id" for noun in ARTIFACT_NOUNS),
     "list_transactions query job_id",
+    *(
+        f"get_statement query {subject}_id"
+        for subject in ("project", "provider", "region", "job", "device")
+    ),
     "list_audit query resource_id",
     "list_offers query region_id",
     "list_datastores query region_id",

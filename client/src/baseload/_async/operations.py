@@ -880,13 +880,86 @@ class AsyncOperations:
             ),
         )
 
+    async def get_transaction(self, transaction_id: str) -> models.Transaction:
+        """One ledger transaction of the account, with its postings."""
+        return await self._ask(
+            models.Transaction, Call("GET", f"/v1/transactions/{segment(transaction_id)}")
+        )
+
+    async def reverse_transaction(
+        self, transaction_id: str, body: models.Reversal
+    ) -> models.Transaction:
+        """Take a transaction back by a new one with the opposite postings; once, however often
+        asked."""
+        return await self._ask(
+            models.Transaction,
+            Call("POST", f"/v1/transactions/{segment(transaction_id)}/reversal", body=_sent(body)),
+        )
+
     async def get_statement(
-        self, *, begins_at: datetime | None = None, ends_at: datetime | None = None
+        self,
+        *,
+        begins_at: datetime | None = None,
+        ends_at: datetime | None = None,
+        project_id: str | None = None,
+        provider_id: str | None = None,
+        region_id: str | None = None,
+        job_id: str | None = None,
+        device_id: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
     ) -> models.Statement:
         """Movements and balances of at most 366 days, by default the last 30; CSV if accepted."""
         return await self._ask(
             models.Statement,
-            Call("GET", "/v1/statement", query={"begins_at": begins_at, "ends_at": ends_at}),
+            Call(
+                "GET",
+                "/v1/statement",
+                query={
+                    "begins_at": begins_at,
+                    "ends_at": ends_at,
+                    "project_id": project_id,
+                    "provider_id": provider_id,
+                    "region_id": region_id,
+                    "job_id": job_id,
+                    "device_id": device_id,
+                    "limit": limit,
+                    "after": after,
+                },
+            ),
+        )
+
+    async def audit_ledger(self) -> models.LedgerAudit:
+        """Compute all charges and balances anew and report each difference; it changes
+        nothing."""
+        return await self._ask(models.LedgerAudit, Call("POST", "/v1/admin/ledger-audit"))
+
+    async def get_usage(
+        self,
+        *,
+        by: str | None = None,
+        begins_at: datetime | None = None,
+        ends_at: datetime | None = None,
+    ) -> models.Usage:
+        """Who used what of the account: by consumer, project, model and kind, by day or month if
+        asked."""
+        return await self._ask(
+            models.Usage,
+            Call("GET", "/v1/usage", query={"by": by, "begins_at": begins_at, "ends_at": ends_at}),
+        )
+
+    async def get_costs(
+        self,
+        *,
+        by: str | None = None,
+        begins_at: datetime | None = None,
+        ends_at: datetime | None = None,
+    ) -> models.Costs:
+        """What the account was charged and what its leased machines have cost, by day or by
+        subject."""
+        return await self._ask(
+            models.Costs,
+            Call("GET", "/v1/costs", query={"by": by, "begins_at": begins_at, "ends_at": ends_at}),
         )
 
     async def get_tco(

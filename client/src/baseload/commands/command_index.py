@@ -142,6 +142,9 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
             Entry("status", "Who you are, your credits, and what runs", "status"),
             Entry("events", "What happened, to one resource or to all; -f follows", "events"),
             Entry("bill", "The statement of a period, in credits (1 = 1 US dollar)", "billing"),
+            Entry("statement", "As bill; of one project, provider, region, job, device", "billing"),
+            Entry("usage", "Who used your machines, projects and models", "billing"),
+            Entry("costs", "Charges and machines, by day, provider, project, region", "billing"),
             Entry("tco", "When own machines have paid for themselves, against renting", "tco"),
             Entry(
                 "credits",
@@ -153,6 +156,7 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
             Entry("project", "key set, key ls, key rm: keys of other services", "projects", True),
             Entry("key", "create, ls, rm: keys to the API", "keys", True),
             Entry("audit", "ls, verify (administrators): who did what", "audit", True),
+            Entry("admin", "audit, reverse (administrators): the whole ledger", "admin", True),
         ),
     ),
 )

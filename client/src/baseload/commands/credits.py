@@ -50,9 +50,7 @@ def record(
     if session.screen.as_json:
         session.screen.json(bought)
     else:
-        session.screen.result(
-            f"{bought['id']}  {credits_text(asked)} credits to {account_id}"
-        )
+        session.screen.result(f"{bought['id']}  {credits_text(asked)} credits to {account_id}")
 
 
 @command(app)

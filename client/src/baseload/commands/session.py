@@ -83,14 +83,10 @@ class Session:
         """The items of a list, newest first, at most `limit`."""
         return list(self.transport.pages(path, query, limit))
 
-    def chunks(self, path: str, **query: Any) -> Iterator[bytes]:
-        """The body of an answer, as it comes."""
-        return self.transport.chunks(_call("GET", path, query=query))
-
-    def text(self, path: str, accept: str, **query: Any) -> str:
-        """An answer in a format that is not JSON."""
-        call = _call("GET", path, query=query, headers={"Accept": accept})
-        return self.transport.send(call).text
+    def chunks(self, path: str, *, accept: str | None = None, **query: Any) -> Iterator[bytes]:
+        """The body of an answer, as it comes, in the format that `accept` names."""
+        headers = {"Accept": accept} if accept else {}
+        return self.transport.chunks(_call("GET", path, query=query, headers=headers))
 
     def _document(self, call: Call) -> Document:
         return dict(self.transport.json(call) or {})
