@@ -18,22 +18,25 @@ from sqlmodel import Session, col, select
 from activities.db import tables
 from activities.db.session import database
 from api.problems import Problem, missing, too_many
-from workflows.contracts.lifecycles import LIFECYCLE_NOUNS
+from workflows.rules.accounts.permissions import (
+    PERMISSIONS,
+    SCOPED,
+    Role,
+    Verb,
+    permits,
+    refusal,
+    roles_for,
+)
 
-NOUNS = (
-    "accounts", "account", "users", "api-keys", "projects", "uploads", "billing", "events", "audit",
-    "credentials", "reservations", "boot-drive-requests", "device-configurations",
-    *(noun.plural for noun in LIFECYCLE_NOUNS),
-)  # fmt: skip
+NOUNS = tuple(PERMISSIONS)
 USE_OF_SECRETS = "secrets:use"
 """The scope to have a source opened with a secret of its project."""
 USE_OF_KEYS = "credentials:use"
 """The scope to have sources and jobs use the project's third-party keys."""
-_DEEDS = ("read", "write")
 SCOPES = frozenset(
     {
         *("*", "read", USE_OF_SECRETS, USE_OF_KEYS),
-        *(f"{noun}:{deed}" for noun in NOUNS for deed in _DEEDS),
+        *(f"{noun}:{deed}" for noun in NOUNS for deed in SCOPED),
     }
 )
 _USE_INTERVAL = timedelta(minutes=10)
@@ -75,10 +78,21 @@ class Caller:
     @property
     def is_owner(self) -> bool:
         """Whether the caller's user may change the account, its users and their keys."""
-        return self.role == "owner"
+        return self.role == Role.OWNER
 
     def may(self, scope: str) -> bool:
-        """Whether the key's scopes include this scope, such as `jobs:write`."""
+        """Whether the user's role and the key's scopes include this scope, such as `jobs:write`."""
+        noun, _, deed = scope.partition(":")
+        if deed in SCOPED and not self.is_permitted(noun, Verb(deed)):
+            return False
+        return self.has_scope(scope)
+
+    def is_permitted(self, noun: str, verb: Verb) -> bool:
+        """Whether the role of the caller's user permits this, whatever the scopes of the key."""
+        return permits(noun, verb, self.role, is_administrator=self.is_administrator)
+
+    def has_scope(self, scope: str) -> bool:
+        """Whether the scopes of the key include this scope, whatever the role of its user."""
         noun, _, deed = scope.partition(":")
         if deed == "read" and ("read" in self.scopes or f"{noun}:write" in self.scopes):
             return True
@@ -99,16 +113,18 @@ class KeyRefused(Problem):
 
 
 class Needs:
-    """The dependency of a route that gives the caller, if the key's scopes include `scope`.
+    """The dependency of a route that gives the caller, if the caller's role and key permit `scope`.
 
-    administrator, owner: the route is for administrators, or for owners of the account, only;
-    others are refused. So is a key that calls more often than `requests_per_minute`.
+    verb: what the route does, where that is more than the verb of its scope.
+    A key that calls more often than `requests_per_minute` is refused too.
+    Raises: LookupError, when no rule says who may do this.
     """
 
-    def __init__(self, scope: str, *, administrator: bool = False, owner: bool = False) -> None:
-        self._scope = scope
-        self._administrator = administrator
-        self._owner = owner
+    def __init__(self, scope: str, verb: Verb | None = None) -> None:
+        self.scope = scope
+        self.noun, _, deed = scope.partition(":")
+        self.verb = verb or Verb(deed)
+        roles_for(self.noun, self.verb)
 
     def __call__(
         self,
@@ -133,13 +149,16 @@ class Needs:
             raise too_many(f"key {caller.key_id}: too many requests", wait_s)
         if (wait_s := state.account_request_rate.wait_s(caller.account_id)) > 0:
             raise too_many(f"account {caller.account_id}: too many requests", wait_s)
-        if self._administrator and not caller.is_administrator:
-            raise Problem("forbidden", "this is for administrators")
-        if self._owner and not caller.is_owner:
-            raise Problem("forbidden", f"user {caller.user_id}: this is for owners of the account")
-        if not caller.may(self._scope):
-            raise Problem("forbidden", f"key {caller.key_id} lacks the scope {self._scope}")
+        self.check(caller)
         return caller
+
+    def check(self, caller: Caller) -> None:
+        """Raises: Problem `forbidden`, unless the caller's role and key permit this."""
+        if not caller.is_permitted(self.noun, self.verb):
+            detail = f"user {caller.user_id}: {refusal(self.noun, self.verb)}"
+            raise Problem("forbidden", detail)
+        if not caller.has_scope(self.scope):
+            raise Problem("forbidden", f"key {caller.key_id} lacks the scope {self.scope}")
 
 
 def authenticate(secret: str | None, act_for: str | None = None) -> Caller:

@@ -24,10 +24,10 @@ from api.schemas.billing import Transaction
 from api.services import accounts, billing
 
 router = APIRouter(tags=["accounts"])
-Administrator = Annotated[Caller, Depends(Needs("accounts:read", administrator=True))]
-Administration = Annotated[Change, changing("accounts:write", administrator=True)]
+Administrator = Annotated[Caller, Depends(Needs("accounts:read"))]
+Administration = Annotated[Change, changing("accounts:write")]
 Reader = Annotated[Caller, Depends(Needs("account:read"))]
-Writer = Annotated[Change, changing("account:write", owner=True)]
+Writer = Annotated[Change, changing("account:write")]
 
 
 @router.get("/v1/accounts", operation_id="list_accounts")

@@ -20,7 +20,7 @@ from api.services.ownership import own
 
 router = APIRouter(prefix="/v1/projects", tags=["projects"])
 Reader = Annotated[Caller, Depends(Needs("credentials:read"))]
-Writer = Annotated[Change, changing("credentials:write", owner=True)]
+Writer = Annotated[Change, changing("credentials:write")]
 
 
 @router.get("/{project_id}/credentials", operation_id="list_third_party_keys")

@@ -23,7 +23,7 @@ from api.services import accounts
 
 router = APIRouter(tags=["accounts"])
 UserReader = Annotated[Caller, Depends(Needs("users:read"))]
-UserWriter = Annotated[Change, changing("users:write", owner=True)]
+UserWriter = Annotated[Change, changing("users:write")]
 KeyReader = Annotated[Caller, Depends(Needs("api-keys:read"))]
 KeyWriter = Annotated[Change, changing("api-keys:write")]
 

@@ -27,6 +27,7 @@ def _email(text: str) -> str:
 Email = Annotated[str, Field(max_length=254), AfterValidator(_email)]
 Scope = Annotated[str, Field(max_length=100)]
 Plan = Literal["individual", "team", "enterprise"]
+UserRole = Literal["owner", "member", "billing"]
 
 
 class AccountCreation(RequestBody):
@@ -117,7 +118,7 @@ class AccountPage(Page[Account]):
 
 class UserCreation(RequestBody):
     email: Email
-    role: Literal["owner", "member"] = "member"
+    role: UserRole = "member"
 
 
 class User(ResponseBody):

@@ -95,7 +95,7 @@ OF_ONE_RESOURCE = [
 ]
 
 
-async def _ask(route: Route, person: Person, path: str = "", **headers: str) -> tuple[int, str]:
+async def ask(route: Route, person: Person, path: str = "", **headers: str) -> tuple[int, str]:
     """The status and the code of an answer, without a resource that the path could name."""
     path = path or re.sub(r"\{(\w+)\}", "none", route.path.replace("{key_type}", "ngc"))
     body = BODIES.get(route.name, {}) if route.method in ("POST", "PATCH") else None
@@ -120,25 +120,25 @@ async def test_no_route_answers_without_a_good_key(ada: Person) -> None:
     }
     for route in ROUTES:
         for kind, person in bad.items():
-            assert await _ask(route, person) == (401, "unauthorized"), (route.name, kind)
+            assert await ask(route, person) == (401, "unauthorized"), (route.name, kind)
 
 
 async def test_no_route_answers_a_key_with_all_scopes_but_its_own(admin: Person) -> None:
     for route in ROUTES:
         key = admin.with_key(sorted(SCOPES - route.sufficient))
-        assert await _ask(route, key) == (403, "forbidden"), route.name
+        assert await ask(route, key) == (403, "forbidden"), route.name
 
 
 async def test_every_route_answers_a_key_with_its_own_scope_alone(admin: Person) -> None:
     keys = {scope: admin.with_key([scope]) for scope in {route.scope for route in ROUTES}}
     for route in ROUTES:
-        assert (await _ask(route, keys[route.scope]))[0] not in (401, 403), route.name
+        assert (await ask(route, keys[route.scope]))[0] not in (401, 403), route.name
 
 
 async def test_only_an_administrator_acts_for_another_account(ada: Person, bob: Person) -> None:
     act_for = {"X-Baseload-Account": bob.account_id}
     for route in ROUTES:
-        assert await _ask(route, ada, **act_for) == (403, "forbidden"), route.name
+        assert await ask(route, ada, **act_for) == (403, "forbidden"), route.name
 
 
 async def test_what_is_for_administrators_or_owners_is_refused_to_others(
@@ -147,9 +147,9 @@ async def test_what_is_for_administrators_or_owners_is_refused_to_others(
     site.set(tables.User, admin.user_id, role="member")
     for route in ROUTES:
         if route.name in ADMINISTRATORS:
-            assert await _ask(route, ada) == (403, "forbidden"), route.name
+            assert await ask(route, ada) == (403, "forbidden"), route.name
         if route.name in OWNERS:
-            assert await _ask(route, admin) == (403, "forbidden"), route.name
+            assert await ask(route, admin) == (403, "forbidden"), route.name
 
 
 @pytest.fixture
@@ -196,7 +196,7 @@ async def test_what_is_another_accounts_is_not_there(
         path += "?from=1&to=1" if path.endswith("/diff") else ""
         path += "?zone=a" if "machines" in path else ""
         path += f"?sha256={'0' * 64}" if route.method == "PUT" and "parts" in path else ""
-        assert await _ask(route, bob, path) == (404, "not-found"), route.name
+        assert await ask(route, bob, path) == (404, "not-found"), route.name
     assert _rows(site) == kept
 
 

@@ -41,7 +41,7 @@ class User(SQLModel, table=True):
     """The address that nobody has proved yet; other users may claim the same."""
     email_verified_at: datetime | None = Field(default=None, sa_type=Instant)
     role: str = "owner"
-    """`owner`, or `member`, who has no power over other users, their keys or the account."""
+    """The user's role in this account, see `workflows/rules/accounts/permissions.py`."""
     created_at: datetime = Field(sa_type=Instant)
 
 

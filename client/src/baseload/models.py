@@ -2442,7 +2442,7 @@ class UserCreation(BaseModel):
         extra="allow",
     )
     email: Annotated[str, Field(max_length=254, title="Email")]
-    role: Annotated[Literal["owner", "member"], Field(title="Role")] = "member"
+    role: Annotated[Literal["owner", "member", "billing"], Field(title="Role")] = "member"
 
 
 class UserPage(BaseModel):
