@@ -51,9 +51,17 @@ _KEYS = select(  # type: ignore[call-overload]
     tables.ApiKey.last_used_at,
     tables.Account.is_administrator,
     tables.User.role,
+    col(tables.User.account_id).label("user_account_id"),
+    col(tables.AccountMember.role).label("member_role"),
 )
-_KEYS = _KEYS.join(tables.Account, col(tables.Account.id) == tables.ApiKey.account_id).join(
-    tables.User, col(tables.User.id) == tables.ApiKey.user_id
+_KEYS = (
+    _KEYS.join(tables.Account, col(tables.Account.id) == tables.ApiKey.account_id)
+    .join(tables.User, col(tables.User.id) == tables.ApiKey.user_id)
+    .outerjoin(
+        tables.AccountMember,
+        (col(tables.AccountMember.account_id) == tables.ApiKey.account_id)
+        & (col(tables.AccountMember.user_id) == tables.ApiKey.user_id),
+    )
 )
 _bearer = HTTPBearer(auto_error=False, description="An API key, `bl_…`.")
 
@@ -74,11 +82,22 @@ class Caller:
     """When the key expires; None: never."""
     address: str | None = None
     """The address of the client."""
+    user_account_id: str | None = None
+    """The user's own account, where the key is of another one that the user is a member of."""
 
     @property
     def is_owner(self) -> bool:
         """Whether the caller's user may change the account, its users and their keys."""
         return self.role == Role.OWNER
+
+    @property
+    def is_at_home(self) -> bool:
+        """Whether the caller acts for the user's own account.
+
+        Only there a user's memberships count: owners of other accounts make keys of their users,
+        who may be members elsewhere.
+        """
+        return self.user_account_id is None and self.account_id == self.home_account_id
 
     def may(self, scope: str) -> bool:
         """Whether the user's role and the key's scopes include this scope, such as `jobs:write`."""
@@ -174,7 +193,7 @@ def authenticate(secret: str | None, act_for: str | None = None) -> Caller:
     with database().read() as session:
         key = session.execute(_KEYS.where(tables.ApiKey.secret_sha256 == hash_of(secret))).first()
         now = datetime.now(UTC)
-        if key is None or key.revoked_at is not None:
+        if key is None or key.revoked_at is not None or _role_of(key) is None:
             raise KeyRefused("unauthorized", "the key is unknown or revoked", key)
         if key.expires_at is not None and key.expires_at <= now:
             detail = f"key {key.id} has expired on {key.expires_at:%Y-%m-%d %H:%M} UTC"
@@ -191,7 +210,7 @@ def caller_by_key(key_id: str, act_for: str) -> Caller:
     """
     with database().read() as session:
         key = session.execute(_KEYS.where(tables.ApiKey.id == key_id)).first()
-        if key is None or key.revoked_at is not None:
+        if key is None or key.revoked_at is not None or _role_of(key) is None:
             raise KeyRefused("unauthorized", "the key is unknown or revoked", key)
         if key.expires_at is not None and key.expires_at <= datetime.now(UTC):
             raise KeyRefused("unauthorized", f"key {key.id} has expired", key)
@@ -208,7 +227,8 @@ def _caller_of(session: Session, key: Row[Any], act_for: str | None) -> Caller:
     if act_for is not None and act_for != key.account_id:
         if not is_administrator:
             raise KeyRefused("forbidden", "X-Baseload-Account is for administrators", key)
-        if session.get(tables.Account, act_for) is None:
+        account = session.get(tables.Account, act_for)
+        if account is None or account.removed_at is not None:
             raise missing("account", act_for)
     return Caller(
         account_id=act_for or key.account_id,
@@ -217,18 +237,21 @@ def _caller_of(session: Session, key: Row[Any], act_for: str | None) -> Caller:
         scopes=frozenset(key.scopes),
         is_administrator=is_administrator,
         home_account_id=key.account_id,
-        role=key.role,
+        role=_role_of(key) or "",
         expires_at=key.expires_at,
+        user_account_id=None if _is_own(key) else key.user_account_id,
     )
 
 
-def is_good(key_id: str) -> bool:
-    """Whether an API key is neither revoked nor expired, for what outlasts its request."""
-    with database().read() as session:
-        key = session.execute(_KEYS.where(tables.ApiKey.id == key_id)).first()
-    if key is None or key.revoked_at is not None:
-        return False
-    return key.expires_at is None or key.expires_at > datetime.now(UTC)
+def _is_own(key: Row[Any]) -> bool:
+    """Whether the key is of its user's own account."""
+    return bool(key.account_id == key.user_account_id)
+
+
+def _role_of(key: Row[Any]) -> str | None:
+    """The role of the key's user in the key's account; None: the user is not of that account."""
+    role: str | None = key.role if _is_own(key) else key.member_role
+    return role
 
 
 def _note_use(key: Row[Any], now: datetime) -> None:

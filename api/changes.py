@@ -160,7 +160,7 @@ class Change:
 def _sealed(given: ResponseBody, account_id: str, key: str) -> dict[str, Any]:
     """The answer as it is stored; the secret of a new API key is encrypted."""
     body = given.model_dump(mode="json")
-    if "secret" in body:
+    if body.get("secret") is not None:
         box = secret_box(ANSWERS, account_id)
         body["secret"] = box.seal(body["secret"].encode(), key.encode()).hex()
     return body
@@ -168,7 +168,7 @@ def _sealed(given: ResponseBody, account_id: str, key: str) -> dict[str, Any]:
 
 def _opened(kept: tables.IdempotencyKey) -> dict[str, Any]:
     body = dict(kept.body or {})
-    if "secret" in body:
+    if body.get("secret") is not None:
         sealed = bytes.fromhex(body["secret"])
         box = secret_box(ANSWERS, kept.account_id)
         body["secret"] = box.open(sealed, kept.key.encode()).decode()

@@ -27,11 +27,15 @@ ADMINISTRATORS = {
     *(f"{verb}_boot_drive_request" for verb in DECISIONS),
 }
 OWNERS = {
-    *("create_user", "change_own_account"),
+    *("create_user", "change_user", "remove_user", "change_own_account"),
+    *("create_invitation", "withdraw_invitation", "change_member", "remove_member"),
     *("set_third_party_key", "remove_third_party_key"),
 }
 NOUN_OF: dict[str, str] = {
     "create_join_token": "nodes",
+    "accept_invitation": "memberships",
+    "leave_project": "memberships",
+    **dict.fromkeys(("list_members", "change_member", "remove_member"), "members"),
     "list_third_party_keys": "credentials",
     "set_third_party_key": "credentials",
     "remove_third_party_key": "credentials",
@@ -58,6 +62,9 @@ BODIES: dict[str, Any] = {
     "change_device": {"configuration_id": None},
     "store_project_secret": {"name": "token", "value": "hidden"},
     "set_third_party_key": {"type": "ngc", "value": "nvapi-hidden"},
+    "change_user": {"role": "member"},
+    "change_member": {"permissions": {"job": "read"}},
+    "accept_invitation": {"token": "inv_none"},
     **{f"{verb}_boot_drive_request": body for verb, body in DECISIONS.items() if body},
 }
 """The sound bodies of routes that change one resource."""
@@ -166,8 +173,12 @@ async def owned(site: Site, ada: Person) -> dict[str, str]:
         for noun in ARTIFACT_NOUNS
     }
     edge = await edge_things(ada, region_id, "ada")
+    invitation = await ada.made("/v1/invitations", {"email": "x@y.test", "role": "member"})
     return {
         **artifacts,
+        "users": ada.user_id,
+        "invitations": invitation["id"],
+        "memberships": ada.account_id,
         "api-keys": key["id"],
         "projects": ada.project_id,
         "providers": region.provider_id,

@@ -22,7 +22,6 @@ from api.authorization import (
     authenticate,
     caller_by_key,
     hash_of,
-    is_good,
 )
 from api.problems import Problem
 from api.rate_limits import Rate
@@ -145,21 +144,20 @@ def test_a_key_that_is_not_good_is_refused_with_whose_it_is(
     migrated: Database, ada: Person, bob: Person
 ) -> None:
     now = datetime.now(UTC)
-    assert is_good(ada.key_id)
+    assert caller_by_key(ada.key_id, ada.account_id)
     set_key(migrated, ada, expires_at=now + FAR)
-    assert is_good(ada.key_id)
+    assert caller_by_key(ada.key_id, ada.account_id)
     for values, why in (
         ({"revoked_at": now}, "unknown or revoked"),
         ({"revoked_at": None, "expires_at": now - FAR}, "has expired"),
     ):
         set_key(migrated, ada, **values)
-        assert not is_good(ada.key_id)
         for refused in (_refused_by_secret(ada), _refused_by_id(ada)):
             assert (refused.code, refused.key_id) == ("unauthorized", ada.key_id)
             assert refused.account_id == ada.account_id
             assert why in refused.detail
             assert refused.headers == {"WWW-Authenticate": "Bearer"}
-    assert is_good(bob.key_id)
+    assert caller_by_key(bob.key_id, bob.account_id)
     assert authenticate(bob.secret).key_id == bob.key_id
 
 
@@ -176,7 +174,6 @@ def _refused_by_id(person: Person) -> KeyRefused:
 
 
 def test_a_key_that_nobody_has_is_nobodys(ada: Person) -> None:
-    assert not is_good("key-none")
     for secret, why in ((None, "is missing"), ("", "is missing"), ("bl_x", "unknown or revoked")):
         with pytest.raises(KeyRefused, match=why) as refused:
             authenticate(secret)

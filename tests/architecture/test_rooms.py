@@ -50,9 +50,9 @@ PLUMBING_OF_SCHEMAS = {"base"}
 ROUTES_WITHOUT_SERVICE = {
     "health": "asks the process alone",
     "platform": "reads one setting and one key",
-    "users": "are part of accounts",
 }
 SERVICES_WITHOUT_ROUTE = {
+    "api_keys": "are made and revoked under users",
     "artifact_datastores": "are named by the sources of artifacts",
     "job_datastores": "are named by jobs that are made under jobs",
     "plans": "are of accounts, and asked for by other nouns",

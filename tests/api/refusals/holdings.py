@@ -15,7 +15,7 @@ from activities.secrets.credentials import own_place, seal_credentials
 from tests.activities.providers.fake_driver import RentedDriver
 from tests.activities.providers.kinds import kind_with
 from tests.api.device_rows import edge_things
-from tests.api.http_server import JOB, Person, tar_gz
+from tests.api.http_server import JOB, Person, Site, tar_gz
 from tests.api.refusals.document import (
     Place,
     filled,
@@ -41,7 +41,12 @@ SOUND: dict[str, dict[str, Any]] = {
     "change_own_account": {"wallet_address": "another"},
     "create_user": {"email": "another@example.test"},
     "create_api_key": {"name": "another"},
+    "change_user": {"role": "owner"},
+    "create_invitation": {"email": "third@example.test", "permissions": {"job": "read"}},
+    "accept_invitation": {},
+    "change_member": {"permissions": {"job": "all"}},
     "create_project": {"name": "another"},
+    "change_project": {"on_quota_exhausted": "fail"},
     "store_project_secret": {"name": "another", "value": "hidden"},
     "set_third_party_key": {"type": "kaggle", "value": "ada:hidden-key"},
     "enable_provider": {"kind": "gcp"},
@@ -83,6 +88,8 @@ NEEDED = {
     "create_device_configuration": ("region_id",),
     "create_deployment": ("configuration_id",),
     "list_quotas": ("provider_id",),
+    "create_invitation": ("project_id",),
+    "accept_invitation": ("token",),
 }
 """The fields that name things and without which a request is not sound."""
 QUERIES: dict[str, dict[str, str]] = {
@@ -150,6 +157,17 @@ async def _set_key(person: Person, word: str, key_type: str) -> None:
     await person.made(f"/v1/projects/{person.project_id}/credentials", of_service)
 
 
+def _member(site: Site, person: Person, word: str) -> str:
+    """A user of a third account, who is a member of the person's project."""
+    third = site.account(f"guest of {word}")
+    member = tables.ProjectMember(
+        project_id=person.project_id, user_id=third.user_id, permissions={"job": "read"},
+        created_at=BEGAN,
+    )  # fmt: skip
+    site.write(member)
+    return third.user_id
+
+
 async def holdings(person: Person, word: str) -> Holdings:
     """One thing of each kind, as the API and the workflows of this person have made it."""
     site = person.site
@@ -181,8 +199,14 @@ async def holdings(person: Person, word: str) -> Holdings:
     artifacts = {
         noun.name: (await person.made(f"/v1/{noun.plural}", asked))["id"] for noun in ARTIFACT_NOUNS
     }
+    invitation = await person.made(
+        "/v1/invitations", {"email": f"guest@{word}.test", "role": "member"}
+    )
     named = {
         **artifacts,
+        "invitation": invitation["id"],
+        "invitation token": invitation["secret"],
+        "member": _member(site, person, word),
         "account": person.account_id,
         "user": person.user_id,
         "key": key["id"],
