@@ -107,6 +107,8 @@ class Account(ResponseBody):
     wallets: dict[str, str]
     idle_workload: IdleWorkloadShown | None
     personal_project_id: str
+    removed_at: datetime | None
+    """When the account was removed; null: it is there."""
     balance_microcredits: int
     """The balance of the payer: the billing account if there is one, else this account."""
     created_at: datetime

@@ -48,6 +48,8 @@ def change_account(
 ) -> schemas.Account:
     row = find_account(context.session, account_id)
     context.concerned_account_id = row.id
+    if row.removed_at is not None:
+        raise Problem("conflict", f"account {row.name}: is removed")
     return _changed(context, row, asked)
 
 
@@ -101,7 +103,7 @@ def _check_billing(session: Session, payer_id: str | None, account_id: str | Non
         return
     advisory_lock(session, "billing-accounts")  # Two changes at once could make a chain of payers.
     payer = session.get(tables.Account, payer_id)
-    if payer is None or payer_id == account_id:
+    if payer is None or payer.removed_at is not None or payer_id == account_id:
         raise invalid(field_error("billing_account_id", "is the id of another account", payer_id))
     if payer.billing_account_id is not None:
         rule = f"pays for itself; {payer_id} is paid for by {payer.billing_account_id}"

@@ -23,6 +23,7 @@ FREE = {"get_health", "get_readiness", "get_metrics", "announce_machine"}
 """They need no key; the first three tell nothing of an account."""
 ADMINISTRATORS = {
     *("list_accounts", "create_account", "get_account", "change_account", "grant_credits"),
+    "remove_account",
     "verify_audit",
     *(f"{verb}_boot_drive_request" for verb in DECISIONS),
 }

@@ -44,8 +44,9 @@ FOLDERS_OF_ROUTINE_SIZE = (
 )  # fmt: skip
 # Nouns of the API that lack a file of their name, and why.
 PLUMBING_OF_SERVICES = {
-    "account_limits","cloud_machines", "job_references", "lifecycles", "ownership",
-                        "region_quotas"}  # fmt: skip
+    *("account_limits", "account_removals", "cloud_machines", "job_references", "lifecycles"),
+    *("ownership", "region_quotas"),
+}
 PLUMBING_OF_SCHEMAS = {"base"}
 ROUTES_WITHOUT_SERVICE = {
     "health": "asks the process alone",

@@ -2733,6 +2733,7 @@ class Account(BaseModel):
     wallets: Annotated[dict[str, str], Field(title="Wallets")]
     idle_workload: IdleWorkloadShown | None
     personal_project_id: Annotated[str, Field(title="Personal Project Id")]
+    removed_at: Annotated[AwareDatetime | None, Field(title="Removed At")]
     balance_microcredits: Annotated[int, Field(title="Balance Microcredits")]
     created_at: Annotated[AwareDatetime, Field(title="Created At")]
     updated_at: Annotated[AwareDatetime, Field(title="Updated At")]

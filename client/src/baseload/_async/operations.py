@@ -66,6 +66,12 @@ class AsyncOperations:
             models.Account, Call("PATCH", f"/v1/accounts/{segment(account_id)}", body=_sent(body))
         )
 
+    async def remove_account(self, account_id: str) -> models.Account:
+        """Remove an account of which nothing runs or is kept, and whose balance is 0."""
+        return await self._ask(
+            models.Account, Call("DELETE", f"/v1/accounts/{segment(account_id)}")
+        )
+
     async def grant_credits(self, account_id: str, body: models.CreditGrant) -> models.Transaction:
         """Give an account credits."""
         return await self._ask(

@@ -66,6 +66,10 @@ class Operations:
             models.Account, Call("PATCH", f"/v1/accounts/{segment(account_id)}", body=_sent(body))
         )
 
+    def remove_account(self, account_id: str) -> models.Account:
+        """Remove an account of which nothing runs or is kept, and whose balance is 0."""
+        return self._ask(models.Account, Call("DELETE", f"/v1/accounts/{segment(account_id)}"))
+
     def grant_credits(self, account_id: str, body: models.CreditGrant) -> models.Transaction:
         """Give an account credits."""
         return self._ask(
