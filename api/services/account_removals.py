@@ -26,6 +26,9 @@ def remove_account(context: ChangeContext, account_id: str) -> schemas.Account:
     session = context.session
     advisory_lock(session, "billing-accounts")  # Another account could get this one as its payer.
     row = find_account(session, account_id)
+    of_account = select(tables.Project).where(tables.Project.account_id == account_id)
+    ordered = of_account.order_by(col(tables.Project.id)).with_for_update()
+    projects = session.exec(ordered).all()  # Whoever makes something in one locks it first too.
     session.refresh(row, with_for_update=True)
     context.concerned_account_id = row.id
     if row.removed_at is not None:
@@ -37,6 +40,8 @@ def remove_account(context: ChangeContext, account_id: str) -> schemas.Account:
         has.append("the administrators")
     if has:
         raise Problem("conflict", f"account {row.name}: has {'; '.join(has)}")
+    for each in projects:
+        each.removed_at = each.removed_at or context.now
     row.removed_at = row.updated_at = context.now
     _end(context, row)
     return account_response(session, row)

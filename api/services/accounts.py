@@ -1,4 +1,4 @@
-"""Accounts, users and API keys: their responses and their changes."""
+"""Accounts: their responses and their changes."""
 
 from sqlmodel import Session, col, select
 
@@ -46,6 +46,11 @@ def create_account(context: ChangeContext, asked: schemas.AccountCreation) -> sc
 def change_account(
     context: ChangeContext, account_id: str, asked: schemas.AccountChange
 ) -> schemas.Account:
+    """Change an account, whichever it is.
+
+    Raises: Problem `not-found`, `invalid-request`; `conflict`, for an account that was removed, a
+    name that another has, or a payer for whom somebody pays.
+    """
     row = find_account(context.session, account_id)
     context.concerned_account_id = row.id
     if row.removed_at is not None:

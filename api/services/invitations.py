@@ -3,6 +3,7 @@
 import hmac
 import secrets
 from datetime import datetime
+from typing import Any
 
 from sqlmodel import Session, or_, select
 
@@ -112,11 +113,13 @@ def accept_invitation(
     """
     session, caller = context.session, context.caller
     check_home(caller)
-    row = session.get(tables.Invitation, invitation_id, with_for_update=True)
+    row = session.get(tables.Invitation, invitation_id)
     if row is None or not hmac.compare_digest(row.secret_sha256, hash_of(token)):
         raise missing("invitation", invitation_id)
+    is_there = _is_there(session, row)  # It is locked before the row, as by its removal.
+    session.refresh(row, with_for_update=True)
     user = session.get_one(tables.User, caller.user_id)
-    refusal = refusal_of_acceptance(_invited(context, row, user))
+    refusal = refusal_of_acceptance(_invited(context, row, user, is_there=is_there))
     if refusal is not None:
         raise Problem("conflict", f"invitation {row.id}: {refusal}")
     context.concerned_account_id = row.account_id
@@ -139,7 +142,9 @@ def accept_invitation(
     )
 
 
-def _invited(context: ChangeContext, row: tables.Invitation, user: tables.User) -> Invited:
+def _invited(
+    context: ChangeContext, row: tables.Invitation, user: tables.User, *, is_there: bool
+) -> Invited:
     session = context.session
     status = invitation_status(row.accepted_at, row.withdrawn_at, row.expires_at, context.now)
     provers = select(tables.User).where(tables.User.email == row.email, tables.User.id != user.id)
@@ -151,7 +156,7 @@ def _invited(context: ChangeContext, row: tables.Invitation, user: tables.User) 
         is_of_account=user.account_id == row.account_id,
         inviter_may=role_in(session, inviter, row.account_id) == Role.OWNER
         or _is_administrators(session, inviter),
-        is_there=_is_there(session, row),
+        is_there=is_there,
     )
 
 
@@ -162,14 +167,16 @@ def _is_administrators(session: Session, user: tables.User) -> bool:
 
 
 def _is_there(session: Session, row: tables.Invitation) -> bool:
-    if session.get_one(tables.Account, row.account_id).removed_at is not None:
-        return False
-    if row.project_id is None:
-        return True
-    project = session.get(
-        tables.Project, row.project_id, with_for_update={"read": True, "key_share": True}
-    )
-    return project is not None and project.removed_at is None
+    """Whether the project and the account are there, which nobody then removes meanwhile.
+
+    They are locked in this order, as whoever makes something in a project locks them.
+    """
+    locked: Any = {"populate_existing": True, "with_for_update": {"read": True, "key_share": True}}
+    if row.project_id is not None:
+        project = session.get_one(tables.Project, row.project_id, **locked)
+        if project.removed_at is not None:
+            return False
+    return session.get_one(tables.Account, row.account_id, **locked).removed_at is None
 
 
 def _join_project(context: ChangeContext, row: tables.Invitation, user: tables.User) -> None:

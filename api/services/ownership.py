@@ -60,7 +60,12 @@ def own_project(
     remove it.
     Raises: Problem `not-found`, also when the project belongs to another account.
     """
-    row = session.get(tables.Project, project_id, with_for_update=_LOCKS[lock])
+    row = session.get(
+        tables.Project,
+        project_id,
+        with_for_update=_LOCKS[lock],
+        populate_existing=lock is not None,
+    )
     if row is None or row.removed_at is not None or row.account_id != caller.account_id:
         raise missing("project", project_id)
     return row
@@ -71,8 +76,8 @@ def hold_project(session: Session, project: tables.Project) -> None:
 
     Raises: Problem `not-found`, when somebody has just removed it.
     """
-    row = session.get_one(tables.Project, project.id, with_for_update=_LOCKS["use"])
-    if row.removed_at is not None:
+    session.refresh(project, with_for_update=_LOCKS["use"])
+    if project.removed_at is not None:
         raise missing("project", project.id)
 
 

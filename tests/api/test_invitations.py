@@ -69,6 +69,7 @@ async def test_the_token_is_shown_once_and_stored_as_a_hash(site: Site, ada: Per
     assert made["secret"] not in (await ada.get("/v1/invitations")).text
 
 
+@pytest.mark.parametrize("dialect", ["sqlite", "postgresql"])
 async def test_an_invitation_is_accepted_once_however_many_try_at_once(
     site: Site, ada: Person, bob: Person
 ) -> None:

@@ -1,5 +1,6 @@
 """Several accounts of one person: a key is of one, with the role of its user there."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -120,6 +121,18 @@ async def test_a_role_is_changed_at_once_and_the_last_owner_stays(ada: Person, b
     )
     own = await there.call("DELETE", ada_path)
     assert (problem(own), "revoke the user's keys" in own.text) == ((409, "conflict"), True)
+
+
+@pytest.mark.parametrize("dialect", ["sqlite", "postgresql"])
+async def test_two_owners_who_demote_each_other_leave_one(ada: Person, bob: Person) -> None:
+    there, _ = await _joined(ada, bob, "owner")
+    answers = await asyncio.gather(
+        ada.patch(f"/v1/users/{bob.user_id}", {"role": "member"}),
+        there.patch(f"/v1/users/{ada.user_id}", {"role": "member"}),
+    )
+    assert sorted(each.status_code for each in answers)[0] == 200
+    roles = ada.site.rows(tables.User, id=ada.user_id) + ada.site.rows(tables.AccountMember)
+    assert sorted(each.role for each in roles) == ["member", "owner"]
 
 
 async def test_a_user_of_another_account_is_not_there(ada: Person, bob: Person) -> None:

@@ -1,5 +1,6 @@
 """Projects: read, changed, and removed when nothing is in them; the Personal one stays as it is."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -103,6 +104,29 @@ async def _is_gone(ada: Person, bob: Person, project_id: str) -> None:
     listed = (await ada.get("/v1/projects")).json()["items"]
     assert project_id not in [each["id"] for each in listed]
     assert (await ada.post("/v1/projects", {"name": "vision"})).status_code == 201
+
+
+@pytest.mark.parametrize("dialect", ["sqlite", "postgresql"])
+async def test_nothing_is_made_in_a_project_and_nobody_joins_it_while_it_is_removed(
+    site: Site, ada: Person, bob: Person
+) -> None:
+    for _ in range(4):
+        made = await invited(ada)
+        project_id = made["project_id"]
+        job = JOB | {"project_id": project_id}
+        removed, joined, submitted = await asyncio.gather(
+            ada.call("DELETE", f"/v1/projects/{project_id}"),
+            accept(bob, made),
+            ada.post("/v1/jobs", job),
+        )
+        is_removed = removed.status_code == 200
+        assert (joined.status_code, submitted.status_code) != (200, 202) or not is_removed
+        if is_removed:
+            assert site.rows(tables.ProjectMember, project_id=project_id) == []
+            assert site.rows(tables.Job, project_id=project_id) == []
+        else:
+            assert removed.status_code == 409, removed.text
+            await ada.patch(f"/v1/projects/{project_id}", {"name": project_id})
 
 
 async def test_a_project_that_was_removed_meanwhile_is_not_joined(

@@ -134,6 +134,10 @@ class Holdings:
             body = put(body, place.field, text) if place.where == "body" else body
         return asked | {"json": body}
 
+    def set_member(self) -> None:
+        """Make the member of the project one again."""
+        join(self.person, self.named["member"])
+
     async def set_key(self) -> None:
         """Set the third-party key of the holder's project again."""
         await _set_key(self.person, self.word, self.named["key type"])
@@ -160,12 +164,18 @@ async def _set_key(person: Person, word: str, key_type: str) -> None:
 def _member(site: Site, person: Person, word: str) -> str:
     """A user of a third account, who is a member of the person's project."""
     third = site.account(f"guest of {word}")
+    join(person, third.user_id)
+    return third.user_id
+
+
+def join(person: Person, user_id: str) -> None:
+    """Make a user of another account a member of the person's project."""
     member = tables.ProjectMember(
-        project_id=person.project_id, user_id=third.user_id, permissions={"job": "read"},
+        project_id=person.project_id, user_id=user_id, permissions={"job": "read"},
         created_at=BEGAN,
     )  # fmt: skip
-    site.write(member)
-    return third.user_id
+    with person.site.database.write() as session:
+        session.merge(member)
 
 
 async def holdings(person: Person, word: str) -> Holdings:
