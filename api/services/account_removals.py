@@ -59,6 +59,8 @@ def _holds(session: Session, row: tables.Account) -> Iterator[tuple[str, list[st
         table, ended = kind.table, kind.noun.final_statuses
         there = [table.account_id == row.id, col(table.status).not_in(ended)]
         yield kind.noun.plural, names_of(session, table, tuple(there))
+    unbilled = (tables.Job.account_id == row.id, col(tables.Job.unsettled).is_not(None))
+    yield "jobs whose usage is not posted yet", names_of(session, tables.Job, unbilled)
     projects = (
         tables.Project.account_id == row.id,
         col(tables.Project.removed_at).is_(None),

@@ -37,6 +37,16 @@ async def test_what_runs_and_the_balance_refuse_the_removal(
     assert (await ada.get("/v1/account")).status_code == 200
 
 
+async def test_usage_that_is_not_posted_yet_refuses_it(
+    site: Site, admin: Person, ada: Person
+) -> None:
+    job_id = await ada.job()
+    site.set(tables.Job, job_id, status="archived", unsettled=[{"worker": 0}])
+    refused = await admin.call("DELETE", f"/v1/accounts/{ada.account_id}")
+    words = f"jobs whose usage is not posted yet digits ({job_id})"
+    assert (problem(refused), words in refused.text) == ((409, "conflict"), True)
+
+
 @pytest.mark.parametrize("balance", [1, -1])
 async def test_a_debt_and_the_smallest_credit_refuse_it_too(
     site: Site, admin: Person, ada: Person, balance: int

@@ -123,6 +123,18 @@ async def test_a_role_is_changed_at_once_and_the_last_owner_stays(ada: Person, b
     assert (problem(own), "revoke the user's keys" in own.text) == ((409, "conflict"), True)
 
 
+async def test_what_a_removed_owner_has_sent_counts_no_more(
+    site: Site, ada: Person, bob: Person
+) -> None:
+    there, _ = await _joined(ada, bob, "owner")
+    eve = site.account("eve")
+    sent = await invited(there, role="owner", email="eve@example.test")
+    assert (await ada.call("DELETE", f"/v1/users/{bob.user_id}")).status_code == 200
+    refused = await accept(eve, sent)
+    assert (problem(refused), "may invite nobody" in refused.text) == ((409, "conflict"), True)
+    assert site.rows(tables.AccountMember) == []
+
+
 @pytest.mark.parametrize("dialect", ["sqlite", "postgresql"])
 async def test_two_owners_who_demote_each_other_leave_one(ada: Person, bob: Person) -> None:
     there, _ = await _joined(ada, bob, "owner")

@@ -104,6 +104,10 @@ def test_a_person_switches_between_accounts(
 def test_users_have_roles_and_an_invitation_is_withdrawn(desk: Desk) -> None:
     made = desk.json("user", "create", "tom@example.test", "--role", "billing")
     assert made["role"] == "billing"
+    key = desk.json("key", "create", "ci", "--user", "Tom@example.test", "--scope", "billing:read")
+    assert (key["user_id"], key["scopes"]) == (made["id"], ["billing:read"])
+    nobody = desk.baseload("key", "create", "ci", "--user", "no@example.test")
+    assert (nobody.code, "no user has the id or the address" in nobody.err) == (2, True)
     changed = desk.baseload("user", "set", "tom@example.test", "--role", "member")
     assert changed.out == f"{made['id']}  tom@example.test  member\n"
     assert {each["role"] for each in desk.json("user", "ls")["items"]} == {"owner", "member"}

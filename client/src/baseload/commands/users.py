@@ -39,7 +39,7 @@ def create(
     email: Annotated[str, typer.Argument(help="the person's address")],
     role: Of = Role.MEMBER,
 ) -> None:
-    """Make a user of the account; baseload key create makes keys of it."""
+    """Make a user of the account; baseload key create --user makes keys of it."""
     _print(session, session.post(PATH, {"email": email, "role": role.value}))
 
 
@@ -55,13 +55,21 @@ def rm(session: Session, user: User) -> None:
     _print(session, session.delete(_path(session, user)), "removed")
 
 
-def _path(session: Session, user: str) -> str:
+def user_id(session: Session, user: str) -> str:
+    """The id of the user of the account with this id or address.
+
+    Raises: MistakeError, when there is none.
+    """
     if user.startswith("usr-"):
-        return f"{PATH}/{segment(user)}"
+        return user
     found = [each["id"] for each in session.items(PATH) if each["email"] == user.lower()]
     if not found:
         raise MistakeError(f"no user has the id or the address {user!r}")
-    return f"{PATH}/{found[0]}"
+    return str(found[0])
+
+
+def _path(session: Session, user: str) -> str:
+    return f"{PATH}/{segment(user_id(session, user))}"
 
 
 def _print(session: Session, found: Document, now: str = "") -> None:
