@@ -166,6 +166,8 @@ class Settings(BaseSettings):
     """How many join tokens of one account may wait for a machine, or for their removal."""
     account_most_projects: int = Field(default=1000, ge=1)
     account_most_users: int = Field(default=1000, ge=1)
+    account_most_invitations: int = Field(default=1000, ge=1)
+    """How many invitations of one account may wait for their acceptance."""
     account_most_secrets: int = Field(default=1000, ge=1)
     account_most_uploads: int = Field(default=100_000, ge=1)
     """How many uploads of one account may be stored, also of equal bytes."""

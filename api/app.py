@@ -41,10 +41,13 @@ from api.routes import (
     devices,
     events,
     health,
+    invitations,
     job_logs,
     jobs,
     join_tokens,
     leases,
+    members,
+    memberships,
     nodes,
     offers,
     platform,
@@ -65,6 +68,7 @@ from api.routes import (
 from api.schemas.base import ProblemDetails
 from api.schemas.devices import DeviceLogPiece
 from api.schemas.events import LogPiece
+from api.services.invitations import ATTEMPTS_PER_MINUTE
 from api.services.uploads import Receiving
 from api.sessions import device_logs as logs
 from api.sessions.entrance import SessionCounts
@@ -73,7 +77,8 @@ from api.sessions.switchboard import Switchboard
 from workflows.contracts.job_submission import JobSubmission
 
 ROUTERS = (
-    health, platform, accounts, users, projects, providers, quotas, regions, nodes,
+    health, platform, accounts, users, invitations, memberships, projects, members, providers,
+    quotas, regions, nodes,
     join_tokens, announcements, leases, provider_machines, uploads, offers, jobs, job_logs,
     artifacts, third_party_keys, sessions, utilisation, data_progress, billing, usage, costs, tco,
     datastores, reservations, devices, device_logs, device_configurations, deployments,
@@ -126,6 +131,7 @@ def create_app(
     app.state.pages = JobPages(app.state.switchboard)
     app.state.request_rate = Rate(settings().requests_per_minute)
     app.state.account_request_rate = Rate(settings().account_requests_per_minute)
+    app.state.acceptance_rate = Rate(ATTEMPTS_PER_MINUTE)
     app.state.announcement_rate = Rate(settings().announcements_per_minute)
     problems.install(app)
     guide.install(app, settings().guide)

@@ -18,22 +18,25 @@ from sqlmodel import Session, col, select
 from activities.db import tables
 from activities.db.session import database
 from api.problems import Problem, missing, too_many
-from workflows.contracts.lifecycles import LIFECYCLE_NOUNS
+from workflows.rules.accounts.permissions import (
+    PERMISSIONS,
+    SCOPED,
+    Role,
+    Verb,
+    permits,
+    refusal,
+    roles_for,
+)
 
-NOUNS = (
-    "accounts", "account", "users", "api-keys", "projects", "uploads", "billing", "events", "audit",
-    "credentials", "reservations", "boot-drive-requests", "device-configurations",
-    *(noun.plural for noun in LIFECYCLE_NOUNS),
-)  # fmt: skip
+NOUNS = tuple(PERMISSIONS)
 USE_OF_SECRETS = "secrets:use"
 """The scope to have a source opened with a secret of its project."""
 USE_OF_KEYS = "credentials:use"
 """The scope to have sources and jobs use the project's third-party keys."""
-_DEEDS = ("read", "write")
 SCOPES = frozenset(
     {
         *("*", "read", USE_OF_SECRETS, USE_OF_KEYS),
-        *(f"{noun}:{deed}" for noun in NOUNS for deed in _DEEDS),
+        *(f"{noun}:{deed}" for noun in NOUNS for deed in SCOPED),
     }
 )
 _USE_INTERVAL = timedelta(minutes=10)
@@ -48,9 +51,17 @@ _KEYS = select(  # type: ignore[call-overload]
     tables.ApiKey.last_used_at,
     tables.Account.is_administrator,
     tables.User.role,
+    col(tables.User.account_id).label("user_account_id"),
+    col(tables.AccountMember.role).label("member_role"),
 )
-_KEYS = _KEYS.join(tables.Account, col(tables.Account.id) == tables.ApiKey.account_id).join(
-    tables.User, col(tables.User.id) == tables.ApiKey.user_id
+_KEYS = (
+    _KEYS.join(tables.Account, col(tables.Account.id) == tables.ApiKey.account_id)
+    .join(tables.User, col(tables.User.id) == tables.ApiKey.user_id)
+    .outerjoin(
+        tables.AccountMember,
+        (col(tables.AccountMember.account_id) == tables.ApiKey.account_id)
+        & (col(tables.AccountMember.user_id) == tables.ApiKey.user_id),
+    )
 )
 _bearer = HTTPBearer(auto_error=False, description="An API key, `bl_…`.")
 
@@ -71,14 +82,36 @@ class Caller:
     """When the key expires; None: never."""
     address: str | None = None
     """The address of the client."""
+    user_account_id: str | None = None
+    """The user's own account, where the key is of another one that the user is a member of."""
 
     @property
     def is_owner(self) -> bool:
         """Whether the caller's user may change the account, its users and their keys."""
-        return self.role == "owner"
+        return self.role == Role.OWNER
+
+    @property
+    def is_at_home(self) -> bool:
+        """Whether the caller acts for the user's own account.
+
+        Only there a user's memberships count: owners of other accounts make keys of their users,
+        who may be members elsewhere.
+        """
+        return self.user_account_id is None and self.account_id == self.home_account_id
 
     def may(self, scope: str) -> bool:
-        """Whether the key's scopes include this scope, such as `jobs:write`."""
+        """Whether the user's role and the key's scopes include this scope, such as `jobs:write`."""
+        noun, _, deed = scope.partition(":")
+        if deed in SCOPED and not self.is_permitted(noun, Verb(deed)):
+            return False
+        return self.has_scope(scope)
+
+    def is_permitted(self, noun: str, verb: Verb) -> bool:
+        """Whether the role of the caller's user permits this, whatever the scopes of the key."""
+        return permits(noun, verb, self.role, is_administrator=self.is_administrator)
+
+    def has_scope(self, scope: str) -> bool:
+        """Whether the scopes of the key include this scope, whatever the role of its user."""
         noun, _, deed = scope.partition(":")
         if deed == "read" and ("read" in self.scopes or f"{noun}:write" in self.scopes):
             return True
@@ -99,16 +132,18 @@ class KeyRefused(Problem):
 
 
 class Needs:
-    """The dependency of a route that gives the caller, if the key's scopes include `scope`.
+    """The dependency of a route that gives the caller, if the caller's role and key permit `scope`.
 
-    administrator, owner: the route is for administrators, or for owners of the account, only;
-    others are refused. So is a key that calls more often than `requests_per_minute`.
+    verb: what the route does, where that is more than the verb of its scope.
+    A key that calls more often than `requests_per_minute` is refused too.
+    Raises: LookupError, when no rule says who may do this.
     """
 
-    def __init__(self, scope: str, *, administrator: bool = False, owner: bool = False) -> None:
-        self._scope = scope
-        self._administrator = administrator
-        self._owner = owner
+    def __init__(self, scope: str, verb: Verb | None = None) -> None:
+        self.scope = scope
+        self.noun, _, deed = scope.partition(":")
+        self.verb = verb or Verb(deed)
+        roles_for(self.noun, self.verb)
 
     def __call__(
         self,
@@ -133,13 +168,16 @@ class Needs:
             raise too_many(f"key {caller.key_id}: too many requests", wait_s)
         if (wait_s := state.account_request_rate.wait_s(caller.account_id)) > 0:
             raise too_many(f"account {caller.account_id}: too many requests", wait_s)
-        if self._administrator and not caller.is_administrator:
-            raise Problem("forbidden", "this is for administrators")
-        if self._owner and not caller.is_owner:
-            raise Problem("forbidden", f"user {caller.user_id}: this is for owners of the account")
-        if not caller.may(self._scope):
-            raise Problem("forbidden", f"key {caller.key_id} lacks the scope {self._scope}")
+        self.check(caller)
         return caller
+
+    def check(self, caller: Caller) -> None:
+        """Raises: Problem `forbidden`, unless the caller's role and key permit this."""
+        if not caller.is_permitted(self.noun, self.verb):
+            detail = f"user {caller.user_id}: {refusal(self.noun, self.verb)}"
+            raise Problem("forbidden", detail)
+        if not caller.has_scope(self.scope):
+            raise Problem("forbidden", f"key {caller.key_id} lacks the scope {self.scope}")
 
 
 def authenticate(secret: str | None, act_for: str | None = None) -> Caller:
@@ -155,7 +193,7 @@ def authenticate(secret: str | None, act_for: str | None = None) -> Caller:
     with database().read() as session:
         key = session.execute(_KEYS.where(tables.ApiKey.secret_sha256 == hash_of(secret))).first()
         now = datetime.now(UTC)
-        if key is None or key.revoked_at is not None:
+        if key is None or key.revoked_at is not None or _role_of(key) is None:
             raise KeyRefused("unauthorized", "the key is unknown or revoked", key)
         if key.expires_at is not None and key.expires_at <= now:
             detail = f"key {key.id} has expired on {key.expires_at:%Y-%m-%d %H:%M} UTC"
@@ -172,7 +210,7 @@ def caller_by_key(key_id: str, act_for: str) -> Caller:
     """
     with database().read() as session:
         key = session.execute(_KEYS.where(tables.ApiKey.id == key_id)).first()
-        if key is None or key.revoked_at is not None:
+        if key is None or key.revoked_at is not None or _role_of(key) is None:
             raise KeyRefused("unauthorized", "the key is unknown or revoked", key)
         if key.expires_at is not None and key.expires_at <= datetime.now(UTC):
             raise KeyRefused("unauthorized", f"key {key.id} has expired", key)
@@ -189,7 +227,8 @@ def _caller_of(session: Session, key: Row[Any], act_for: str | None) -> Caller:
     if act_for is not None and act_for != key.account_id:
         if not is_administrator:
             raise KeyRefused("forbidden", "X-Baseload-Account is for administrators", key)
-        if session.get(tables.Account, act_for) is None:
+        account = session.get(tables.Account, act_for)
+        if account is None or account.removed_at is not None:
             raise missing("account", act_for)
     return Caller(
         account_id=act_for or key.account_id,
@@ -198,18 +237,21 @@ def _caller_of(session: Session, key: Row[Any], act_for: str | None) -> Caller:
         scopes=frozenset(key.scopes),
         is_administrator=is_administrator,
         home_account_id=key.account_id,
-        role=key.role,
+        role=_role_of(key) or "",
         expires_at=key.expires_at,
+        user_account_id=None if _is_own(key) else key.user_account_id,
     )
 
 
-def is_good(key_id: str) -> bool:
-    """Whether an API key is neither revoked nor expired, for what outlasts its request."""
-    with database().read() as session:
-        key = session.execute(_KEYS.where(tables.ApiKey.id == key_id)).first()
-    if key is None or key.revoked_at is not None:
-        return False
-    return key.expires_at is None or key.expires_at > datetime.now(UTC)
+def _is_own(key: Row[Any]) -> bool:
+    """Whether the key is of its user's own account."""
+    return bool(key.account_id == key.user_account_id)
+
+
+def _role_of(key: Row[Any]) -> str | None:
+    """The role of the key's user in the key's account; None: the user is not of that account."""
+    role: str | None = key.role if _is_own(key) else key.member_role
+    return role
 
 
 def _note_use(key: Row[Any], now: datetime) -> None:

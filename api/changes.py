@@ -26,6 +26,7 @@ from api.audit_notes import entry_of
 from api.authorization import Caller, Needs
 from api.problems import Problem
 from api.schemas.base import ResponseBody
+from workflows.rules.accounts.permissions import Verb
 
 ANSWERS = "answers"
 """The kind of the sealed secrets in answers under an idempotency key."""
@@ -159,7 +160,7 @@ class Change:
 def _sealed(given: ResponseBody, account_id: str, key: str) -> dict[str, Any]:
     """The answer as it is stored; the secret of a new API key is encrypted."""
     body = given.model_dump(mode="json")
-    if "secret" in body:
+    if body.get("secret") is not None:
         box = secret_box(ANSWERS, account_id)
         body["secret"] = box.seal(body["secret"].encode(), key.encode()).hex()
     return body
@@ -167,7 +168,7 @@ def _sealed(given: ResponseBody, account_id: str, key: str) -> dict[str, Any]:
 
 def _opened(kept: tables.IdempotencyKey) -> dict[str, Any]:
     body = dict(kept.body or {})
-    if "secret" in body:
+    if body.get("secret") is not None:
         sealed = bytes.fromhex(body["secret"])
         box = secret_box(ANSWERS, kept.account_id)
         body["secret"] = box.open(sealed, kept.key.encode()).decode()
@@ -175,10 +176,10 @@ def _opened(kept: tables.IdempotencyKey) -> dict[str, Any]:
 
 
 class Changes:
-    """The dependency of a route that gives the change, if the key's scopes include `scope`."""
+    """The dependency of a route that gives the change, if the caller may make it, as in `Needs`."""
 
-    def __init__(self, scope: str, *, administrator: bool = False, owner: bool = False) -> None:
-        self.needs = Needs(scope, administrator=administrator, owner=owner)
+    def __init__(self, scope: str, verb: Verb | None = None) -> None:
+        self.needs = Needs(scope, verb)
 
     def dependency(self) -> Callable[..., Awaitable[Change]]:
         async def change(
@@ -214,6 +215,6 @@ def change_of(
     )
 
 
-def changing(scope: str, *, administrator: bool = False, owner: bool = False) -> Any:
+def changing(scope: str, verb: Verb | None = None) -> Any:
     """The annotation of a route's change: `Annotated[Change, changing("jobs:write")]`."""
-    return Depends(Changes(scope, administrator=administrator, owner=owner).dependency())
+    return Depends(Changes(scope, verb).dependency())

@@ -21,7 +21,7 @@ from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from activities.db.session import AWAY
-from api.authorization import Caller, is_good
+from api.authorization import Caller, caller_by_key
 from api.problems import Problem, response
 from api.schemas.events import LogPiece
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 log = logging.getLogger("api")
 HEARTBEAT_S = 15.0
 AUTHENTICATION_INTERVAL_S = 60.0
-"""How long a stream stays open at most after its API key was revoked or has expired."""
+"""How long a stream stays open at most after its API key has ended, or what it allows."""
 MAX_STREAMS_OF_KEY = 20
 MAX_STREAMS_OF_ACCOUNT = 200
 """However many keys it has."""
@@ -226,13 +226,27 @@ class _StreamResponse(StreamingResponse):
 
 class _Reader:
     def __init__(
-        self, request: Request, caller: Caller, source: Source, poll_of: Callable[[Any], Poll]
+        self,
+        request: Request,
+        caller: Caller,
+        source: Source,
+        poll_of: Callable[[Any], Poll],
+        check: Callable[[Caller], None],
     ) -> None:
         self.streams: Streams = request.app.state.streams
         self.key_id, self.account_id = caller.key_id, caller.account_id
         self._stop: asyncio.Event = request.app.state.stop
         self._source = source
         self._poll_of = poll_of
+        self._check = check
+
+    def _may_read_on(self) -> bool:
+        """Whether who holds the key now still reads what is followed. Blocking."""
+        try:
+            self._check(caller_by_key(self.key_id, self.account_id))
+        except Problem:
+            return False
+        return True
 
     async def messages(self) -> AsyncIterator[bytes]:
         yield b": open\n\n"
@@ -249,7 +263,7 @@ class _Reader:
                     yield Sent(data="{}", name=END).encode()
                     return
                 if time.monotonic() - authenticated_at >= AUTHENTICATION_INTERVAL_S:
-                    if not await self.streams.run(is_good, self.key_id):
+                    if not await self.streams.run(self._may_read_on):
                         return
                     authenticated_at = time.monotonic()
                 if time.monotonic() - quiet_since >= HEARTBEAT_S:
@@ -260,13 +274,18 @@ class _Reader:
 
 
 def stream(
-    request: Request, caller: Caller, source: S, poll_of: Callable[[S], Poll]
+    request: Request,
+    caller: Caller,
+    source: S,
+    poll_of: Callable[[S], Poll],
+    check: Callable[[Caller], None],
 ) -> StreamingResponse:
     """The response that sends messages until the poll ends, the key ends, or the process stops.
 
-    poll_of: the reader's poll, of the source that all readers share.
+    poll_of: the reader's poll, of the source that all readers share. check: raises a Problem
+    unless the caller, as the key is now, may read on. Blocking; it is called each minute.
     """
-    return _StreamResponse(_Reader(request, caller, source, poll_of))
+    return _StreamResponse(_Reader(request, caller, source, poll_of, check))
 
 
 async def _pause(event: asyncio.Event, limit_s: float) -> None:

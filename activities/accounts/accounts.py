@@ -50,3 +50,11 @@ def new_user(account_id: str, email: str | None, role: str, now: datetime) -> ta
         role=role,
         created_at=now,
     )
+
+
+def role_in(session: Session, user: tables.User, account_id: str) -> str | None:
+    """The role of a user in an account; None: the user is not of it."""
+    if user.account_id == account_id:
+        return user.role
+    member = session.get(tables.AccountMember, (account_id, user.id))
+    return member.role if member is not None else None

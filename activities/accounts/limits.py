@@ -18,6 +18,7 @@ from activities.db.tables import (
     Device,
     DeviceConfiguration,
     DeviceDeployment,
+    Invitation,
     Job,
     JoinToken,
     Project,
@@ -31,7 +32,7 @@ from workflows.rules.counts import counted
 
 Limited = (
     Job | ApiKey | JoinToken | Project | User | StoredSecret | Upload | Reservation | ArtifactRow
-    | BootDriveRequest | Device | DeviceConfiguration | DeviceDeployment
+    | BootDriveRequest | Invitation | Device | DeviceConfiguration | DeviceDeployment
 )  # fmt: skip
 Counted = Callable[[str, datetime], tuple[ColumnElement[bool], ...]]
 AT_ONCE = 1000
@@ -78,6 +79,16 @@ def _unbound_tokens(account_id: str, _: datetime) -> tuple[ColumnElement[bool], 
     return ((col(JoinToken.account_id) == account_id) & col(JoinToken.minion_id).is_(None),)
 
 
+def _kept_projects(account_id: str, _: datetime) -> tuple[ColumnElement[bool], ...]:
+    return ((col(Project.account_id) == account_id) & col(Project.removed_at).is_(None),)
+
+
+def _open_invitations(account_id: str, now: datetime) -> tuple[ColumnElement[bool], ...]:
+    is_open = col(Invitation.accepted_at).is_(None) & col(Invitation.withdrawn_at).is_(None)
+    of_account = col(Invitation.account_id) == account_id
+    return (of_account & is_open & (col(Invitation.expires_at) > now),)
+
+
 def _kept_reservations(account_id: str, _: datetime) -> tuple[ColumnElement[bool], ...]:
     is_kept = col(Reservation.removed_at).is_(None)
     return ((col(Reservation.account_id) == account_id) & is_kept,)
@@ -117,10 +128,14 @@ LIMITS: Mapping[type[Limited], Limit] = {
         _unbound_tokens,
         "one goes a week after it has expired",
     ),
-    Project: Limit(
-        "account_most_projects", "project", _of(Project), "use one that is there already"
-    ),
+    Project: Limit("account_most_projects", "project", _kept_projects, "remove some"),
     User: Limit("account_most_users", "user", _of(User), "use one that is there already"),
+    Invitation: Limit(
+        "account_most_invitations",
+        "open invitation",
+        _open_invitations,
+        "withdraw some; one expires after 7 days",
+    ),
     StoredSecret: Limit("account_most_secrets", "secret", _of(StoredSecret), "remove some"),
     Upload: Limit(
         "account_most_uploads",

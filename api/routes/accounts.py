@@ -22,13 +22,13 @@ from api.schemas.accounts import (
     Purchase,
 )
 from api.schemas.billing import Transaction
-from api.services import accounts, billing
+from api.services import account_removals, accounts, billing
 
 router = APIRouter(tags=["accounts"])
-Administrator = Annotated[Caller, Depends(Needs("accounts:read", administrator=True))]
-Administration = Annotated[Change, changing("accounts:write", administrator=True)]
+Administrator = Annotated[Caller, Depends(Needs("accounts:read"))]
+Administration = Annotated[Change, changing("accounts:write")]
 Reader = Annotated[Caller, Depends(Needs("account:read"))]
-Writer = Annotated[Change, changing("account:write", owner=True)]
+Writer = Annotated[Change, changing("account:write")]
 
 
 @router.get("/v1/accounts", operation_id="list_accounts")
@@ -54,6 +54,18 @@ def get_account(account_id: str, _caller: Administrator) -> Account:
 async def change_account(account_id: str, asked: AccountChange, change: Administration) -> Account:
     return await change.apply(
         Account, lambda context: accounts.change_account(context, account_id, asked)
+    )
+
+
+@router.delete("/v1/accounts/{account_id}", operation_id="remove_account")
+async def remove_account(account_id: str, change: Administration) -> Account:
+    """Remove an account of which nothing runs or is kept, and whose balance is 0.
+
+    What forbids it is named. Its keys end, and its memberships; its ledger and its audit entries
+    stay.
+    """
+    return await change.apply(
+        Account, lambda context: account_removals.remove_account(context, account_id)
     )
 
 

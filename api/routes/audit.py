@@ -12,10 +12,11 @@ from api.authorization import Caller, Needs
 from api.pagination import Paging, each, page
 from api.schemas.audit import AuditPage, AuditVerification
 from api.services import audit
+from workflows.rules.accounts.permissions import Verb
 
 router = APIRouter(prefix="/v1/audit", tags=["accounts"])
 Reader = Annotated[Caller, Depends(Needs("audit:read"))]
-Administrator = Annotated[Caller, Depends(Needs("audit:read", administrator=True))]
+Administrator = Annotated[Caller, Depends(Needs("audit:read", Verb.VERIFY))]
 
 
 @router.get("", operation_id="list_audit")

@@ -20,11 +20,12 @@ from api.problems import field_error, invalid
 from api.schemas.billing import LedgerAudit, Reversal, Statement, Transaction, TransactionPage
 from api.services import billing
 from workflows.contracts.billing import TransactionKind
+from workflows.rules.accounts.permissions import Verb
 
 router = APIRouter(prefix="/v1", tags=["billing"])
 Reader = Annotated[Caller, Depends(Needs("billing:read"))]
-Administrator = Annotated[Caller, Depends(Needs("billing:write", administrator=True))]
-Administration = Annotated[Change, changing("billing:write", administrator=True)]
+Administrator = Annotated[Caller, Depends(Needs("billing:write", Verb.VERIFY))]
+Administration = Annotated[Change, changing("billing:write", Verb.REVERSE)]
 LONGEST = timedelta(days=366)
 CSV: dict[int | str, dict[str, Any]] = {
     200: {"content": {"text/csv": {"schema": {"type": "string"}}}}

@@ -21,12 +21,13 @@ from api.schemas.boot_drive_requests import (
 )
 from api.services import boot_drive_requests
 from workflows.contracts.boot_drive_requests import BootDriveRequestStatus
+from workflows.rules.accounts.permissions import Verb
 
 router = APIRouter(prefix="/v1/boot-drive-requests", tags=["boot-drive-requests"])
 SCOPE = "boot-drive-requests:write"
 Reader = Annotated[Caller, Depends(Needs("boot-drive-requests:read"))]
 Writer = Annotated[Change, changing(SCOPE)]
-Administration = Annotated[Change, changing(SCOPE, administrator=True)]
+Administration = Annotated[Change, changing(SCOPE, Verb.DECIDE)]
 
 
 def _note(request: Request, caller: Caller, shown: Iterable[BootDriveRequest]) -> None:

@@ -32,13 +32,14 @@ _EVENTS: dict[int | str, dict[str, Any]] = {
         "content": described("Event", ends=False),
     }
 }
+_OF_ACCOUNT = Needs("events:read")
 _ROUTE: dict[str, Any] = {"response_model": EventPage, "responses": _EVENTS}
 
 
 @router.get("/v1/events", operation_id="list_events", **_ROUTE)
 def list_events(
     request: Request,
-    caller: Annotated[Caller, Depends(Needs("events:read"))],
+    caller: Annotated[Caller, Depends(_OF_ACCOUNT)],
     paging: Paging,
     following: Following,
 ) -> EventPage | StreamingResponse:
@@ -49,7 +50,8 @@ def list_events(
     start = following.resumed(-1)
     source = _EventSource(caller.account_id, mine)
     after = start if start >= 0 else _newest(mine)
-    return stream(request, caller, source, lambda _: EventPoll(after, _reader(caller, mine)))
+    read = _reader(caller, mine)
+    return stream(request, caller, source, lambda _: EventPoll(after, read), _OF_ACCOUNT.check)
 
 
 def _add_route(noun: str, plural: str, find: Callable[[Session, str, Caller], Any]) -> None:
@@ -77,7 +79,12 @@ def _add_route(noun: str, plural: str, find: Callable[[Session, str, Caller], An
         source = _EventSource(resource_id, of_resource)
         after = following.resumed(0)
         read = _reader(caller, of_resource)
-        return stream(request, caller, source, lambda _: EventPoll(after, read))
+
+        def check(now: Caller) -> None:
+            needs.check(now)
+            checked(resource_id, now)
+
+        return stream(request, caller, source, lambda _: EventPoll(after, read), check)
 
     router.add_api_route(
         f"/v1/{plural}/{{resource_id}}/events",

@@ -16,7 +16,8 @@ from api.services.log_parts import PartQuery, Stamper, part_query, stamped, star
 from api.services.ownership import visible_job
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
-Reader = Annotated[Caller, Depends(Needs("jobs:read"))]
+_NEEDS = Needs("jobs:read")
+Reader = Annotated[Caller, Depends(_NEEDS)]
 LENGTH_HEADER = "Baseload-Log-Length"
 OFFSET_HEADER = "Baseload-Log-Offset"
 _LOG: dict[int | str, dict[str, Any]] = {
@@ -78,11 +79,18 @@ def get_job_logs(
     start = following.resumed(part.offset) if resumes else start_of(log, part)
     stamper = Stamper(log, start) if part.timestamps else None
     if following.wanted:
+
+        def check(now: Caller) -> None:
+            _NEEDS.check(now)
+            with database().read() as session:
+                visible_job(session, now, log.job_id)
+
         return stream(
             request,
             caller,
             log,
             lambda log: LogPoll(log.worker, start, log.read, log.ended, stamper),
+            check,
         )
     length = log.length()
     headers = {

@@ -16,11 +16,11 @@ from api.schemas.third_party_keys import (
     ThirdPartyKeySetting,
 )
 from api.services import third_party_keys
-from api.services.ownership import own
+from api.services.ownership import own_project
 
 router = APIRouter(prefix="/v1/projects", tags=["projects"])
 Reader = Annotated[Caller, Depends(Needs("credentials:read"))]
-Writer = Annotated[Change, changing("credentials:write", owner=True)]
+Writer = Annotated[Change, changing("credentials:write")]
 
 
 @router.get("/{project_id}/credentials", operation_id="list_third_party_keys")
@@ -29,7 +29,7 @@ def list_third_party_keys(
 ) -> ThirdPartyKeyPage:
     """The types of the project's third-party keys, when each was set and by whom; never a key."""
     with database().read() as session:
-        project = own(session, tables.Project, project_id, caller)
+        project = own_project(session, project_id, caller)
     request.app.state.reads.note(request, caller, (project.account_id, project_id))
     with database().read() as session:
         rows = select(tables.ThirdPartyKey).where(tables.ThirdPartyKey.project_id == project_id)

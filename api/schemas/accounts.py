@@ -14,6 +14,7 @@ from api.schemas.base import (
     ResponseBody,
     without_control_characters,
 )
+from workflows.rules.accounts.projects import MOST_EGRESS, egress
 
 _EMAIL = re.compile(r"[^@\s]{1,64}@[^@\s]{1,190}")
 
@@ -27,6 +28,7 @@ def _email(text: str) -> str:
 Email = Annotated[str, Field(max_length=254), AfterValidator(_email)]
 Scope = Annotated[str, Field(max_length=100)]
 Plan = Literal["individual", "team", "enterprise"]
+UserRole = Literal["owner", "member", "billing"]
 
 
 class AccountCreation(RequestBody):
@@ -116,6 +118,8 @@ class Account(ResponseBody):
     wallets: dict[str, str]
     idle_workload: IdleWorkloadShown | None
     personal_project_id: str
+    removed_at: datetime | None
+    """When the account was removed; null: it is there."""
     balance_microcredits: int
     """The balance of the payer: the billing account if there is one, else this account."""
     created_at: datetime
@@ -128,16 +132,24 @@ class AccountPage(Page[Account]):
 
 class UserCreation(RequestBody):
     email: Email
-    role: Literal["owner", "member"] = "member"
+    role: UserRole = "member"
+
+
+class UserChange(RequestBody):
+    role: UserRole
 
 
 class User(ResponseBody):
     id: str
     account_id: str
+    """The user's own account."""
     email: str
     email_verified: bool
     """Whether the person with this address has proved it; until then it makes nobody a member."""
     role: str
+    """The user's role in the account that lists it."""
+    is_invited: bool
+    """Whether the user is of another account, and a member of this one."""
     created_at: datetime
 
 
@@ -153,7 +165,8 @@ class ApiKeyCreation(RequestBody):
     expires_at: AwareDatetime | None = None
     """At the latest when the caller's key expires; None: when that does."""
     user_id: ResourceId | None = None
-    """The user of the account who gets the key; None: the caller. Only owners may name another."""
+    """The user of the account who gets the key, also an invited one; None: the caller. Only owners
+    may name another."""
 
 
 class ApiKey(ResponseBody):
@@ -178,10 +191,32 @@ class ApiKeyPage(Page[ApiKey]):
     pass
 
 
+OnQuotaExhausted = Literal["reroute", "fail"]
+FederatedLogs = Literal["none", "exit_only", "all"]
+Egress = Annotated[
+    tuple[Annotated[str, Field(max_length=300), AfterValidator(egress)], ...],
+    Field(max_length=MOST_EGRESS),
+]
+"""What federated jobs may reach: `host:port` or `CIDR:port`, such as `10.1.0.0/16:443`."""
+
+
 class ProjectCreation(RequestBody):
     name: Name
     use_only_owned_resources: bool = False
-    on_quota_exhausted: Literal["reroute", "fail"] = "reroute"
+    on_quota_exhausted: OnQuotaExhausted = "reroute"
+    federated_egress: Egress = ()
+    federated_logs: FederatedLogs = "none"
+
+
+class ProjectChange(RequestBody):
+    """A change of a project; fields that are left out keep their values."""
+
+    name: Name | None = None
+    use_only_owned_resources: bool | None = None
+    on_quota_exhausted: OnQuotaExhausted | None = None
+    federated_egress: Egress | None = None
+    federated_logs: FederatedLogs | None = None
+    """What is shown of the logs of federated jobs."""
 
 
 class Project(ResponseBody):
@@ -191,6 +226,8 @@ class Project(ResponseBody):
     personal: bool
     use_only_owned_resources: bool
     on_quota_exhausted: str
+    federated_egress: list[str]
+    federated_logs: str
     created_at: datetime
     updated_at: datetime
 

@@ -33,6 +33,7 @@ from api.services.artifact_datastores import check_regional_source
 from api.services.job_references import personal_project
 from api.services.lifecycles import GONE, wrong_state
 from api.services.ownership import (
+    hold_project,
     lifecycle,
     project_for,
     projects_of,
@@ -119,6 +120,7 @@ def create_artifact(
     """
     session = context.session
     project = _project(context, noun, asked.project_id)
+    hold_project(session, project)
     _check_source(context, noun, project, asked)
     check_regional_source(context, project, asked.source)
     new = NewArtifact(table_of(noun), noun, project, asked.name, context.now)

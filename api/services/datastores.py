@@ -17,6 +17,7 @@ from api.services.lifecycles import GONE, has_active_host, remove
 from api.services.ownership import lifecycle, own_locked
 from api.services.plans import check_plan
 from workflows.contracts.datastores import DatastoreStatus, DatastoreType
+from workflows.rules.accounts.plans import Feature
 from workflows.rules.counts import some_of
 from workflows.rules.datastores.places import (
     CLOSED_RULE,
@@ -46,7 +47,7 @@ def create_datastore(context: ChangeContext, asked: schemas.DatastoreCreation) -
     Raises: Problem `plan-required`; `invalid-request`, when a field is wrong; `conflict`, when the
     region is being removed, has no active node, or has a datastore of this name.
     """
-    check_plan(context, "team", "datastores")
+    check_plan(context, Feature.DATASTORES)
     if mistakes := _mistakes(asked):
         raise invalid(*mistakes)
     advisory_lock(context.session, f"datastores/{asked.region_id}")

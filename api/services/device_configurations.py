@@ -20,7 +20,7 @@ from api.services.account_limits import check_limit
 from api.services.devices import must_have_central_storage
 from api.services.job_references import personal_project, wrong_references
 from api.services.lifecycles import GONE, names_of
-from api.services.ownership import own, own_locked, project_for
+from api.services.ownership import hold_project, own, own_locked, project_for
 from api.services.people import People
 from api.services.third_party_keys import with_image_key
 from workflows.contracts.device_configurations import DeviceDocument
@@ -202,6 +202,7 @@ def _project(context: ChangeContext, project_id: str) -> tables.Project:
     Raises: Problem `not-found`, `invalid-request`.
     """
     project = project_for(context.session, context.caller, project_id)
+    hold_project(context.session, project)
     if project.account_id != context.caller.account_id:
         rule = "is a project of this account: this one is of another"
         raise invalid(field_error("project_id", rule, project_id))

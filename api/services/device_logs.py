@@ -3,7 +3,7 @@
 from activities.db import tables
 from activities.db.session import database
 from activities.nodes.addresses import address_of
-from api.authorization import Caller, caller_by_key
+from api.authorization import Caller, Needs, caller_by_key
 from api.problems import Problem
 from api.services.ownership import own
 from api.sessions.switchboard import DevicePlace
@@ -34,5 +34,7 @@ def check(caller: Caller, device_id: str) -> None:
 
     Raises: Problem.
     """
+    now = caller_by_key(caller.key_id, caller.account_id)
+    Needs("devices:read").check(now)
     with database().read() as session:
-        own(session, tables.Device, device_id, caller_by_key(caller.key_id, caller.account_id))
+        own(session, tables.Device, device_id, now)

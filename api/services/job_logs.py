@@ -25,7 +25,7 @@ class WorkerLog(Source):
 
     def __init__(self, job_id: str, worker: int, logs: LogStore | None = None) -> None:
         self.key = ("log", job_id, worker)
-        self._job_id = job_id
+        self.job_id = job_id
         self.worker = worker
         self._logs = logs or log_store(settings().storage)
         self._times = log_times(settings().storage)
@@ -46,7 +46,7 @@ class WorkerLog(Source):
             return self._has_ended
         with database().read() as session:
             status, attempt = session.exec(
-                select(tables.Job.status, tables.Job.attempt).where(tables.Job.id == self._job_id)
+                select(tables.Job.status, tables.Job.attempt).where(tables.Job.id == self.job_id)
             ).one()
         self._attempts = attempt
         self._has_ended = status in _QUIET
@@ -95,4 +95,4 @@ class WorkerLog(Source):
 
     def _runs(self) -> list[str]:
         attempts = range(1, self._attempts + 1)
-        return [run_id(self._job_id, self.worker, attempt) for attempt in attempts]
+        return [run_id(self.job_id, self.worker, attempt) for attempt in attempts]

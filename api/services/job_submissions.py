@@ -23,7 +23,7 @@ from api.services.job_datastores import datastores_of, pinned, region_warnings
 from api.services.job_inputs import check_input, create_input
 from api.services.job_references import personal_project, wrong_references
 from api.services.job_responses import job_response
-from api.services.ownership import project_for, visible_job
+from api.services.ownership import hold_project, project_for, visible_job
 from api.services.third_party_keys import with_image_key
 from workflows.contracts.billing import MICROCREDITS
 from workflows.contracts.job_submission import JobSubmission
@@ -94,6 +94,7 @@ def _create_all(
     context: ChangeContext, project: tables.Project, submissions: Sequence[JobSubmission]
 ) -> list[tables.Job]:
     """Create the jobs of one submission, all of which name the same data."""
+    hold_project(context.session, project)
     data_bytes = data_bytes_of(context.session, submissions[0])
     rows = [_create(context, project, each, data_bytes) for each in submissions]
     create_input(context, project, submissions[0], rows)

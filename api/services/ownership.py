@@ -11,6 +11,11 @@ from api.problems import Problem, missing
 from workflows.contracts.lifecycles import workflow_id_of
 
 Row = TypeVar("Row", bound=SQLModel)
+_LOCKS: dict[str | None, Any] = {
+    None: None,
+    "change": True,
+    "use": {"read": True, "key_share": True},
+}
 _LEVELS = {"read": ("read", "all"), "all": ("all",)}
 
 
@@ -38,12 +43,57 @@ def own_locked(session: Session, table: type[Row], row_id: str, caller: Caller) 
 
 def projects_of(session: Session, caller: Caller, noun: str, level: str) -> list[str]:
     """The ids of other accounts' projects in which the caller's user has this permission."""
-    if caller.account_id != caller.home_account_id:
+    if not caller.is_at_home:
         return []
     rows = session.exec(
         select(tables.ProjectMember).where(tables.ProjectMember.user_id == caller.user_id)
     )
     return [row.project_id for row in rows if row.permissions.get(noun) in _LEVELS[level]]
+
+
+def own_project(
+    session: Session, project_id: str, caller: Caller, *, lock: str | None = None
+) -> tables.Project:
+    """The account's project of this id, unless it was removed.
+
+    lock: `change` lets nobody else use the project until the transaction ends, `use` lets nobody
+    remove it.
+    Raises: Problem `not-found`, also when the project belongs to another account.
+    """
+    row = session.get(
+        tables.Project,
+        project_id,
+        with_for_update=_LOCKS[lock],
+        populate_existing=lock is not None,
+    )
+    if row is None or row.removed_at is not None or row.account_id != caller.account_id:
+        raise missing("project", project_id)
+    return row
+
+
+def hold_project(session: Session, project: tables.Project) -> None:
+    """Let nobody remove a project until the transaction ends, in which something is made in it.
+
+    Raises: Problem `not-found`, when somebody has just removed it.
+    """
+    session.refresh(project, with_for_update=_LOCKS["use"])
+    if project.removed_at is not None:
+        raise missing("project", project.id)
+
+
+def visible_project(session: Session, caller: Caller, project_id: str) -> tables.Project:
+    """A project of the account, or one that the caller's user is a member of.
+
+    Raises: Problem `not-found`.
+    """
+    row = session.get(tables.Project, project_id)
+    if row is not None and row.removed_at is None:
+        if row.account_id == caller.account_id:
+            return row
+        member = session.get(tables.ProjectMember, (project_id, caller.user_id))
+        if caller.is_at_home and member is not None:
+            return row
+    raise missing("project", project_id)
 
 
 def project_for(
@@ -54,6 +104,8 @@ def project_for(
     Raises: Problem `not-found`, or `forbidden` when the caller may only read there.
     """
     project = session.get(tables.Project, project_id)
+    if project is not None and project.removed_at is not None:
+        raise missing("project", project_id)
     if project is not None and project.account_id == caller.account_id:
         return project
     if project is None or project_id not in projects_of(session, caller, noun, "read"):

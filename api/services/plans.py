@@ -3,17 +3,15 @@
 from activities.db import tables
 from api.changes import ChangeContext
 from api.problems import Problem
-
-PLANS = ("individual", "team", "enterprise")
-"""From the lowest to the highest."""
+from workflows.rules.accounts.plans import Feature, refusal_of
 
 
-def check_plan(context: ChangeContext, plan: str, what: str) -> None:
-    """Check that the caller's account has this plan or a higher one.
+def check_plan(context: ChangeContext, feature: Feature) -> None:
+    """Check that the plan of the caller's account unlocks a feature.
 
     Raises: Problem `plan-required`, which names the plan.
     """
     account = context.session.get_one(tables.Account, context.caller.account_id)
-    if PLANS.index(account.plan) < PLANS.index(plan):
-        detail = f"{what}: asked the plan {plan} or a higher one, account {account.name} has "
-        raise Problem("plan-required", detail + account.plan)
+    refusal = refusal_of(feature, account.plan, account.name)
+    if refusal is not None:
+        raise Problem("plan-required", refusal)

@@ -20,6 +20,7 @@ from api.services.plans import check_plan
 from workflows.contracts.events import HOSTNAME_STATES, JobEvent
 from workflows.contracts.lifecycles import JOB
 from workflows.contracts.reservations import ReservationType
+from workflows.rules.accounts.plans import Feature
 from workflows.rules.catalogue.providers import traits_of
 from workflows.rules.reservations.names import DOMAIN
 
@@ -58,7 +59,7 @@ def create_reservation(
     when it is being removed, has no active node, or has a reservation of this name or hostname;
     `limit-reached`.
     """
-    check_plan(context, "team", "reservations")
+    check_plan(context, Feature.RESERVATIONS)
     advisory_lock(context.session, f"reservations/{asked.region_id}")
     region = own_locked(context.session, tables.Region, asked.region_id, context.caller)
     _check_region(context.session, region)

@@ -12,7 +12,7 @@ from api.changes import ChangeContext
 from api.problems import field_error, invalid, missing
 from api.schemas.base import FieldError
 from api.schemas.third_party_keys import ThirdPartyKey, ThirdPartyKeySetting
-from api.services.ownership import own_locked, projects_of
+from api.services.ownership import own_project, projects_of
 from workflows.contracts.artifacts import GitSource, KeyedSource, Source
 from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.third_party_keys import REGISTRY_TYPES, KeyType
@@ -29,7 +29,7 @@ def set_key(context: ChangeContext, project_id: str, asked: ThirdPartyKeySetting
 
     Raises: Problem `invalid-request`, whose rules never hold a value; `not-found`.
     """
-    project = own_locked(context.session, tables.Project, project_id, context.caller)
+    project = own_project(context.session, project_id, context.caller, lock="change")
     try:
         fields = read_key(asked.type, asked.value)
     except ThirdPartyKeyError as wrong:
@@ -50,7 +50,7 @@ def set_key(context: ChangeContext, project_id: str, asked: ThirdPartyKeySetting
 
 def remove_key(context: ChangeContext, project_id: str, key_type: str) -> ThirdPartyKey:
     """Remove a key; what has not begun yet and needs it then fails. Raises: Problem `not-found`."""
-    project = own_locked(context.session, tables.Project, project_id, context.caller)
+    project = own_project(context.session, project_id, context.caller, lock="change")
     row = context.session.get(tables.ThirdPartyKey, (project.id, key_type))
     if row is None:
         raise missing(f"project {project.name}: third-party key", key_type)

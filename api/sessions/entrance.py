@@ -106,6 +106,8 @@ async def check(caller: Caller, target: sessions.Target) -> None:
     """Whether a session may go on: who holds the key now still reaches the job. Raises: Problem."""
 
     def look() -> None:
-        sessions.place_of(caller_by_key(caller.key_id, caller.account_id), target)
+        now = caller_by_key(caller.key_id, caller.account_id)
+        _NEEDS.check(now)
+        sessions.place_of(now, target)
 
     await run_in_threadpool(look)

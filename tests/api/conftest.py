@@ -16,6 +16,7 @@ from activities.storage.logs import log_store
 from api.app import create_app
 from api.audit_notes import Reads, Refusals
 from api.rate_limits import Rate
+from api.services.invitations import ATTEMPTS_PER_MINUTE
 from tests.api.http_server import Person, Site
 
 
@@ -55,6 +56,7 @@ async def site(app: FastAPI, migrated: Database, stores: None) -> AsyncIterator[
     app.state.refusals, app.state.reads = Refusals(), Reads()
     app.state.request_rate = Rate(settings().requests_per_minute)
     app.state.account_request_rate = Rate(settings().account_requests_per_minute)
+    app.state.acceptance_rate = Rate(ATTEMPTS_PER_MINUTE)
     app.state.announcement_rate = Rate(settings().announcements_per_minute)
     yield built
     await built.settled()

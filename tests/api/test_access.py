@@ -32,14 +32,19 @@ ADMINISTRATORS = {
         "record_purchase",
     ),
     *("verify_audit", "reverse_transaction", "audit_ledger"),
+    "remove_account",
     *(f"{verb}_boot_drive_request" for verb in DECISIONS),
 }
 OWNERS = {
-    *("create_user", "change_own_account"),
+    *("create_user", "change_user", "remove_user", "change_own_account"),
+    *("create_invitation", "withdraw_invitation", "change_member", "remove_member"),
     *("set_third_party_key", "remove_third_party_key"),
 }
 NOUN_OF: dict[str, str] = {
     "create_join_token": "nodes",
+    "accept_invitation": "memberships",
+    "leave_project": "memberships",
+    **dict.fromkeys(("list_members", "change_member", "remove_member"), "members"),
     "list_third_party_keys": "credentials",
     "set_third_party_key": "credentials",
     "remove_third_party_key": "credentials",
@@ -73,6 +78,9 @@ BODIES: dict[str, Any] = {
     "store_project_secret": {"name": "token", "value": "hidden"},
     "set_third_party_key": {"type": "ngc", "value": "nvapi-hidden"},
     "reverse_transaction": {"reason": "a mistake"},
+    "change_user": {"role": "member"},
+    "change_member": {"permissions": {"job": "read"}},
+    "accept_invitation": {"token": "inv_none"},
     **{f"{verb}_boot_drive_request": body for verb, body in DECISIONS.items() if body},
 }
 """The sound bodies of routes that change one resource."""
@@ -110,7 +118,7 @@ OF_ONE_RESOURCE = [
 ]
 
 
-async def _ask(route: Route, person: Person, path: str = "", **headers: str) -> tuple[int, str]:
+async def ask(route: Route, person: Person, path: str = "", **headers: str) -> tuple[int, str]:
     """The status and the code of an answer, without a resource that the path could name."""
     path = path or re.sub(r"\{(\w+)\}", "none", route.path.replace("{key_type}", "ngc"))
     body = BODIES.get(route.name, {}) if route.method in ("POST", "PATCH") else None
@@ -135,25 +143,25 @@ async def test_no_route_answers_without_a_good_key(ada: Person) -> None:
     }
     for route in ROUTES:
         for kind, person in bad.items():
-            assert await _ask(route, person) == (401, "unauthorized"), (route.name, kind)
+            assert await ask(route, person) == (401, "unauthorized"), (route.name, kind)
 
 
 async def test_no_route_answers_a_key_with_all_scopes_but_its_own(admin: Person) -> None:
     for route in ROUTES:
         key = admin.with_key(sorted(SCOPES - route.sufficient))
-        assert await _ask(route, key) == (403, "forbidden"), route.name
+        assert await ask(route, key) == (403, "forbidden"), route.name
 
 
 async def test_every_route_answers_a_key_with_its_own_scope_alone(admin: Person) -> None:
     keys = {scope: admin.with_key([scope]) for scope in {route.scope for route in ROUTES}}
     for route in ROUTES:
-        assert (await _ask(route, keys[route.scope]))[0] not in (401, 403), route.name
+        assert (await ask(route, keys[route.scope]))[0] not in (401, 403), route.name
 
 
 async def test_only_an_administrator_acts_for_another_account(ada: Person, bob: Person) -> None:
     act_for = {"X-Baseload-Account": bob.account_id}
     for route in ROUTES:
-        assert await _ask(route, ada, **act_for) == (403, "forbidden"), route.name
+        assert await ask(route, ada, **act_for) == (403, "forbidden"), route.name
 
 
 async def test_what_is_for_administrators_or_owners_is_refused_to_others(
@@ -162,9 +170,9 @@ async def test_what_is_for_administrators_or_owners_is_refused_to_others(
     site.set(tables.User, admin.user_id, role="member")
     for route in ROUTES:
         if route.name in ADMINISTRATORS:
-            assert await _ask(route, ada) == (403, "forbidden"), route.name
+            assert await ask(route, ada) == (403, "forbidden"), route.name
         if route.name in OWNERS:
-            assert await _ask(route, admin) == (403, "forbidden"), route.name
+            assert await ask(route, admin) == (403, "forbidden"), route.name
 
 
 @pytest.fixture
@@ -181,8 +189,12 @@ async def owned(site: Site, ada: Person) -> dict[str, str]:
         for noun in ARTIFACT_NOUNS
     }
     edge = await edge_things(ada, region_id, "ada")
+    invitation = await ada.made("/v1/invitations", {"email": "x@y.test", "role": "member"})
     return {
         **artifacts,
+        "users": ada.user_id,
+        "invitations": invitation["id"],
+        "memberships": ada.account_id,
         "api-keys": key["id"],
         "projects": ada.project_id,
         "providers": region.provider_id,
@@ -218,7 +230,7 @@ async def test_what_is_another_accounts_is_not_there(
         path += "?from=1&to=1" if path.endswith("/diff") else ""
         path += "?zone=a" if "machines" in path else ""
         path += f"?sha256={'0' * 64}" if route.method == "PUT" and "parts" in path else ""
-        assert await _ask(route, bob, path) == (404, "not-found"), route.name
+        assert await ask(route, bob, path) == (404, "not-found"), route.name
     assert _rows(site) == kept
 
 

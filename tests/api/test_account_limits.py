@@ -52,6 +52,10 @@ async def _user(person: Person, number: int) -> httpx.Response:
     return await person.post("/v1/users", {"email": f"u{number}@{person.account_id}.test"})
 
 
+async def _invitation(person: Person, number: int) -> httpx.Response:
+    return await person.post("/v1/invitations", {"email": f"i{number}@b.test", "role": "member"})
+
+
 async def _secret(person: Person, number: int) -> httpx.Response:
     body = {"name": f"S{number}", "value": "v"}
     return await person.post(f"/v1/projects/{person.project_id}/secrets", body)
@@ -118,6 +122,7 @@ MAKES: dict[str, tuple[Make, type[Any], int]] = {
     "account_most_api_keys": (_key, tables.ApiKey, 1),
     "account_most_projects": (_project, tables.Project, 1),
     "account_most_users": (_user, tables.User, 1),
+    "account_most_invitations": (_invitation, tables.Invitation, 0),
     "account_most_secrets": (_secret, tables.StoredSecret, 0),
     "account_most_uploads": (_upload, tables.Upload, 0),
     "account_most_artifacts": (_dataset, tables.Dataset, 0),

@@ -47,15 +47,16 @@ FOLDERS_OF_ROUTINE_SIZE = (
 )  # fmt: skip
 # Nouns of the API that lack a file of their name, and why.
 PLUMBING_OF_SERVICES = {
-    "account_limits","cloud_machines", "job_references", "lifecycles", "ownership",
-                        "region_quotas"}  # fmt: skip
+    *("account_limits", "account_removals", "cloud_machines", "job_references", "lifecycles"),
+    *("ownership", "region_quotas"),
+}
 PLUMBING_OF_SCHEMAS = {"base"}
 ROUTES_WITHOUT_SERVICE = {
     "health": "asks the process alone",
     "platform": "reads one setting and one key",
-    "users": "are part of accounts",
 }
 SERVICES_WITHOUT_ROUTE = {
+    "api_keys": "are made and revoked under users",
     "artifact_datastores": "are named by the sources of artifacts",
     "job_datastores": "are named by jobs that are made under jobs",
     "plans": "are of accounts, and asked for by other nouns",

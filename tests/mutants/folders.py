@@ -75,6 +75,7 @@ def _lifecycle(name: str) -> Folder:
 
 
 FOLDERS = {
+    "rules/accounts": _rules("accounts"),
     "rules/billing": _rules("billing"),
     "rules/catalogue": _rules("catalogue", facts=("gpu_models.py",)),
     "rules/datastores": _rules("datastores"),

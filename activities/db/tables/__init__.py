@@ -5,7 +5,9 @@ Money is in integer microcredits, instants are aware and in UTC, ids are prefixe
 
 from activities.db.tables.accounts import (
     Account,
+    AccountMember,
     ApiKey,
+    Invitation,
     Project,
     ProjectMember,
     StoredSecret,
@@ -56,6 +58,7 @@ from activities.db.tables.reservations import JobReservation, Reservation
 __all__ = [
     "ARTIFACT_TABLES",
     "Account",
+    "AccountMember",
     "Allocation",
     "ApiKey",
     "ArtifactPart",
@@ -79,6 +82,7 @@ __all__ = [
     "EventRow",
     "GpuAllocation",
     "IdempotencyKey",
+    "Invitation",
     "Job",
     "JobDatastore",
     "JobReservation",

@@ -27,6 +27,7 @@ class Account(SQLModel, table=True):
     personal_project_id: str
     job_bytes: int = Field(default=0, sa_type=BigInteger, sa_column_kwargs={"server_default": "0"})
     """The `log_bytes` and `state_bytes` of all jobs of the account that are not archived."""
+    removed_at: datetime | None = Field(default=None, sa_type=Instant)
     created_at: datetime = Field(sa_type=Instant)
     updated_at: datetime = Field(sa_type=Instant)
 
@@ -41,8 +42,41 @@ class User(SQLModel, table=True):
     """The address that nobody has proved yet; other users may claim the same."""
     email_verified_at: datetime | None = Field(default=None, sa_type=Instant)
     role: str = "owner"
-    """`owner`, or `member`, who has no power over other users, their keys or the account."""
+    """The user's role in this account, see `workflows/rules/accounts/permissions.py`."""
     created_at: datetime = Field(sa_type=Instant)
+
+
+class AccountMember(SQLModel, table=True):
+    """The membership of a user in another account than the user's own, with a role there."""
+
+    __tablename__ = "account_members"
+    account_id: str = Field(primary_key=True, foreign_key="accounts.id")
+    user_id: str = Field(primary_key=True, foreign_key="users.id", index=True)
+    role: str
+    created_at: datetime = Field(sa_type=Instant)
+
+
+class Invitation(SQLModel, table=True):
+    """An invitation to a project, with permissions there, or to its account, with a role there.
+
+    The row holds only the SHA-256 of its one-time token.
+    """
+
+    __tablename__ = "invitations"
+    id: str = Field(primary_key=True)
+    account_id: str = Field(foreign_key="accounts.id", index=True)
+    project_id: str | None = Field(default=None, foreign_key="projects.id", index=True)
+    """The project; None: the invitation is to the account."""
+    permissions: dict[str, str] | None = json_column(nullable=True)
+    role: str | None = None
+    email: str
+    secret_sha256: str = Field(unique=True)
+    inviter_user_id: str = Field(foreign_key="users.id")
+    created_at: datetime = Field(sa_type=Instant)
+    expires_at: datetime = Field(sa_type=Instant)
+    accepted_at: datetime | None = Field(default=None, sa_type=Instant)
+    accepted_by: str | None = Field(default=None, foreign_key="users.id")
+    withdrawn_at: datetime | None = Field(default=None, sa_type=Instant)
 
 
 class ApiKey(SQLModel, table=True):
@@ -74,6 +108,11 @@ class Project(SQLModel, table=True):
     personal: bool = False
     use_only_owned_resources: bool = False
     on_quota_exhausted: str = "reroute"
+    federated_egress: list[str] | None = json_column(nullable=True)
+    """The addresses that federated jobs may reach, `host:port` or `CIDR:port`; None: none."""
+    federated_logs: str = Field(default="none", sa_column_kwargs={"server_default": "none"})
+    """What of the logs of federated jobs is shown: `none`, `exit_only` or `all`."""
+    removed_at: datetime | None = Field(default=None, sa_type=Instant)
     created_at: datetime = Field(sa_type=Instant)
     updated_at: datetime = Field(sa_type=Instant)
 

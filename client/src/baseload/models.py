@@ -15,6 +15,30 @@ from pydantic import (
 )
 
 
+class Acceptance(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    token: Annotated[str, Field(max_length=200, min_length=1, title="Token")]
+
+
+class AcceptedInvitation(BaseModel):
+    """
+    What an invitation has made of the caller's user.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    id: Annotated[str, Field(title="Id")]
+    account_id: Annotated[str, Field(title="Account Id")]
+    project_id: Annotated[str | None, Field(title="Project Id")]
+    permissions: Annotated[dict[str, str] | None, Field(title="Permissions")]
+    role: Annotated[str | None, Field(title="Role")]
+    key_id: Annotated[str | None, Field(title="Key Id")]
+    secret: Annotated[str | None, Field(title="Secret")]
+
+
 class Name(RootModel[str]):
     root: Annotated[str, Field(max_length=100, min_length=1, title="Name")]
 
@@ -48,6 +72,18 @@ class AccountCreation(BaseModel):
     plan: Annotated[Literal["individual", "team", "enterprise"], Field(title="Plan")] = "individual"
     billing_account_id: Annotated[BillingAccountId | None, Field(title="Billing Account Id")] = None
     owner_email: Annotated[OwnerEmail | None, Field(title="Owner Email")] = None
+
+
+class AccountMembership(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    account_id: Annotated[str, Field(title="Account Id")]
+    name: Annotated[str, Field(title="Name")]
+    role: Annotated[str, Field(title="Role")]
+    is_own: Annotated[bool, Field(title="Is Own")]
+    is_current: Annotated[bool, Field(title="Is Current")]
+    created_at: Annotated[AwareDatetime, Field(title="Created At")]
 
 
 class AnnouncementCreation(BaseModel):
@@ -1043,6 +1079,51 @@ class InputSource(BaseModel):
     ] = None
 
 
+class Invitation(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    id: Annotated[str, Field(title="Id")]
+    account_id: Annotated[str, Field(title="Account Id")]
+    project_id: Annotated[str | None, Field(title="Project Id")]
+    permissions: Annotated[dict[str, str] | None, Field(title="Permissions")]
+    role: Annotated[str | None, Field(title="Role")]
+    email: Annotated[str, Field(title="Email")]
+    inviter_user_id: Annotated[str, Field(title="Inviter User Id")]
+    status: Annotated[str, Field(title="Status")]
+    accepted_by: Annotated[str | None, Field(title="Accepted By")]
+    created_at: Annotated[AwareDatetime, Field(title="Created At")]
+    expires_at: Annotated[AwareDatetime, Field(title="Expires At")]
+
+
+class ProjectId2(RootModel[str]):
+    root: Annotated[str, Field(max_length=100, title="Project Id")]
+
+
+class InvitationCreation(BaseModel):
+    """
+    An invitation to a project with permissions there, or to the account with a role there.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    email: Annotated[str, Field(max_length=254, title="Email")]
+    project_id: Annotated[ProjectId2 | None, Field(title="Project Id")] = None
+    permissions: Annotated[dict[str, Literal["read", "all"]] | None, Field(title="Permissions")] = (
+        None
+    )
+    role: Annotated[Literal["owner", "member", "billing"] | None, Field(title="Role")] = None
+
+
+class InvitationPage(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    items: Annotated[list[Invitation], Field(title="Items")]
+    next: Annotated[str | None, Field(title="Next")]
+
+
 class JobAssignment(BaseModel):
     model_config = ConfigDict(
         extra="allow",
@@ -1263,6 +1344,39 @@ class MachineEnding(BaseModel):
     lease_id: Annotated[str | None, Field(title="Lease Id")]
 
 
+class Member(BaseModel):
+    """
+    A user of another account who may use a project.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    project_id: Annotated[str, Field(title="Project Id")]
+    user_id: Annotated[str, Field(title="User Id")]
+    email: Annotated[str, Field(title="Email")]
+    permissions: Annotated[dict[str, str], Field(title="Permissions")]
+    created_at: Annotated[AwareDatetime, Field(title="Created At")]
+
+
+class MemberChange(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    permissions: Annotated[
+        dict[str, Literal["read", "all"]],
+        Field(max_length=6, min_length=1, title="Permissions"),
+    ]
+
+
+class MemberPage(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    items: Annotated[list[Member], Field(title="Items")]
+    next: Annotated[str | None, Field(title="Next")]
+
+
 class ModelReference(BaseModel):
     """
     A model of the platform.
@@ -1295,6 +1409,24 @@ class NewApiKey(BaseModel):
     expires_at: Annotated[AwareDatetime | None, Field(title="Expires At")]
     last_used_at: Annotated[AwareDatetime | None, Field(title="Last Used At")]
     created_at: Annotated[AwareDatetime, Field(title="Created At")]
+    secret: Annotated[str, Field(title="Secret")]
+
+
+class NewInvitation(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    id: Annotated[str, Field(title="Id")]
+    account_id: Annotated[str, Field(title="Account Id")]
+    project_id: Annotated[str | None, Field(title="Project Id")]
+    permissions: Annotated[dict[str, str] | None, Field(title="Permissions")]
+    role: Annotated[str | None, Field(title="Role")]
+    email: Annotated[str, Field(title="Email")]
+    inviter_user_id: Annotated[str, Field(title="Inviter User Id")]
+    status: Annotated[str, Field(title="Status")]
+    accepted_by: Annotated[str | None, Field(title="Accepted By")]
+    created_at: Annotated[AwareDatetime, Field(title="Created At")]
+    expires_at: Annotated[AwareDatetime, Field(title="Expires At")]
     secret: Annotated[str, Field(title="Secret")]
 
 
@@ -1734,8 +1866,37 @@ class Project(BaseModel):
     personal: Annotated[bool, Field(title="Personal")]
     use_only_owned_resources: Annotated[bool, Field(title="Use Only Owned Resources")]
     on_quota_exhausted: Annotated[str, Field(title="On Quota Exhausted")]
+    federated_egress: Annotated[list[str], Field(title="Federated Egress")]
+    federated_logs: Annotated[str, Field(title="Federated Logs")]
     created_at: Annotated[AwareDatetime, Field(title="Created At")]
     updated_at: Annotated[AwareDatetime, Field(title="Updated At")]
+
+
+class FederatedEgressItem(RootModel[str]):
+    root: Annotated[str, Field(max_length=300)]
+
+
+class FederatedEgress(RootModel[list[FederatedEgressItem]]):
+    root: Annotated[list[FederatedEgressItem], Field(max_length=100, title="Federated Egress")]
+
+
+class ProjectChange(BaseModel):
+    """
+    A change of a project; fields that are left out keep their values.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    name: Annotated[Name | None, Field(title="Name")] = None
+    use_only_owned_resources: Annotated[bool | None, Field(title="Use Only Owned Resources")] = None
+    on_quota_exhausted: Annotated[
+        Literal["reroute", "fail"] | None, Field(title="On Quota Exhausted")
+    ] = None
+    federated_egress: Annotated[FederatedEgress | None, Field(title="Federated Egress")] = None
+    federated_logs: Annotated[
+        Literal["none", "exit_only", "all"] | None, Field(title="Federated Logs")
+    ] = None
 
 
 class ProjectCreation(BaseModel):
@@ -1747,6 +1908,24 @@ class ProjectCreation(BaseModel):
     on_quota_exhausted: Annotated[Literal["reroute", "fail"], Field(title="On Quota Exhausted")] = (
         "reroute"
     )
+    federated_egress: Annotated[
+        list[FederatedEgressItem],
+        Field(max_length=100, title="Federated Egress", validate_default=True),
+    ] = []
+    federated_logs: Annotated[
+        Literal["none", "exit_only", "all"], Field(title="Federated Logs")
+    ] = "none"
+
+
+class ProjectMembership(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    project_id: Annotated[str, Field(title="Project Id")]
+    account_id: Annotated[str, Field(title="Account Id")]
+    name: Annotated[str, Field(title="Name")]
+    permissions: Annotated[dict[str, str], Field(title="Permissions")]
+    created_at: Annotated[AwareDatetime, Field(title="Created At")]
 
 
 class ProjectPage(BaseModel):
@@ -2615,7 +2794,15 @@ class User1(BaseModel):
     email: Annotated[str, Field(title="Email")]
     email_verified: Annotated[bool, Field(title="Email Verified")]
     role: Annotated[str, Field(title="Role")]
+    is_invited: Annotated[bool, Field(title="Is Invited")]
     created_at: Annotated[AwareDatetime, Field(title="Created At")]
+
+
+class UserChange(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    role: Annotated[Literal["owner", "member", "billing"], Field(title="Role")]
 
 
 class UserCreation(BaseModel):
@@ -2623,7 +2810,7 @@ class UserCreation(BaseModel):
         extra="allow",
     )
     email: Annotated[str, Field(max_length=254, title="Email")]
-    role: Annotated[Literal["owner", "member"], Field(title="Role")] = "member"
+    role: Annotated[Literal["owner", "member", "billing"], Field(title="Role")] = "member"
 
 
 class UserPage(BaseModel):
@@ -2727,6 +2914,7 @@ class Account(BaseModel):
     wallets: Annotated[dict[str, str], Field(title="Wallets")]
     idle_workload: IdleWorkloadShown | None
     personal_project_id: Annotated[str, Field(title="Personal Project Id")]
+    removed_at: Annotated[AwareDatetime | None, Field(title="Removed At")]
     balance_microcredits: Annotated[int, Field(title="Balance Microcredits")]
     created_at: Annotated[AwareDatetime, Field(title="Created At")]
     updated_at: Annotated[AwareDatetime, Field(title="Updated At")]
@@ -3261,6 +3449,18 @@ class LedgerAudit(BaseModel):
     meter_count: Annotated[int, Field(title="Meter Count")]
     checks: Annotated[list[LedgerCheck], Field(title="Checks")]
     differences: Annotated[list[LedgerDifference], Field(title="Differences")]
+
+
+class Memberships(BaseModel):
+    """
+    The accounts and the projects of others that the caller's user belongs to.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    accounts: Annotated[list[AccountMembership], Field(title="Accounts")]
+    projects: Annotated[list[ProjectMembership], Field(title="Projects")]
 
 
 class Node(BaseModel):

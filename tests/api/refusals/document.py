@@ -15,6 +15,8 @@ NAMED = {
     "path account_id": "account",
     "path key_id": "key",
     "path project_id": "project",
+    "path user_id": "user",
+    "path invitation_id": "invitation",
     "path provider_id": "provider",
     "path region_id": "region",
     "path node_id": "node",
@@ -70,6 +72,8 @@ NAMED = {
 """The kind of thing that each place names."""
 NAMED_ON = {
     "remove_project_secret": {"path name": "secret"},
+    "accept_invitation": {"body token": "invitation token"},
+    **{f"{verb}_member": {"path user_id": "member"} for verb in ("change", "remove")},
     "end_provider_machine": {"path provider_id": "cloud", "path name": "machine"},
     "change_provider": {"path provider_id": "cloud"},
     "list_quotas": {"query provider_id": "cloud"},
@@ -81,6 +85,7 @@ PLAIN = frozenset(
         *("query status", "query after", "query cloud_region", "query gpus", "query zone"),
         *("query begins_at", "query ends_at", "query since", "query max_price"),
         *("body name", "body owner_email", "body email", "body wallet_address", "body value"),
+        "body federated_egress[]",
         *("body scopes[]", "body node_root", "body cloud_region", "body storage_node_class"),
         *("body relaxed_requirements[]", "body gpus", "body address", "body user"),
         *("body host_public_key", "body credentials{}"),

@@ -15,7 +15,7 @@ from activities.secrets.credentials import own_place, seal_credentials
 from tests.activities.providers.fake_driver import RentedDriver
 from tests.activities.providers.kinds import kind_with
 from tests.api.device_rows import edge_things
-from tests.api.http_server import JOB, Person, host_key, tar_gz
+from tests.api.http_server import JOB, Person, Site, host_key, tar_gz
 from tests.api.refusals.document import (
     Place,
     filled,
@@ -43,7 +43,12 @@ SOUND: dict[str, dict[str, Any]] = {
     "reverse_transaction": {"reason": "another"},
     "create_user": {"email": "another@example.test"},
     "create_api_key": {"name": "another"},
+    "change_user": {"role": "owner"},
+    "create_invitation": {"email": "third@example.test", "permissions": {"job": "read"}},
+    "accept_invitation": {},
+    "change_member": {"permissions": {"job": "all"}},
     "create_project": {"name": "another"},
+    "change_project": {"on_quota_exhausted": "fail"},
     "store_project_secret": {"name": "another", "value": "hidden"},
     "set_third_party_key": {"type": "kaggle", "value": "ada:hidden-key"},
     "enable_provider": {"kind": "gcp"},
@@ -85,6 +90,8 @@ NEEDED = {
     "create_device_configuration": ("region_id",),
     "create_deployment": ("configuration_id",),
     "list_quotas": ("provider_id",),
+    "create_invitation": ("project_id",),
+    "accept_invitation": ("token",),
 }
 """The fields that name things and without which a request is not sound."""
 QUERIES: dict[str, dict[str, str]] = {
@@ -129,6 +136,10 @@ class Holdings:
             body = put(body, place.field, text) if place.where == "body" else body
         return asked | {"json": body}
 
+    def set_member(self) -> None:
+        """Make the member of the project one again."""
+        join(self.person, self.named["member"])
+
     async def set_key(self) -> None:
         """Set the third-party key of the holder's project again."""
         await _set_key(self.person, self.word, self.named["key type"])
@@ -150,6 +161,23 @@ class Holdings:
 async def _set_key(person: Person, word: str, key_type: str) -> None:
     of_service = {"type": key_type, "value": f"{word}-key:hidden-hidden"}
     await person.made(f"/v1/projects/{person.project_id}/credentials", of_service)
+
+
+def _member(site: Site, person: Person, word: str) -> str:
+    """A user of a third account, who is a member of the person's project."""
+    third = site.account(f"guest of {word}")
+    join(person, third.user_id)
+    return third.user_id
+
+
+def join(person: Person, user_id: str) -> None:
+    """Make a user of another account a member of the person's project."""
+    member = tables.ProjectMember(
+        project_id=person.project_id, user_id=user_id, permissions={"job": "read"},
+        created_at=BEGAN,
+    )  # fmt: skip
+    with person.site.database.write() as session:
+        session.merge(member)
 
 
 async def holdings(person: Person, word: str) -> Holdings:
@@ -198,8 +226,14 @@ async def holdings(person: Person, word: str) -> Holdings:
     artifacts = {
         noun.name: (await person.made(f"/v1/{noun.plural}", asked))["id"] for noun in ARTIFACT_NOUNS
     }
+    invitation = await person.made(
+        "/v1/invitations", {"email": f"guest@{word}.test", "role": "member"}
+    )
     named = {
         **artifacts,
+        "invitation": invitation["id"],
+        "invitation token": invitation["secret"],
+        "member": _member(site, person, word),
         "account": person.account_id,
         "user": person.user_id,
         "key": key["id"],

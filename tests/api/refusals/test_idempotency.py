@@ -17,7 +17,7 @@ REPLAYED = "Idempotent-Replayed"
 WITHOUT = {"preview_job", "create_job_link", "audit_ledger"}
 """They change nothing that lasts, so they take no such key."""
 NOT_NOW = {
-    *("add_device", "resume_deployment"),
+    *("add_device", "resume_deployment", "create_invitation", "accept_invitation"),
     *("enable_provider", "reboot_node", "replace_node", "stop_job", "start_job"),
     *(f"{verb}_{noun.name}" for verb in ("retry", "complete") for noun in ARTIFACT_NOUNS),
     *("refuse_boot_drive_request", "withdraw_boot_drive_request"),  # It is approved by then.

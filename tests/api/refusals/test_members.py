@@ -24,13 +24,15 @@ CREATES = [
     (route, place)
     for route in ROUTES
     for place, kind in named_places(route).items()
-    if kind == "project" and place.where == "body"
+    if kind == "project" and place.where == "body" and route.name != "create_invitation"
 ]
+OF_MEMBERS = {"leave_project", "get_project"}
 OTHERWISE = [
     (route, place)
     for route in ROUTES
     for place, kind in named_places(route).items()
-    if kind == "project" and place.where == "path"
+    if (kind == "project" and place.where == "path" and route.name not in OF_MEMBERS)
+    or (route.name == "create_invitation" and kind == "project")
 ]
 """What a member may not do, whatever a membership says of jobs."""
 

@@ -2,14 +2,14 @@
 
 A trigger adds each posting, so that code of before this revision does so, too.
 
-Revision: 0041, after 0039
+Revision: 0041, after 0040
 """
 
 import sqlalchemy as sa
 from alembic import op
 
 revision = "0041"
-down_revision = "0039"
+down_revision = "0040"
 branch_labels = None
 depends_on = None
 oldest_code_revision = "0027"

@@ -2,14 +2,14 @@
 
 Those of before are counted from the first machine on, as they were.
 
-Revision: 0042, after 0039
+Revision: 0042, after 0041
 """
 
 import sqlalchemy as sa
 from alembic import op
 
 revision = "0042"
-down_revision = "0039"
+down_revision = "0041"
 branch_labels = None
 depends_on = None
 oldest_code_revision = "0027"

@@ -66,6 +66,10 @@ class Operations:
             models.Account, Call("PATCH", f"/v1/accounts/{segment(account_id)}", body=_sent(body))
         )
 
+    def remove_account(self, account_id: str) -> models.Account:
+        """Remove an account of which nothing runs or is kept, and whose balance is 0."""
+        return self._ask(models.Account, Call("DELETE", f"/v1/accounts/{segment(account_id)}"))
+
     def grant_credits(self, account_id: str, body: models.CreditGrant) -> models.Transaction:
         """Give an account credits."""
         return self._ask(
@@ -89,7 +93,7 @@ class Operations:
         return self._ask(models.Account, Call("PATCH", "/v1/account", body=_sent(body)))
 
     def list_users(self, *, limit: int | None = None, after: str | None = None) -> models.UserPage:
-        """List Users."""
+        """The account's own users, and those who have accepted an invitation to it."""
         return self._ask(
             models.UserPage, Call("GET", "/v1/users", query={"limit": limit, "after": after})
         )
@@ -97,6 +101,16 @@ class Operations:
     def create_user(self, body: models.UserCreation) -> models.User:
         """Create User."""
         return self._ask(models.User, Call("POST", "/v1/users", body=_sent(body)))
+
+    def change_user(self, user_id: str, body: models.UserChange) -> models.User:
+        """Change the role of a user in the account, at once for all of the user's keys."""
+        return self._ask(
+            models.User, Call("PATCH", f"/v1/users/{segment(user_id)}", body=_sent(body))
+        )
+
+    def remove_user(self, user_id: str) -> models.User:
+        """Remove an invited user from the account; the user's keys there are revoked."""
+        return self._ask(models.User, Call("DELETE", f"/v1/users/{segment(user_id)}"))
 
     def list_api_keys(
         self, *, limit: int | None = None, after: str | None = None
@@ -118,6 +132,45 @@ class Operations:
             Call("DELETE", f"/v1/api-keys/{segment(key_id)}", query={"cascade": cascade}),
         )
 
+    def list_invitations(
+        self, *, limit: int | None = None, after: str | None = None
+    ) -> models.InvitationPage:
+        """The account's invitations, without their tokens, which are not stored."""
+        return self._ask(
+            models.InvitationPage,
+            Call("GET", "/v1/invitations", query={"limit": limit, "after": after}),
+        )
+
+    def create_invitation(self, body: models.InvitationCreation) -> models.NewInvitation:
+        """Invite a person for 7 days; only this answer has the token, which you pass on."""
+        return self._ask(models.NewInvitation, Call("POST", "/v1/invitations", body=_sent(body)))
+
+    def accept_invitation(
+        self, invitation_id: str, body: models.Acceptance
+    ) -> models.AcceptedInvitation:
+        """Accept an invitation, with a key of the invited person, whose address the token
+        proves."""
+        return self._ask(
+            models.AcceptedInvitation,
+            Call("POST", f"/v1/invitations/{segment(invitation_id)}/accept", body=_sent(body)),
+        )
+
+    def withdraw_invitation(self, invitation_id: str) -> models.Invitation:
+        """Withdraw an invitation that nobody has accepted."""
+        return self._ask(
+            models.Invitation, Call("DELETE", f"/v1/invitations/{segment(invitation_id)}")
+        )
+
+    def list_memberships(self) -> models.Memberships:
+        """The accounts, and the projects of others, that the caller's user belongs to."""
+        return self._ask(models.Memberships, Call("GET", "/v1/memberships"))
+
+    def leave_account(self, account_id: str) -> models.AccountMembership:
+        """Leave another account; the user's keys there are revoked."""
+        return self._ask(
+            models.AccountMembership, Call("DELETE", f"/v1/memberships/{segment(account_id)}")
+        )
+
     def list_projects(
         self, *, limit: int | None = None, after: str | None = None
     ) -> models.ProjectPage:
@@ -129,6 +182,20 @@ class Operations:
     def create_project(self, body: models.ProjectCreation) -> models.Project:
         """Create Project."""
         return self._ask(models.Project, Call("POST", "/v1/projects", body=_sent(body)))
+
+    def get_project(self, project_id: str) -> models.Project:
+        """A project of the account, or one that its user is a member of."""
+        return self._ask(models.Project, Call("GET", f"/v1/projects/{segment(project_id)}"))
+
+    def change_project(self, project_id: str, body: models.ProjectChange) -> models.Project:
+        """Change a project of the account's, but for the Personal project."""
+        return self._ask(
+            models.Project, Call("PATCH", f"/v1/projects/{segment(project_id)}", body=_sent(body))
+        )
+
+    def remove_project(self, project_id: str) -> models.Project:
+        """Remove an empty project; what is in it refuses its removal, by name."""
+        return self._ask(models.Project, Call("DELETE", f"/v1/projects/{segment(project_id)}"))
 
     def list_project_secrets(
         self, project_id: str, *, limit: int | None = None, after: str | None = None
@@ -157,6 +224,46 @@ class Operations:
         return self._ask(
             models.ProjectSecret,
             Call("DELETE", f"/v1/projects/{segment(project_id)}/secrets/{segment(name)}"),
+        )
+
+    def list_members(
+        self, project_id: str, *, limit: int | None = None, after: str | None = None
+    ) -> models.MemberPage:
+        """The users of other accounts who may use the project."""
+        return self._ask(
+            models.MemberPage,
+            Call(
+                "GET",
+                f"/v1/projects/{segment(project_id)}/members",
+                query={"limit": limit, "after": after},
+            ),
+        )
+
+    def leave_project(self, project_id: str) -> models.ProjectMembership:
+        """Leave a project of another account."""
+        return self._ask(
+            models.ProjectMembership,
+            Call("DELETE", f"/v1/projects/{segment(project_id)}/members/me"),
+        )
+
+    def change_member(
+        self, project_id: str, user_id: str, body: models.MemberChange
+    ) -> models.Member:
+        """Change what a member may do; the new permissions replace the earlier ones."""
+        return self._ask(
+            models.Member,
+            Call(
+                "PATCH",
+                f"/v1/projects/{segment(project_id)}/members/{segment(user_id)}",
+                body=_sent(body),
+            ),
+        )
+
+    def remove_member(self, project_id: str, user_id: str) -> models.Member:
+        """Remove a member, who has no access any more from then on."""
+        return self._ask(
+            models.Member,
+            Call("DELETE", f"/v1/projects/{segment(project_id)}/members/{segment(user_id)}"),
         )
 
     def list_providers(

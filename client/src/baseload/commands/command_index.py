@@ -153,7 +153,18 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                 True,
             ),
             Entry("secret", "set, ls, rm: secrets of a project for its jobs", "secrets", True),
-            Entry("project", "key set, key ls, key rm: keys of other services", "projects", True),
+            Entry(
+                "project",
+                "create, ls, show, set, rm; key set, ls, rm: keys of other services",
+                "projects",
+                True,
+            ),
+            Entry("member", "ls, set, rm, leave: who may use a project", "members", True),
+            Entry(
+                "invite", "create, ls, accept, rm: people of other accounts", "invitations", True
+            ),
+            Entry("account", "ls, show, use, leave, …: accounts of yours", "accounts", True),
+            Entry("user", "create, ls, set, rm: users of the account", "users", True),
             Entry("key", "create, ls, rm: keys to the API", "keys", True),
             Entry("audit", "ls, verify (administrators): who did what", "audit", True),
             Entry("admin", "audit, reverse (administrators): the whole ledger", "admin", True),

@@ -11,6 +11,7 @@ from baseload.commands.app import new_app
 from baseload.commands.lookup import find_id
 from baseload.commands.session import Session, command
 from baseload.commands.terminal import moment_text
+from baseload.commands.users import user_id
 
 app = new_app()
 
@@ -23,11 +24,16 @@ def create(
         list[str] | None, typer.Option(help="*, read, NOUN:read, NOUN:write; default: as yours")
     ] = None,
     expires: Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="UTC")] = None,
+    user: Annotated[
+        str | None, typer.Option(help="who gets it: id or address; default: you (owners)")
+    ] = None,
 ) -> None:
     """Make a key. Its secret is printed once and never again."""
     body: dict[str, object] = {"name": name}
     if scope:
         body["scopes"] = scope
+    if user:
+        body["user_id"] = user_id(session, user)
     if expires:
         body["expires_at"] = expires.replace(tzinfo=UTC).isoformat()
     key = session.post("/v1/api-keys", body)

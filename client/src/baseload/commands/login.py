@@ -42,7 +42,7 @@ def login(
     known = profiles.by_name.get(name)
     url = with_scheme(session.url or _asked_url(known.url if known else DEFAULT_URL))
     profile = Profile(url, _asked_key(url), plain_http)
-    account = _account(profile)
+    account = account_of(profile)
     path = write_profiles(settings_folder(), profiles.with_profile(name, profile))
     if session.screen.as_json:
         session.screen.json({"profile": name, "url": url, "account": account})
@@ -68,7 +68,7 @@ def _asked_key(url: str) -> str:
     return key
 
 
-def _account(profile: Profile) -> Document:
+def account_of(profile: Profile) -> Document:
     """The account of the key.
 
     Raises: ApiError, when the key is not taken; UnreachableError; ConfigurationError, when the key
