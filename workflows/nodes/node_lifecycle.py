@@ -453,6 +453,7 @@ class NodeLifecycle:
                 self._removal.accepted = arrival
             elif isinstance(arrival, Wake):
                 self._inbox.put(arrival)  # The connection reads the announcement.
+                self._pauses = WatchPauses()  # What it was failed for, it has waited for.
                 return
 
     async def _let_machine_go(self, reason: str) -> None:

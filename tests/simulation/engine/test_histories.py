@@ -51,6 +51,7 @@ async def failed_replays(
         workflows=workflows,
         workflow_runner=UnsandboxedWorkflowRunner(),
         data_converter=pydantic_data_converter,
+        debug_mode=True,  # Else a busy machine is a deadlock after 2 s.
     )
     found = await replayer.replay_workflows(each(), raise_on_replay_failure=False)
     return [str(failure) for failure in found.replay_failures.values()]

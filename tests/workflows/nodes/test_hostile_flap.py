@@ -18,13 +18,15 @@ from workflows.effects.nodes import NodeReached, RunsListed
 CONNECTS_S = 0.1
 LONG_S = 60.0
 MOST_IN_AN_HOUR = 40
+VIOLATION = ApplicationError("a line is too long", type=errors.PROTOCOL_VIOLATION)
 LOST = ApplicationError("its watcher ended", type=errors.NODE_UNREACHABLE, non_retryable=True)
 
 
 class Flapping:
     """A node whose watches last so long, one after the other, and when each has begun."""
 
-    def __init__(self, *lasts_s: float, **answers: Answer) -> None:
+    def __init__(self, *lasts_s: float, error: ApplicationError = LOST, **answers: Answer) -> None:
+        self._error = error
         self.began_at: list[float] = []
         self._lasts_s = itertools.cycle(lasts_s)
         self.node = WholeNode({"watch_node": self._watch, **answers})
@@ -35,7 +37,7 @@ class Flapping:
     def _watch(self, _: Any) -> Steps:
         self.began_at.append(self.node.engine.now().timestamp())
         yield Sleep(next(self._lasts_s))
-        raise LOST
+        raise self._error
 
 
 def test_a_node_that_ends_each_watch_at_once_is_watched_less_and_less_often() -> None:
@@ -53,6 +55,15 @@ def test_a_node_is_watched_again_at_once_after_one_watch_that_failed() -> None:
     gaps = [after - before for before, after in itertools.pairwise(flapping.began_at)]
     assert len(gaps) > 10
     assert max(gaps) < LONG_S + 2
+
+
+def test_a_node_that_has_failed_and_is_announced_again_is_watched_at_once() -> None:
+    flapping = Flapping(CONNECTS_S, error=VIOLATION)
+    announced_s = [60.0 * number for number in range(1, 11)]
+    flapping.play(660, signals=[(at_s, "wake", None) for at_s in announced_s])
+    gaps = [after - before for before, after in itertools.pairwise(flapping.began_at)]
+    assert len(flapping.began_at) == len(announced_s) + 1
+    assert max(gaps) < 65
 
 
 def _now_and_then(answer: Callable[[], Any]) -> Answer:
