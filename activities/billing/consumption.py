@@ -23,8 +23,8 @@ from activities.db.tables import (
     UsageMeter,
 )
 from workflows.contracts.artifacts import ArtifactRole
-from workflows.contracts.statuses import ProviderKind
 from workflows.rules.billing.metering import HOUR_S
+from workflows.rules.catalogue.providers import cloud_kinds
 
 _meter: Any = UsageMeter
 _job: Any = Job
@@ -114,7 +114,7 @@ def _kind() -> Any:
     return case(
         (_model.account_id != _job.account_id, "federated"),
         (_region.account_id != _job.account_id, "public"),
-        (_region.provider_kind != ProviderKind.PHYSICAL.value, "rented"),
+        (_region.provider_kind.in_(cloud_kinds()), "rented"),
         else_="own",
     )
 

@@ -31,6 +31,7 @@ NAMED = {
     "path configuration_id": "device configuration",
     "path deployment_id": "device-deployment",
     "query configuration_id": "device configuration",
+    "query node_id": "node",
     "body configuration_id": "device configuration",
     "body device_ids[]": "device",
     "body model.id": "model",
@@ -114,7 +115,7 @@ PLAIN = frozenset(
         *("query inference_status", "query state", "body command", "body output.type"),
         *("body output.path", "body health.http_path", "body health.log_line"),
         *("body data.scratch.type", "body data.scratch.path", "body source.path"),
-        *("body reference", "query kind"),
+        *("body reference", "query kind", "query overrides"),
     }
 )
 """Places whose text names nothing that an account owns."""

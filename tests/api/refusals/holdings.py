@@ -180,31 +180,9 @@ def join(person: Person, user_id: str) -> None:
         session.merge(member)
 
 
-async def holdings(person: Person, word: str) -> Holdings:
-    """One thing of each kind, as the API and the workflows of this person have made it."""
+def _transaction(person: Person, word: str, job_id: str) -> None:
+    """A usage fee of the job, as billing posts it."""
     site = person.site
-    site.set(tables.Account, person.account_id, wallet_address=f"{word} wallet", plan="team")
-    region_id = await person.region(f"{word} region", public=False)
-    (region,) = site.rows(tables.Region, id=region_id)
-    node_id = await person.node(region_id, f"{word} node", gpu_type="A100", gpu_count=1)
-    site.set(tables.Node, node_id, status="active")
-    site.set(tables.Region, region_id, storage_mode="central")  # So that it takes configurations.
-    storage = {"region_id": region_id, "name": f"{word} store", "services": ["storage"]}
-    store = await person.made("/v1/nodes", storage | {"minion_id": host_key()[1]})
-    site.set(tables.Node, store["id"], status="offline", host="10.0.0.9")
-    (node,) = site.rows(tables.Node, id=node_id)
-    site.write(lease_row(region, f"lea-{word}", name=f"baseload-{word}"))
-    key = await person.made("/v1/api-keys", {"name": f"{word} key"})
-    cloud_id = await person.provider()
-    place = own_place("gcp", cloud_id)
-    with site.database.write() as session:
-        credentials = seal_credentials(session, person.account_id, place, f"{word} hidden", BEGAN)
-    site.set(tables.Provider, cloud_id, kind="gcp", name=f"{word} cloud", credentials=credentials)
-    secrets = f"/v1/projects/{person.project_id}/secrets"
-    await person.made(secrets, {"name": f"{word}-secret", "value": f"{word} hidden"})
-    key_type = "aws" if word == "ada-lovelace" else "ngc"
-    await _set_key(person, word, key_type)
-    job_id = await running_job(person, node_id, name=f"{word} job", port=8888)
     site.write(
         tables.LedgerTransaction(
             id=f"trx-{word}", business_key=word, kind="usage-fee", account_id=person.account_id,
@@ -222,6 +200,41 @@ async def holdings(person: Person, word: str) -> Holdings:
             for leg, name in enumerate(accounts)
         )
     )  # fmt: skip
+
+
+def _sealed(person: Person, word: str, cloud_id: str) -> str:
+    """The credentials of the cloud, as its provider keeps them."""
+    site = person.site
+    place = own_place("gcp", cloud_id)
+    with site.database.write() as session:
+        credentials = seal_credentials(session, person.account_id, place, f"{word} hidden", BEGAN)
+    site.set(tables.Provider, cloud_id, kind="gcp", name=f"{word} cloud", credentials=credentials)
+    return credentials
+
+
+async def holdings(person: Person, word: str) -> Holdings:
+    """One thing of each kind, as the API and the workflows of this person have made it."""
+    site = person.site
+    site.set(tables.Account, person.account_id, wallet_address=f"{word} wallet", plan="team")
+    region_id = await person.region(f"{word} region", public=False)
+    (region,) = site.rows(tables.Region, id=region_id)
+    node_id = await person.node(region_id, f"{word} node", gpu_type="A100", gpu_count=1)
+    site.set(tables.Node, node_id, status="active")
+    site.set(tables.Region, region_id, storage_mode="central")  # So that it takes configurations.
+    storage = {"region_id": region_id, "name": f"{word} store", "services": ["storage"]}
+    store = await person.made("/v1/nodes", storage | {"minion_id": host_key()[1]})
+    site.set(tables.Node, store["id"], status="offline", host="10.0.0.9")
+    (node,) = site.rows(tables.Node, id=node_id)
+    site.write(lease_row(region, f"lea-{word}", name=f"baseload-{word}"))
+    key = await person.made("/v1/api-keys", {"name": f"{word} key"})
+    cloud_id = await person.provider()
+    credentials = _sealed(person, word, cloud_id)
+    secrets = f"/v1/projects/{person.project_id}/secrets"
+    await person.made(secrets, {"name": f"{word}-secret", "value": f"{word} hidden"})
+    key_type = "aws" if word == "ada-lovelace" else "ngc"
+    await _set_key(person, word, key_type)
+    job_id = await running_job(person, node_id, name=f"{word} job", port=8888)
+    _transaction(person, word, job_id)
     asked = {"name": f"{word} files", "source": {"type": "upload"}}
     artifacts = {
         noun.name: (await person.made(f"/v1/{noun.plural}", asked))["id"] for noun in ARTIFACT_NOUNS

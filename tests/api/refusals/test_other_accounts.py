@@ -24,6 +24,7 @@ FILTERS = {
     "list_data_progress query job_id",
     *(f"list_{noun.plural} query project_id" for noun in ARTIFACT_NOUNS),
     "list_transactions query job_id",
+    "get_tco query node_id",
     *(
         f"get_statement query {subject}_id"
         for subject in ("project", "provider", "region", "job", "device")

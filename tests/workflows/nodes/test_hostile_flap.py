@@ -84,8 +84,8 @@ def test_a_node_that_is_lost_before_each_watch_makes_few_events() -> None:
         list_runs=_now_and_then(lambda: RunsListed(run_ids=())),
         reach_node=_now_and_then(lambda: NodeReached(boot_id="boot-1")),
     )
-    told = flapping.play(3600)
-    assert sum("node.offline" in line for line in told) <= MOST_IN_AN_HOUR
+    lines = flapping.play(3600)
+    assert sum("node.offline" in line for line in lines) <= MOST_IN_AN_HOUR
 
 
 @pytest.mark.parametrize("after_s", [1000, 2000])
@@ -97,8 +97,8 @@ def test_a_node_that_pauses_between_its_watches_is_removed_at_once(after_s: floa
 
 def test_a_watch_that_is_renewed_costs_no_pause() -> None:
     node = WholeNode({"watch_node": _renewed})
-    told = node.play(most_s=300)
-    assert sum("watch_node" in line and "has ended" not in line for line in told) >= 7
+    lines = node.play(most_s=300)
+    assert sum("watch_node" in line and "has ended" not in line for line in lines) >= 7
 
 
 def _renewed(_: Any) -> Steps:
