@@ -32,7 +32,13 @@ CREATIONS: dict[str, tuple[type[RequestBody], dict[str, Any]]] = {
     ),
     "/v1/projects": (
         accounts.ProjectCreation,
-        {"name": "vision", "use_only_owned_resources": True, "on_quota_exhausted": "fail"},
+        {
+            "name": "vision",
+            "use_only_owned_resources": True,
+            "on_quota_exhausted": "fail",
+            "federated_egress": ["10.1.0.0/16:443"],
+            "federated_logs": "exit_only",
+        },
     ),
     "/v1/regions": (
         regions.RegionCreation,

@@ -32,7 +32,7 @@ PAUSE_S = 0.3
 OPEN_LIMIT_S = 6.0
 MOST_CALLS = 2
 """Of these the seed chooses one; of all records, whose order is sure."""
-ONCE_FOR_SURE = ("get_run_status", "tell_job_to_end")
+ONCE_FOR_SURE = ("get_run_status", "tell_job_to_end", "store_volume")
 """What a story may ask for again when it is slow: only the first call comes each time."""
 
 

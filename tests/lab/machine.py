@@ -54,6 +54,8 @@ OWN_FOLDERS = {
     "var/tmp": 0o1777,  # where the lab itself lies: no machine may see a disk through its own
 }
 Kind = Literal["sshd", "systemd"]
+COMMAND_S = 300.0
+"""The longest that a command may take."""
 BOOT_PARTS = "etc/lab-parts"
 """What a machine that is built with other parts does at each boot, before its PID 1 starts."""
 
@@ -235,7 +237,8 @@ class Machine:
     def run(self, *command: str, check: bool = True, input_text: str | None = None) -> str:
         """Run a command in it, at its console, not over SSH; its output.
 
-        Raises: RuntimeError when `check` and the exit status is not 0.
+        Raises: RuntimeError when `check` and the exit status is not 0; TimeoutExpired after
+        `COMMAND_S`.
         """
         target = self.disk.parent.name
         entering = ["nsenter", "--target", target, "--mount", "--uts", "--ipc", "--net", "--pid"]
@@ -245,6 +248,7 @@ class Machine:
             text=True,
             check=False,
             input=input_text,
+            timeout=COMMAND_S,
             env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"},
         )
         if check and done.returncode != 0:

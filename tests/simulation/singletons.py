@@ -1,7 +1,6 @@
 """The loops and schedules that worker processes keep, as activities/temporal/singletons.py does.
 
-The daily loops, device fees and payouts, run in lives with real rows alone: a life is shorter
-than a day.
+The daily loops, device fees and payouts, are left out: a life is shorter than a day.
 """
 
 from tests.simulation.contracts import NotFound, Unavailable

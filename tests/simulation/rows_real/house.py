@@ -240,6 +240,7 @@ def _values_of(tenant: Tenant) -> dict[Place, Any]:
         (cloud_market, "_offers"): {},
         (cloud_market, "_all"): ((), CloudOffers(())),
         (prices, "_priced"): {},
+        (singletons, "DAILY_LOOPS"): (),
         # Lines of the log are lines of the life's log.
         **{(module, "log"): notes for module in _LOGGING},
         (activity, "logger"): notes,
