@@ -22,7 +22,7 @@ from tests.failure.short_timeouts import SHORTENED
 from tests.failure.stories import STORIES, Story, story_of
 from tests.temporal_server import TemporalServer
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1500)  # one fixture plays all cases of a run
 
 SEED = int(os.environ.get("BASELOAD_FAULT_SEED", "1"))
 ALL = os.environ.get("BASELOAD_FAULTS") == "all"

@@ -203,6 +203,7 @@ def test_without_a_keeper_its_supervisor_ends_it_when_the_platform_stays_away(
         os.kill(pid, signal.SIGKILL)
     end_lease(alone)
     wait_for(lambda: not workload_processes(alone), "its end")
+    wait_for(lambda: list(alone.root.glob("idle/runs/*/exit.json")), "how it ended")
     exits = [json.loads(path.read_text()) for path in alone.root.glob("idle/runs/*/exit.json")]
     assert [("not been in contact" in each["message"]) for each in exits] == [True]
 
