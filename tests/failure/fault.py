@@ -44,6 +44,12 @@ class Fault:
     """A call that was cancelled is still to be done."""
     struck: asyncio.Event = field(default_factory=asyncio.Event)
 
+    @property
+    def is_held(self) -> bool:
+        """Its worker is to be killed, with all others that are; until then its story stands."""
+        is_killed = self.case is not None and self.case.mode in BY_KILLING
+        return is_killed and self.struck.is_set() and not self.is_over
+
     async def around(self, waiting: Waiting, pair: Pair, nth: int, body: Body) -> Contract:
         """The call, with what the fault does to it."""
         if not self._strikes(waiting, pair, nth) or self.case is None:
