@@ -38,6 +38,8 @@ __all__ = ["programs", "server", "temporal"]
 
 RUNBOOK = "deploy/runbooks/disputed-charge.md"
 HOUR_S = 3600
+ENDS_IN_S = 8
+"""When the job's hour ends: not before its billing has started, also on a busy machine."""
 RATES = UsageRates(gpu_count=1, microcredits_per_gpu_hour=250_000).model_dump(mode="json")
 
 
@@ -50,8 +52,8 @@ class Billed(World):
 
 async def _billed_job(site: Site, person: Person, temporal: Client, world: World) -> str:
     """A job whose billing has posted the hour that its node has measured, and has ended."""
-    began_at = datetime.now(UTC) - timedelta(seconds=HOUR_S - 3)
     job_id = await person.job()
+    began_at = datetime.now(UTC) - timedelta(seconds=HOUR_S - ENDS_IN_S)
     site.set(
         tables.Job, job_id, status="running", rates={"0": RATES},
         created_at=began_at - timedelta(minutes=1),
