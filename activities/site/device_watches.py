@@ -36,17 +36,19 @@ async def take_over_watches(client: Client, queue: str) -> None:
 
     Called when the process has begun to serve the queue. The watches of a process that has ended
     properly come by themselves, and are waited for. Where several processes serve the queue, those
-    that another one watches come to this one as well.
+    that another one watches come to this one as well. One that still does not come is asked for
+    again: Temporal may have handed it to the dead process, or have listed the device too late.
     """
     for _ in range(TRIES):
         await _until_settled()
         try:
-            left = await _ask_for_all(client, queue)
+            asked, left = await _ask_for_all(client, queue)
         except RPCError as cause:
-            left = cause.message
-        if left is None:
+            asked, left = 0, cause.message
+        if left is not None:
+            log.warning("watches were not taken over", queue=queue, why=left)
+        elif asked == 0:
             return
-        log.warning("watches were not taken over", queue=queue, why=left)
         await asyncio.sleep(PAUSE_S)
 
 
@@ -60,14 +62,18 @@ async def _until_settled() -> None:
         await asyncio.sleep(SETTLED_S)
 
 
-async def _ask_for_all(client: Client, queue: str) -> str | None:
-    """Signal the devices that this process does not watch; why one was not signalled, or None.
+async def _ask_for_all(client: Client, queue: str) -> tuple[int, str | None]:
+    """Signal the devices that this process does not watch.
+
+    Returns how many were signalled, and why one was not, or None.
 
     Raises: RPCError.
     """
+    asked = 0
     slots = asyncio.Semaphore(SIGNALS_AT_ONCE)
 
     async def ask(workflow_id: str) -> str | None:
+        nonlocal asked
         async with slots:
             if workflow_id.removeprefix(f"{DEVICE.name}/") in watched_devices():
                 return None
@@ -77,12 +83,13 @@ async def _ask_for_all(client: Client, queue: str) -> str | None:
                 await tell(workflow_id, "watch_lost", WatchLost(queue=queues.watches_of(queue)))
             except (RPCError, ApplicationError) as cause:
                 return f"{workflow_id}: {cause}"
+            asked += 1
             return None
 
     query = f"WorkflowType = 'DeviceLifecycle' AND ExecutionStatus = 'Running' AND {_of(queue)}"
     found = [each.id async for each in client.list_workflows(query)]
     answers = await asyncio.gather(*map(ask, found))
-    return next((each for each in answers if each is not None), None)
+    return asked, next((each for each in answers if each is not None), None)
 
 
 async def _leave_dead_worker(client: Client, workflow_id: str) -> None:

@@ -72,6 +72,24 @@ async def test_every_device_is_asked_for_that_this_process_does_not_watch(
     assert all(("RegionId = 'reg-7'" in each) == (queue != "site") for each in temporal.queries)
 
 
+async def test_a_watch_that_does_not_come_is_asked_for_again(
+    signaled: list[tuple[str, WatchLost]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked_before = device_watches.tell
+
+    async def tell(workflow_id: str, signal: str, argument: WatchLost) -> bool:
+        known = await asked_before(workflow_id, signal, argument)
+        if workflow_id != IDS[0] or signaled.count((workflow_id, argument)) > 1:
+            monkeypatch.setitem(devices._watches, workflow_id.partition("/")[2], asyncio.Event())
+        return known
+
+    monkeypatch.setattr(device_watches, "tell", tell)
+    temporal: Any = Listing()
+    await take_over_watches(temporal, "site")
+    times = [[who for who, _ in signaled].count(each) for each in IDS]
+    assert times == [2, 1, 1]
+
+
 async def test_a_lifecycle_waits_for_no_dead_worker_where_its_own_process_was_killed(
     signaled: list[tuple[str, WatchLost]],
 ) -> None:
