@@ -14,7 +14,7 @@ from temporalio import activity
 
 from activities.accounts import audit
 from activities.db.session import advisory_lock, database
-from activities.db.tables import IdempotencyKey, Job, OutboxRow, Upload, UsedLink
+from activities.db.tables import IdempotencyKey, Invitation, Job, OutboxRow, Upload, UsedLink
 from activities.housekeeping.addresses import remove_addresses
 from activities.housekeeping.job_inputs import remove_job_inputs
 from activities.settings import settings
@@ -29,6 +29,8 @@ DELIVERED_RETENTION = timedelta(days=7)
 IDEMPOTENCY_RETENTION = timedelta(hours=48)
 LINK_RETENTION = timedelta(hours=1)
 """After a used link has expired, because clocks differ."""
+INVITATION_RETENTION = timedelta(days=30)
+"""After an invitation was accepted or withdrawn, or has expired: the inviter sees how it ended."""
 UPLOAD_RETENTION = timedelta(days=30)
 SNAPSHOT_RETENTION = timedelta(hours=1)
 """After the end of a job, which removes them itself unless its workflow is lost just then."""
@@ -52,6 +54,7 @@ def remove_expired(_: RemoveExpired) -> ExpiredRemoved:
             outbox_rows=sum(_batches(_delivered, now - DELIVERED_RETENTION)),
             idempotency_keys=sum(_batches(_keys, now - IDEMPOTENCY_RETENTION)),
             used_links=sum(_batches(_used_links, now - LINK_RETENTION)),
+            invitations=sum(_batches(_ended_invitations, now - INVITATION_RETENTION)),
             audit_entries=sum(_remove_audit_entries(now - AUDIT_RETENTION)),
             uploads=_remove_uploads(now),
             job_inputs=remove_job_inputs(now),
@@ -99,6 +102,15 @@ def _used_links(session: Session, before: datetime) -> Found:
     query = select(UsedLink.link_sha256).where(expires_at < before).order_by(expires_at)
     links = list(session.exec(query.limit(BATCH)))
     return delete(UsedLink).where(link.in_(links)), links
+
+
+def _ended_invitations(session: Session, before: datetime) -> Found:
+    """Those that ended before; the members that they have made stay."""
+    accepted_at, withdrawn_at = col(Invitation.accepted_at), col(Invitation.withdrawn_at)
+    # What is neither accepted nor withdrawn by its expiry never will be.
+    ended_at = func.coalesce(accepted_at, withdrawn_at, col(Invitation.expires_at))
+    ids = list(session.exec(select(Invitation.id).where(ended_at < before).limit(BATCH)))
+    return delete(Invitation).where(col(Invitation.id).in_(ids)), ids
 
 
 def _remove_audit_entries(before: datetime) -> Iterator[int]:

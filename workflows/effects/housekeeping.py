@@ -14,6 +14,8 @@ class ExpiredRemoved(Contract):
     outbox_rows: int = 0
     idempotency_keys: int = 0
     used_links: int = 0
+    invitations: int = 0
+    """Those that were accepted or withdrawn, or have expired."""
     audit_entries: int = 0
     uploads: int = 0
     job_inputs: int = 0

@@ -124,6 +124,54 @@ def test_what_has_passed_its_retention_goes_in_batches_and_the_rest_stays(
         assert list(session.exec(select(tables.AuditRow.id))) == ["aud-3"]
 
 
+def add_invitation(
+    session: Session, account: tables.Account, name: str, days: dict[str, int]
+) -> None:
+    """days: how many days ago it expired, and was accepted or withdrawn."""
+    user = session.exec(select(tables.User)).first()
+    if user is None:
+        user = tables.User(
+            id="usr-1", account_id=account.id, email="ada@example.test", created_at=OLD
+        )
+        session.add(user)
+        session.flush()
+    ends = {f"{what}_at": NOW - timedelta(days=each) for what, each in days.items()}
+    row = {
+        "id": name,
+        "account_id": account.id,
+        "email": "eve@example.test",
+        "secret_sha256": name,
+        "inviter_user_id": user.id,
+        "created_at": OLD,
+        **ends,
+    }
+    session.add(tables.Invitation.model_validate(row))
+
+
+def test_an_invitation_goes_when_its_end_has_passed_its_retention(
+    migrated: Database, account: tables.Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "BATCH", 2)
+    ended: dict[str, dict[str, int]] = {
+        "accepted": {"expires": 25, "accepted": 31},
+        "withdrawn": {"expires": 25, "withdrawn": 32},
+        "expired": {"expires": 31},
+    }
+    kept: dict[str, dict[str, int]] = {
+        "pending": {"expires": -1},
+        "expired-lately": {"expires": 29},
+        "accepted-lately": {"expires": 25, "accepted": 29},
+        "withdrawn-after-its-expiry": {"expires": 40, "withdrawn": 1},
+    }
+    with migrated.write() as session:
+        for name, days in {**ended, **kept}.items():
+            add_invitation(session, account, name, days)
+    assert keep_house() == ExpiredRemoved(invitations=3)
+    assert keep_house() == ExpiredRemoved()
+    with migrated.read() as session:
+        assert set(session.exec(select(tables.Invitation.id))) == set(kept)
+
+
 def _row(row_id: str, at: datetime, delivered_at: datetime | None) -> tables.OutboxRow:
     return tables.OutboxRow(
         id=row_id, resource_id="job-1", verb="start", created_at=at, delivered_at=delivered_at
