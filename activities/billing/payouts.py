@@ -8,6 +8,7 @@ from temporalio import activity
 
 from activities.billing.ledger import Entry, post
 from activities.billing.payers import credits_name
+from activities.billing.runway import recompute_runway
 from activities.db.session import database
 from activities.db.tables import Account, LedgerAccount, LedgerTransaction, Provider
 from activities.placement.wake import wake_placement
@@ -42,7 +43,10 @@ def pay_out(command: PayOut) -> PaidOut:
         while True:
             # With a name, because a second attempt may begin before the first one has ended.
             with database().write(serialised="payouts") as session:
-                some = [_pay(session, each, command.day) for each in _due(session, command.day)]
+                due = _due(session, command.day)
+                some = [_pay(session, each, command.day) for each in due]
+                for payer_id in sorted({each[3] for each in due}):
+                    recompute_runway(session, payer_id)  # Warns; a longer one needs no recheck.
             amounts += some
             if len(some) < AT_ONCE:
                 break

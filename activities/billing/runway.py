@@ -1,4 +1,4 @@
-"""The balance forecast of a payer, and the recheck of its other jobs when the runway shortens."""
+"""The balance forecast of a payer, and what follows when its runway changes."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -6,14 +6,15 @@ from datetime import UTC, datetime
 from sqlalchemy import and_, case, func, or_
 from sqlmodel import Session, col, select
 
+from activities.billing.device_days import DeviceCosts, device_costs
 from activities.billing.ledger import balance_of
 from activities.billing.payers import credits_name
-from activities.db.tables import Account, Device, Job, LedgerAccount, UsageMeter
+from activities.billing.runway_warnings import warn_of_runway
+from activities.db.tables import Job, LedgerAccount, UsageMeter
 from activities.outbox.requests import enqueue
 from activities.settings import settings
-from workflows.contracts.billing import HOURS_PER_MONTH, BalanceForecast
+from workflows.contracts.billing import BalanceForecast
 from workflows.contracts.statuses import JobStatus
-from workflows.rules.billing.device_fees import DEVICE_MONTH
 from workflows.rules.billing.metering import cumulative_microcredits
 from workflows.rules.billing.runway_warnings import ends_early_s, to_warning_s
 from workflows.rules.billing.wakeups import runway_level
@@ -30,23 +31,23 @@ def balance_forecast(
     posted: microcredits that the caller has just posted on these usage meters.
     """
     payer_id = meters[0].payer_id
-    forecast = BalanceForecast(
-        posted_microcredits=posted,
-        balance_microcredits=balance_of(session, credits_name(payer_id)),
-        burn_microcredits_per_hour=_burn(session, payer_id),
-        costs=any(meter.microcredits_per_hour for meter in meters),
-    )
-    if forecast.balance_microcredits <= 0 or forecast.runway_s > ESTIMATED_BELOW_S:
+    costs = any(meter.microcredits_per_hour for meter in meters)
+    forecast = _forecast(session, payer_id, posted, costs=costs)
+    if forecast.left_microcredits <= 0 or forecast.runway_s > ESTIMATED_BELOW_S:
         return forecast  # The next wakeup does not depend on an estimate.
-    unposted = _unposted(session, payer_id, datetime.now(UTC))
-    forecast = forecast.model_copy(update={"unposted_microcredits": unposted})
     early_s = _ends_early_s(session, meters) if forecast.costs and _runway_level(forecast) else 0
     due = {"ends_early_s": early_s, "to_warning_s": to_warning_s(forecast.runway_s)}
     return forecast.model_copy(update=due)
 
 
+def payer_forecast(session: Session, payer_id: str) -> BalanceForecast:
+    """The balance forecast of a payer, whatever changes it."""
+    forecast = _forecast(session, payer_id, 0, costs=True)
+    return forecast.model_copy(update={"to_warning_s": to_warning_s(forecast.runway_s)})
+
+
 def lock_balance(session: Session, payer_id: str) -> None:
-    """Lock the payer's balance, so that of two jobs that start at once at least one sees both
+    """Lock the payer's balance, so that of two that begin to cost at once at least one sees both
     burn rates."""
     name = col(LedgerAccount.name) == credits_name(payer_id)
     session.execute(select(LedgerAccount.name).where(name).with_for_update())
@@ -74,22 +75,21 @@ def recheck_other_jobs(
     return _recheck(session, _costly_jobs(session, meters[0].payer_id, but=meters[0].job_id))
 
 
-def recheck_jobs(session: Session, payer_id: str, charged: int) -> list[str]:
-    """Request a recheck from the payer's job billings, if a charge that is of no job has raised
-    the runway level.
+def recompute_runway(
+    session: Session, payer_id: str, *, moved: int = 0, added: int = 0
+) -> list[str]:
+    """Warn a payer of its runway, and request a recheck from its job billings if it has shortened.
 
-    Writes outbox rows in the caller's transaction and returns their ids.
+    For changes that are of no job: they are rare, so that each job billing may look again whose
+    next wakeup depends on the runway. Writes outbox rows in the caller's transaction, in which the
+    balance is locked or nobody else changes it, and returns their ids.
 
-    charged: microcredits that the caller has just posted.
+    moved: microcredits that the caller has just moved to the balance; below zero: from it.
+    added: microcredits per hour that the caller has just added to the burn rate.
     """
-    forecast = BalanceForecast(
-        posted_microcredits=charged,
-        balance_microcredits=balance_of(session, credits_name(payer_id)),
-        burn_microcredits_per_hour=_burn(session, payer_id),
-    )
-    balance = forecast.balance_microcredits + charged
-    before = forecast.model_copy(update={"balance_microcredits": balance})
-    if _runway_level(forecast) <= _runway_level(before):
+    forecast = payer_forecast(session, payer_id)
+    warn_of_runway(session, payer_id, forecast)
+    if (moved >= 0 and added <= 0) or not _runway_level(forecast):
         return []
     return _recheck(session, _costly_jobs(session, payer_id))
 
@@ -103,23 +103,33 @@ def _recheck(session: Session, job_ids: Sequence[str]) -> list[str]:
 
 def _runway_level(forecast: BalanceForecast) -> int:
     return runway_level(
-        forecast.balance_microcredits,
+        forecast.left_microcredits,
         forecast.burn_microcredits_per_hour,
         settings().billing_period_s,
     )
 
 
+def _forecast(session: Session, payer_id: str, posted: int, *, costs: bool) -> BalanceForecast:
+    now = datetime.now(UTC)
+    devices = device_costs(session, now, (payer_id,)).get(payer_id, DeviceCosts())
+    forecast = BalanceForecast(
+        posted_microcredits=posted,
+        balance_microcredits=balance_of(session, credits_name(payer_id)),
+        device_fees_microcredits=devices.uncharged_microcredits,
+        burn_microcredits_per_hour=_burn(session, payer_id) + devices.microcredits_per_hour,
+        costs=costs,
+    )
+    if forecast.left_microcredits <= 0 or forecast.runway_s > ESTIMATED_BELOW_S:
+        return forecast
+    unposted = _unposted(session, payer_id, now)
+    return forecast.model_copy(update={"unposted_microcredits": unposted})
+
+
 def _burn(session: Session, payer_id: str) -> int:
+    """What the payer's running jobs cost together, in microcredits per hour."""
     running = col(UsageMeter.payer_id) == payer_id, col(UsageMeter.running).is_(True)
     jobs = session.exec(select(func.sum(UsageMeter.microcredits_per_hour)).where(*running)).one()
-    paid_for = or_(col(Account.id) == payer_id, col(Account.billing_account_id) == payer_id)
-    devices = session.exec(
-        select(func.count())
-        .select_from(Device)
-        .join(Account, col(Account.id) == col(Device.account_id))
-        .where(paid_for, col(Device.status) != "archived")
-    ).one()
-    return int(jobs or 0) + devices * DEVICE_MONTH // HOURS_PER_MONTH
+    return int(jobs or 0)
 
 
 def _ends_early_s(session: Session, meters: Sequence[UsageMeter]) -> int:

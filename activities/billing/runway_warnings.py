@@ -49,14 +49,18 @@ def _warning(forecast: BalanceForecast, level: int, known: int) -> Event:
     runway_s = int(forecast.runway_s)
     left = forecast.estimated_microcredits / MICROCREDITS
     lasts = f"the credits (about {left:.2f}) last {runway_s // 60} min at the present use"
+    then = "then jobs end, the newest first"
+    if forecast.device_fees_microcredits:
+        then += ", and nothing is deployed; devices run on and are charged"
     is_shorter = level > known
     return Event(
         type=WARNINGS[level - 1][1] if is_shorter else BillingEvent.RUNWAY_LONGER,
-        message=f"{lasts}; then jobs end, the newest first" if is_shorter else lasts,
+        message=f"{lasts}; {then}" if is_shorter else lasts,
         details={
             "level": level,
             "runway_s": runway_s,
             "balance_microcredits": forecast.balance_microcredits,
+            "device_fees_microcredits": forecast.device_fees_microcredits,
             "unposted_microcredits": forecast.unposted_microcredits,
             "burn_microcredits_per_hour": forecast.burn_microcredits_per_hour,
         },

@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, and_, func, or_, update
 from sqlalchemy.orm import aliased
 from sqlmodel import Session, col, select
 
-from activities.billing.payers import able_to_pay
+from activities.billing.balances import able_to_pay
 from activities.db.session import database
 from activities.db.tables import Allocation, Job, Project
 from activities.jobs.submissions import submission_of

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from sqlmodel import Session, col, or_, select
 
+from activities.billing.device_days import uncharged_day
 from activities.billing.payers import credits_name
 from activities.db import tables
 from activities.db.session import advisory_lock
@@ -34,8 +35,7 @@ def remove_account(context: ChangeContext, account_id: str) -> schemas.Account:
     if row.removed_at is not None:
         return account_response(session, row)
     has = [f"{kind} {some_of(names)}" for kind, names in _holds(session, row) if names]
-    if balance := _balance_microcredits(session, row.id):
-        has.append(f"a balance of {balance / MICROCREDITS:.6f} credits")
+    has += _balances(session, row)
     if row.is_administrator:
         has.append("the administrators")
     if has:
@@ -47,10 +47,18 @@ def remove_account(context: ChangeContext, account_id: str) -> schemas.Account:
     return account_response(session, row)
 
 
-def _balance_microcredits(session: Session, account_id: str) -> int:
-    """The balance of the account itself, whoever pays for it."""
-    row = session.get(tables.LedgerAccount, credits_name(account_id))
-    return row.balance_microcredits if row is not None else 0
+def _balances(session: Session, row: tables.Account) -> Iterator[str]:
+    """The balances of the account itself, whoever pays for it, and what is not charged yet."""
+    own = tables.LedgerAccount.account_id == row.id
+    ordered = select(tables.LedgerAccount).where(own).order_by(tables.LedgerAccount.name)
+    for each in session.exec(ordered):
+        amount = f"{each.balance_microcredits / MICROCREDITS:.6f} credits"
+        if each.balance_microcredits and each.name == credits_name(row.id):
+            yield f"a balance of {amount}"
+        elif each.balance_microcredits:
+            yield f"earnings of {each.name.rpartition('/')[2]} that are not paid out: {amount}"
+    if (day := uncharged_day(session, row.id)) is not None:
+        yield f"device fees until {day} that are not charged yet"
 
 
 def _holds(session: Session, row: tables.Account) -> Iterator[tuple[str, list[str]]]:

@@ -1,9 +1,13 @@
 """Accounts: their responses and their changes."""
 
+from datetime import UTC
+
 from sqlmodel import Session, col, select
 
 from activities.accounts import accounts
 from activities.billing import payers
+from activities.billing.device_days import device_days
+from activities.billing.runway import lock_balance, recompute_runway
 from activities.db import tables
 from activities.db.session import advisory_lock
 from api.changes import ChangeContext
@@ -78,13 +82,34 @@ def _changed(
         _check_billing(context.session, given["billing_account_id"], row.id)
     if given.get("idle_workload") is not None:
         given["idle_workload"] = given["idle_workload"].model_dump()
+    paid_by = payers.payer_of(row)
     for name, value in given.items():
         setattr(row, name, value)
+    if (payer_id := payers.payer_of(row)) != paid_by:
+        _change_payer(context, row, paid_by, payer_id)
     if {"wallets", "idle_workload"} & set(given):
         row.idle_revision += 1
         _wake_idle_nodes(context, row)
     row.updated_at = context.now
     return account_response(context.session, row)
+
+
+def _change_payer(context: ChangeContext, row: tables.Account, old: str, new: str) -> None:
+    """Recompute the runways of two payers, as the fees of the devices go from one to the other.
+
+    What runs of jobs is paid by whom it began with.
+    """
+    session = context.session
+    session.flush()
+    for each in sorted((old, new)):
+        lock_balance(session, each)
+    added = sum(
+        each.microcredits // 24
+        for each in device_days(session, context.now.astimezone(UTC).date(), (new,))
+        if each.account_id == row.id
+    )
+    context.requests += recompute_runway(session, old, added=-added)
+    context.requests += recompute_runway(session, new, added=added)
 
 
 def _wake_idle_nodes(context: ChangeContext, row: tables.Account) -> None:

@@ -21,6 +21,7 @@ from activities.billing.payments import (
     payments,
 )
 from activities.billing.periods import Period
+from activities.billing.runway import recompute_runway
 from activities.billing.statements import (
     AT_ONCE,
     Movement,
@@ -56,6 +57,7 @@ def grant_credits(
     posted = ledger.add_credits(
         context.session, payer, asked.amount_microcredits, new_id("grant"), context.now
     )
+    _recompute(context, posted)
     return transaction_response(context.session, posted)
 
 
@@ -80,6 +82,7 @@ def record_purchase(
         posted = buy_credits(context.session, payer_id, payment, context.now)
     except (ledger.LedgerError, PaymentError) as cause:
         raise Problem("conflict", f"payment {asked.reference}: {cause}") from cause
+    _recompute(context, posted)
     return transaction_response(context.session, posted)
 
 
@@ -156,7 +159,19 @@ def reverse(context: ChangeContext, transaction_id: str, asked: Reversal) -> sch
         posted = reversals.reverse(context.session, row, asked.reason, context.now)
     except ledger.LedgerError as refused:
         raise Problem("conflict", f"transaction {refused}") from refused
+    _recompute(context, posted)
     return transaction_response(context.session, posted)
+
+
+def _recompute(context: ChangeContext, posted: tables.LedgerTransaction) -> None:
+    """Recompute the runway of the account that a transaction is of, by what it has moved."""
+    payer_id = posted.account_id
+    moved = select(tables.LedgerPosting.amount_microcredits).where(
+        tables.LedgerPosting.transaction_id == posted.id,
+        tables.LedgerPosting.ledger_account == payers.credits_name(payer_id),
+    )
+    amount = sum(context.session.exec(moved))
+    context.requests += recompute_runway(context.session, payer_id, moved=amount)
 
 
 def transaction(session: Session, account_id: str, transaction_id: str) -> schemas.Transaction:

@@ -1,10 +1,13 @@
 """Devices: their responses and their changes."""
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC
 from itertools import chain
 
 from sqlmodel import Session, col, select
 
+from activities.billing.payers import payer_of
+from activities.billing.runway import lock_balance, recompute_runway
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.devices.assignments import ask, want
@@ -30,6 +33,7 @@ from workflows.contracts.devices import (
 )
 from workflows.contracts.nodes import Hardware, Preparation, Requirement
 from workflows.contracts.statuses import NodeStatus, RegionStatus
+from workflows.rules.billing.device_fees import device_day_microcredits
 from workflows.rules.catalogue.providers import traits_of
 from workflows.rules.nodes.requirements import STORAGE
 
@@ -150,6 +154,8 @@ def add_device(context: ChangeContext, asked: schemas.DeviceCreation) -> schemas
     must_be_unknown(context.session, asked.minion_id, region.account_id)
     _check_name(context.session, region, asked.name)
     check_limit(context, tables.Device)
+    payer_id = payer_of(context.session.get_one(tables.Account, context.caller.account_id))
+    lock_balance(context.session, payer_id)
     known = announced(context.session, region.id, asked.minion_id)
     place: tables.JoinToken | None = known if asked.address is None else None
     row = tables.Device(
@@ -169,6 +175,8 @@ def add_device(context: ChangeContext, asked: schemas.DeviceCreation) -> schemas
         updated_at=context.now,
     )
     context.create(row)
+    added = device_day_microcredits(1, context.now.astimezone(UTC).date()) // 24
+    context.requests += recompute_runway(context.session, payer_id, added=added)
     return device_response(context.session, context.caller, row)
 
 

@@ -9,6 +9,7 @@ from sqlmodel import Session, col, select
 from activities.accounts.stored_bytes import refusal_of_job
 from activities.artifacts.uses import data_bytes_of
 from activities.billing import payers
+from activities.billing.balances import left_microcredits
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import database
@@ -239,16 +240,16 @@ def check_balance(session: Session, account_id: str, resources: Resources) -> No
 
 
 def must_have_credits(session: Session, account_id: str, deed: str) -> None:
-    """Refuse what costs if the payer's balance is not positive.
+    """Refuse what costs if nothing is left of the payer's balance.
 
     deed: what the account asks for, for the refusal. Raises: Problem `insufficient-credits`.
     """
     account = session.get(tables.Account, account_id)
-    balance = payers.balance_microcredits(session, account) if account else 0
-    if balance <= 0:
+    left = left_microcredits(session, account) if account else 0
+    if left <= 0:
         payer = payers.payer_of(account) if account else account_id
         raise Problem(
             "insufficient-credits",
-            f"account {payer}: has {balance / MICROCREDITS:g} credits; must have more than 0 to "
-            f"{deed}",
+            f"account {payer}: has {left / MICROCREDITS:g} credits, less device fees that are not "
+            f"charged yet; must have more than 0 to {deed}",
         )

@@ -98,8 +98,8 @@ class JobBilling:
         return self._usage(worker, int(report.elapsed_s))
 
     async def _out_of_credits(self, forecast: BalanceForecast) -> None:
-        left = forecast.balance_microcredits / MICROCREDITS
-        is_early = forecast.balance_microcredits > 0
+        left = forecast.left_microcredits / MICROCREDITS
+        is_early = forecast.left_microcredits > 0
         state = "nearly used up, and newer jobs end first" if is_early else "used up"
         reason = f"the credits are {state} (balance {left:g}): add some, then start or submit again"
         request = EndRequest(reason=reason, code="insufficient-credits")
@@ -142,7 +142,7 @@ class JobBilling:
     def settled(self, done: BillingDone) -> None:
         self._done = self._done or done.attempt >= self._request.attempt
 
-    @workflow.signal(description="Another job of the payer has shortened the runway.")
+    @workflow.signal(description="Something else of the payer has shortened the runway.")
     def recheck_balance(self) -> None:
         self._rechecks = True
 

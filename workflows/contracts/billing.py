@@ -121,6 +121,9 @@ class BalanceForecast(Contract):
     unposted_microcredits: int = 0
     """An estimate by the clock of the usage that is not posted yet. It decides the next wakeup and
     is never posted; 0 while the balance is sufficient."""
+    device_fees_microcredits: int = 0
+    """The fees of devices for days that are not charged yet, until now. Unlike the estimate they
+    are certain, so they count as charged."""
     costs: bool = True
     """Whether the job of the request costs something itself."""
     over: bool = False
@@ -132,9 +135,14 @@ class BalanceForecast(Contract):
     """The seconds until the next warning of the runway is due; None: none is left."""
 
     @property
+    def left_microcredits(self) -> int:
+        """The balance less the fees of devices that are not charged yet."""
+        return self.balance_microcredits - self.device_fees_microcredits
+
+    @property
     def estimated_microcredits(self) -> int:
-        """The balance less the estimate of usage that is not posted yet."""
-        return self.balance_microcredits - self.unposted_microcredits
+        """What is left of the balance, less the estimate of usage that is not posted yet."""
+        return self.left_microcredits - self.unposted_microcredits
 
     @property
     def runway_s(self) -> float:
@@ -156,8 +164,8 @@ class BalanceForecast(Contract):
 
     @property
     def is_used_up(self) -> bool:
-        """Whether the job has to end: the posted balance is used up, or the estimated balance is
-        nearly so and there are older jobs."""
+        """Whether the job has to end: the posted balance is used up, less the fees of devices, or
+        the estimated balance is nearly so and there are older jobs."""
         is_early = self.ends_early_s > 0 and self.may_be_used_up
-        is_empty = self.balance_microcredits <= 0 < self.burn_microcredits_per_hour
+        is_empty = self.left_microcredits <= 0 < self.burn_microcredits_per_hour
         return self.costs and (is_empty or is_early)

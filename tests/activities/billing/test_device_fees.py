@@ -8,7 +8,8 @@ from sqlmodel import col, select
 from temporalio.testing import ActivityEnvironment
 
 from activities.billing import device_fees
-from activities.billing.device_fees import charge_device_days, device_days
+from activities.billing.device_days import device_days
+from activities.billing.device_fees import charge_device_days
 from activities.billing.ledger import DEVICE_FEES, add_credits, balance_of
 from activities.billing.payers import credits_name
 from activities.db import tables

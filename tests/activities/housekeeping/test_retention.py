@@ -139,6 +139,7 @@ def add_invitation(
     row = {
         "id": name,
         "account_id": account.id,
+        "permissions": None,
         "email": "eve@example.test",
         "secret_sha256": name,
         "inviter_user_id": user.id,

@@ -1,9 +1,10 @@
 """Device fees: a monthly fee for each device, charged by the UTC day."""
 
 from calendar import monthrange
-from datetime import date
+from datetime import date, datetime
 
 from workflows.contracts.billing import MICROCREDITS
+from workflows.rules.billing.utc_days import DAY, bounds
 
 DEVICE_MONTH = 15 * MICROCREDITS
 """The fee of one device for a month, in microcredits."""
@@ -21,6 +22,17 @@ def device_day_microcredits(devices: int, day: date) -> int:
     month_days = monthrange(day.year, day.month)[1]
     through = _rounded(devices * DEVICE_MONTH * day.day, month_days)
     return through - _rounded(devices * DEVICE_MONTH * (day.day - 1), month_days)
+
+
+def fee_until(now: datetime, devices: int, day: date) -> int:
+    """The part of the fee of a UTC day that has passed, by the clock; rounded down.
+
+    devices: distinct ones that have existed at any moment of the day until now. So a device that
+    is added late has its part of the earlier hours at once.
+    """
+    begins_at, ends_at = bounds(day)
+    passed = min(max(now, begins_at), ends_at) - begins_at
+    return device_day_microcredits(devices, day) * passed // DAY
 
 
 def _rounded(amount: int, by: int) -> int:
