@@ -1,11 +1,12 @@
 """Charging device fees: one ledger transaction for each account and UTC day."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from datetime import date
 from typing import Any
 
 from sqlalchemy import func
-from sqlmodel import Session, col, select
+from sqlmodel import Session, select
 from temporalio import activity
 
 from activities.billing.device_days import MOST_DAYS, DeviceDay, device_days
@@ -66,14 +67,13 @@ def _charge(day: date) -> list[int]:
 
 
 def _post(session: Session, days: Sequence[DeviceDay]) -> tuple[list[int], list[str]]:
-    """Post the fees of some accounts; return the amounts, and the outbox rows of rechecks.
-
-    The runway has the part of a day that has passed already, so that the charge does not shorten
-    it.
-    """
-    by_payer = sorted(days, key=lambda each: each.payer_id)
-    for each in by_payer:
+    """Post the fees of some accounts; return the amounts, and the outbox rows of rechecks."""
+    ordered = sorted(days, key=lambda each: each.payer_id)
+    by_payer: dict[str, int] = defaultdict(int)
+    for each in ordered:
         post(session, each.entry)
-    payer_ids = sorted({each.payer_id for each in days})
-    requests = [each for payer_id in payer_ids for each in recompute_runway(session, payer_id)]
-    return [each.microcredits for each in by_payer], requests
+        by_payer[each.payer_id] += each.microcredits
+    requests: list[str] = []
+    for payer_id, total in by_payer.items():
+        requests += recompute_runway(session, payer_id, moved=-total)
+    return [each.microcredits for each in ordered], requests

@@ -15,6 +15,7 @@ from activities.db.session import Database
 from tests.activities.rows import NOW, add_job, add_payer, add_region
 from workflows.contracts.billing import BalanceForecast, WorkerUsage
 from workflows.effects.billing import PostUsage
+from workflows.rules.billing.device_fees import device_day_microcredits
 from workflows.rules.billing.usage_fees import usage_rates
 
 CREDIT = 1_000_000
@@ -49,6 +50,7 @@ def _devices(session: Session, account: tables.Account, *statuses: str) -> None:
             id=new_id("dev"), account_id=account.id, name=status, status=status,
             region_id=region.id,
             minion_id=new_id("key"), requirements=[], created_at=NOW, updated_at=NOW,
+            removed_at=NOW if status == "archived" else None,
         )
         for status in statuses
     )  # fmt: skip
@@ -147,4 +149,5 @@ def test_devices_count_in_the_burn_rate_of_who_pays_for_them(
             _devices(session, paid_for, "active")
         _devices(session, payer, "offline", "archived")
         burn = balance_forecast(session, [meter], 0).burn_microcredits_per_hour
-    assert burn == HOURLY + 2 * 15 * CREDIT // 730
+    today = datetime.now(UTC).date()
+    assert burn == HOURLY + 2 * (device_day_microcredits(1, today) // 24)

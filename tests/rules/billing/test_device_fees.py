@@ -1,7 +1,7 @@
 """Device fees: the worked checks, and the exact sums of months."""
 
 from calendar import monthrange
-from datetime import date
+from datetime import date, timedelta
 from fractions import Fraction
 
 import pytest
@@ -9,7 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workflows.contracts.billing import MICROCREDITS
-from workflows.rules.billing.device_fees import DEVICE_MONTH, device_day_microcredits
+from workflows.rules.billing.device_fees import (
+    DEVICE_MONTH,
+    device_day_microcredits,
+    fee_until,
+)
+from workflows.rules.billing.utc_days import bounds
 
 APRIL = [date(2026, 4, number) for number in range(1, 31)]
 DAYS = st.dates(date(2000, 1, 1), date(2100, 12, 31))
@@ -57,3 +62,15 @@ def test_more_devices_cost_more(devices: int, more: int, day: date) -> None:
 
 def test_no_device_costs_nothing() -> None:
     assert device_day_microcredits(0, date(2026, 2, 28)) == 0
+
+
+@given(day=DAYS, devices=DEVICES, passed_s=st.integers(-86_400, 2 * 86_400))
+def test_the_fee_until_an_instant_grows_to_that_of_the_day(
+    day: date, devices: int, passed_s: int
+) -> None:
+    now = bounds(day)[0] + timedelta(seconds=passed_s)
+    fee, whole = fee_until(now, devices, day), device_day_microcredits(devices, day)
+    assert 0 <= fee <= whole
+    assert fee <= fee_until(now + timedelta(seconds=1), devices, day)
+    if passed_s <= 0 or passed_s >= 86_400:
+        assert fee == (0 if passed_s <= 0 else whole)

@@ -1,5 +1,6 @@
 """The last part of a runway: when people are warned, and in which order jobs end."""
 
+import math
 from itertools import pairwise
 
 import pytest
@@ -39,6 +40,10 @@ def test_a_level_that_is_known_is_not_reached_again(runway_s: float, known: int)
     level = warning_level(runway_s, known)
     assert warning_level(runway_s, level) == level
     assert level >= warning_level(runway_s, 0)
+
+
+def test_a_runway_without_an_end_has_no_next_warning() -> None:
+    assert to_warning_s(math.inf) is None
 
 
 @given(runway_s=runways)

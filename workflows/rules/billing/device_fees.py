@@ -1,13 +1,14 @@
 """Device fees: a monthly fee for each device, charged by the UTC day."""
 
 from calendar import monthrange
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 
 from workflows.contracts.billing import MICROCREDITS
 from workflows.rules.billing.utc_days import DAY, bounds
 
 DEVICE_MONTH = 15 * MICROCREDITS
 """The fee of one device for a month, in microcredits."""
+MICROSECOND = timedelta(microseconds=1)
 
 
 def device_day_microcredits(devices: int, day: date) -> int:
@@ -31,8 +32,8 @@ def fee_until(now: datetime, devices: int, day: date) -> int:
     is added late has its part of the earlier hours at once.
     """
     begins_at, ends_at = bounds(day)
-    passed = min(max(now, begins_at), ends_at) - begins_at
-    return device_day_microcredits(devices, day) * passed // DAY
+    passed_us = (min(max(now, begins_at), ends_at) - begins_at) // MICROSECOND
+    return device_day_microcredits(devices, day) * passed_us // (DAY // MICROSECOND)
 
 
 def _rounded(amount: int, by: int) -> int:

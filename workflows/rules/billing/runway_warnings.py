@@ -1,5 +1,7 @@
 """The last part of a runway: its warnings, and the order in which jobs end before its end."""
 
+import math
+
 from workflows.contracts.events import BillingEvent
 
 WARNINGS = (
@@ -27,7 +29,10 @@ def warning_level(runway_s: float, known: int) -> int:
 
 
 def to_warning_s(runway_s: float) -> int | None:
-    """The seconds until the next warning of a runway is reached; None: there is none left."""
+    """The seconds until the next warning of a runway is reached; None: there is none left, or the
+    runway has no end."""
+    if math.isinf(runway_s):
+        return None
     ahead = [limit_s for limit_s, _ in WARNINGS if limit_s < runway_s]
     return int(runway_s - ahead[0]) + 1 if ahead else None
 
