@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from activities.billing.payers import credits_name
 from activities.db import tables
-from tests.activities.placement.rows import add_waiting_job
+from tests.activities.rows import add_job
 from tests.api.device_rows import device, edge_region
 from tests.api.http_server import JOB, Person, Site
 from tests.api.test_invitations import problem
@@ -16,7 +16,7 @@ def runs_for(site: Site, person: Person, per_hour: int = CREDIT) -> str:
     """A job that costs, and which the person's account pays."""
     with site.database.write() as session:
         account = session.get_one(tables.Account, person.account_id)
-        job = add_waiting_job(session, account, "A100:1")
+        job = add_job(session, account)
         job.status = "running"
         session.add(
             tables.UsageMeter(
