@@ -3,7 +3,7 @@
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
-from sqlmodel import Session, select
+from sqlmodel import Session, col, select
 
 from activities.billing.balances import able_to_pay, left_microcredits
 from activities.billing.device_days import DeviceCosts, device_costs, uncharged_day
@@ -57,7 +57,7 @@ def run_a_job(session: Session, account_id: str) -> str:
 
 def events_of(session: Session, account_id: str) -> list[str]:
     query = select(tables.EventRow).where(tables.EventRow.resource_id == account_id)
-    return [row.type for row in session.exec(query.order_by(tables.EventRow.position))]
+    return [row.type for row in session.exec(query.order_by(col(tables.EventRow.position)))]
 
 
 def rechecked(session: Session) -> set[str]:
@@ -180,7 +180,7 @@ def test_devices_alone_have_a_runway_and_its_warnings_say_that_they_run_on(
         (newest,) = session.exec(
             select(tables.EventRow)
             .where(tables.EventRow.resource_id == owner.account_id)
-            .order_by(tables.EventRow.position.desc())  # type: ignore[attr-defined]
+            .order_by(col(tables.EventRow.position).desc())
             .limit(1)
         )
         assert newest.message.endswith("devices run on and are charged")
