@@ -101,13 +101,13 @@ DEFECTS: dict[str, tuple[str, set[str]]] = {
         {"balances", "chains", "days", "device-days"},
     ),
     "a device of which nothing was charged": (
-        "UPDATE devices SET created_at = '2026-02-26 23:59:59.999999' WHERE id = "
-        "(SELECT min(id) FROM devices)",
+        ("UPDATE devices SET created_at = '2026-02-26 23:59:59.999999' WHERE id = "
+        "(SELECT min(id) FROM devices)"),
         {"device-days"},
     ),
     "a device that is in another region": (
-        "UPDATE devices SET region_id = (SELECT max(id) FROM regions) WHERE region_id = "
-        "(SELECT min(region_id) FROM devices)",
+        ("UPDATE devices SET region_id = (SELECT max(id) FROM regions) WHERE region_id = "
+        "(SELECT min(region_id) FROM devices)"),
         {"device-days"},
     ),
     "a device that is gone": (
@@ -115,8 +115,8 @@ DEFECTS: dict[str, tuple[str, set[str]]] = {
         {"device-days"},
     ),
     "a removal that was a day later": (
-        "UPDATE devices SET removed_at = '2026-03-01 00:00:00.000001' "
-        "WHERE removed_at LIKE '2026-03-01%'",
+        ("UPDATE devices SET removed_at = '2026-03-01 00:00:00.000001' "
+        "WHERE removed_at BETWEEN '2026-02-28 23:59:59.000000' AND '2026-03-01 01:00:00.000000'"),
         {"device-days"},
     ),
     "the instant of a device fee": (
@@ -128,8 +128,8 @@ DEFECTS: dict[str, tuple[str, set[str]]] = {
         {"device-days"},
     ),
     "a payout of another provider": (
-        "UPDATE ledger_transactions SET provider_id = 'prv-none' "
-        f"WHERE id = {PAYOUT}",
+        ("UPDATE ledger_transactions SET provider_id = 'prv-none' "
+        f"WHERE id = {PAYOUT}"),
         {"payouts", "days"},
     ),
     "the business key of a payout": (
@@ -144,13 +144,13 @@ DEFECTS: dict[str, tuple[str, set[str]]] = {
         {"payouts", "chains"},
     ),
     "preferred credits that count from more than was spent": (
-        "UPDATE providers SET preferred_from_microcredits = 1000000000000000 "
-        "WHERE preferred_from_microcredits > 0",
+        ("UPDATE providers SET preferred_from_microcredits = 1000000000000000 "
+        "WHERE preferred_from_microcredits > 0"),
         {"preferred-credits"},
     ),
     "a waiver without preferred credits": (
-        "UPDATE providers SET preferred_credits_microcredits = NULL "
-        "WHERE preferred_credits_microcredits > 0",
+        ("UPDATE providers SET preferred_credits_microcredits = NULL "
+        "WHERE preferred_credits_microcredits > 0"),
         {"preferred-credits"},
     ),
 }  # fmt: skip
