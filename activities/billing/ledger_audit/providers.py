@@ -65,7 +65,7 @@ def _payouts(session: Session) -> Iterator[Difference]:
 def _preferred_credits(session: Session) -> Iterator[Difference]:
     """What is left of preferred credits is the amount less what the leases have cost since."""
     at = datetime.now(UTC)
-    query = select(Provider.id, Provider).where(
+    query = select(_provider.id, Provider).where(
         or_(
             _provider.preferred_credits_microcredits.is_not(None),
             _provider.preferred_from_microcredits != 0,

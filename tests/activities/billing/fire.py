@@ -8,7 +8,7 @@ import math
 import random
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -103,7 +103,7 @@ class Fire:
 
     def __init__(self, database: Database, seed: int) -> None:
         self.database = database
-        self.random = random.Random(seed)  # noqa: S311 - no secret
+        self.random = random.Random(seed)
         self.fates = Fates()
         self.killed = 0
         self.now_s = 0
@@ -136,7 +136,7 @@ class Fire:
         class Clock(datetime):
             @classmethod
             def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
-                skew = timedelta(seconds=random.uniform(-20, 20))  # noqa: S311
+                skew = timedelta(seconds=random.uniform(-20, 20))
                 return fire.at(fire.now_s).astimezone(tz) + skew
 
         with pytest.MonkeyPatch.context() as patched:
@@ -149,7 +149,7 @@ class Fire:
     def at(self, seconds: int) -> datetime:
         return BEGIN + timedelta(seconds=seconds)
 
-    def call(self, activities: list[Callable[[], object]]) -> None:
+    def call(self, activities: Sequence[Callable[[], object]]) -> None:
         """Run activities at once, each until its worker survives, some of them again after that."""
         plans = [(each, self._plan()) for each in activities]
         with ThreadPoolExecutor(THREADS) as pool:

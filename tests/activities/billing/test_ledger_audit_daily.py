@@ -6,16 +6,14 @@ import pytest
 from sqlmodel import Session, select
 from temporalio.testing import ActivityEnvironment
 
-from activities.billing import device_fees
 from activities.billing.device_fees import charge_device_days
 from activities.billing.ledger import DEVICE_FEES, Entry, post
-from activities.billing.ledger_audit import providers
 from activities.billing.ledger_audit.audit import audit
 from activities.billing.ledger_audit.devices import DEVICES
 from activities.billing.ledger_audit.providers import PROVIDERS
 from activities.billing.payers import credits_name
 from activities.billing.payouts import earnings_name, pay_out
-from activities.billing.preferred_credits import set_amount
+from activities.billing.preferred_credits import left_of, set_amount
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import Database
@@ -24,6 +22,7 @@ from tests.activities.cloud_rows import add_cloud_region, add_lease
 from tests.activities.rows import NOW, add_payer, add_region
 from workflows.contracts.billing import TransactionKind
 from workflows.effects.billing import ChargeDeviceDays, PayOut
+from workflows.rules.billing.utc_days import bounds
 
 FIRST = date(2026, 2, 27)
 THROUGH = date(2026, 3, 2)
@@ -35,7 +34,7 @@ def add_device(
     session: Session, region: tables.Region, since: timedelta, until: timedelta | None = None
 ) -> None:
     """since, until: the instants of its addition and its removal, after the first day's start."""
-    begins_at = device_fees.bounds(FIRST)[0]
+    begins_at = bounds(FIRST)[0]
     device_id = new_id("dev")
     session.add(
         tables.Device(
@@ -209,11 +208,9 @@ def test_an_account_that_was_left_out_is_reported(books: Database) -> None:
 def test_what_is_left_is_computed_beside_the_query(
     books: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = providers.left_of
     monkeypatch.setattr(
-        providers,
-        "left_of",
-        lambda *given: {name: left - 4 for name, left in real(*given).items()},
+        "activities.billing.ledger_audit.providers.left_of",
+        lambda *given: {name: left - 4 for name, left in left_of(*given).items()},
     )
     with books.read() as session:
         found = audit(session, (*DEVICES, *PROVIDERS))

@@ -168,7 +168,7 @@ def test_each_charge_is_the_exact_formula_whatever_is_killed(migrated: Database,
     exact = expected_of_days(fire)
     assert days.keys() == exact.keys()
     assert all(abs(days[key] - share) < 1 for key, share in exact.items())
-    given_back = {payer_id: 0 for payer_id in fire.payers}
+    given_back = dict.fromkeys(fire.payers, 0)
     for attempt in {each.job_id: each for each in fire.attempts}.values():
         given_back[fire.payers[attempt.account]] += back.get(attempt.job_id, 0)
     for payer_id in set(fire.payers):
