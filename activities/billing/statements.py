@@ -114,9 +114,11 @@ class Movements:
         balance: before the first of them.
         """
         query = self._query(LedgerTransaction, _PROJECT, _posting.amount_microcredits)
-        query = query.where(_transaction.at >= period[0], _transaction.at < period[1])
+        # One bound only: of two, SQLite may search the index by the earlier one.
+        since = period[0] if after is None else max(period[0], after.at)
+        query = query.where(_transaction.at >= since, _transaction.at < period[1])
         if after is not None:
-            query = query.where(_transaction.at >= after.at, not_(_up_to(after)))
+            query = query.where(not_(_up_to(after)))
         found = []
         ordered = query.order_by(_transaction.at, _transaction.id).limit(limit)
         for row, project_id, amount in self.session.execute(ordered):

@@ -10,10 +10,12 @@ from sqlmodel import Session
 
 from activities.billing.ledger_audit.books import BOOKS
 from activities.billing.ledger_audit.checks import Check, Difference
+from activities.billing.ledger_audit.devices import DEVICES
+from activities.billing.ledger_audit.providers import PROVIDERS
 from activities.billing.ledger_audit.usage import USAGE
 from activities.db.tables import LedgerAccount, LedgerPosting, LedgerTransaction, UsageMeter
 
-CHECKS: tuple[Check, ...] = (*BOOKS, *USAGE)
+CHECKS: tuple[Check, ...] = (*BOOKS, *USAGE, *DEVICES, *PROVIDERS)
 MOST_DIFFERENCES = 1000
 
 

@@ -23,6 +23,7 @@ from activities.billing.statements import (
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import Database
+from tests.activities.placement.rows import statements
 from tests.activities.rows import add_job, add_payer
 from workflows.contracts.billing import TransactionKind
 
@@ -168,6 +169,23 @@ def test_transactions_of_an_earlier_release_are_about_the_project_of_their_job(
         assert movements.moved_before(at + timedelta(seconds=1)) == {"usage-fee": Moved(-5, 1)}
         (line,) = movements.page((at, NOON + timedelta(days=1)), 0, None, 10)
     assert (line.project_id, line.transaction.project_id) == (job.project_id, None)
+
+
+def test_a_page_after_a_line_reads_nothing_that_comes_before_that_line(
+    opened: Database,
+) -> None:
+    account_id = posted(opened, [])
+    for second in range(3):
+        move(opened, account_id, 1, NOON + timedelta(seconds=second))
+    period = NOON - timedelta(days=3), NOON + timedelta(days=1)
+    with opened.read() as session, statements() as seen:
+        movements = Movements(session, account_id)
+        [first] = movements.page(period, 0, None, 1)
+        found = movements.page(period, first.balance_microcredits, first.position, 5)
+    assert [line.balance_microcredits for line in found] == [2, 3]
+    _, query = [sql for sql in seen if "LIMIT" in sql]
+    # SQLite searches an index by one lower bound; with another one it read the whole period.
+    assert query.count("ledger_transactions.at >= ") == 1
 
 
 def test_a_statement_is_read_some_at_a_time_and_no_session_stays_open(
