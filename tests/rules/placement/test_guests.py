@@ -75,7 +75,8 @@ def test_guests_take_turns_and_each_job_is_placed_once() -> None:
 
 
 def test_the_cheaper_of_public_capacity_and_an_own_cloud_is_taken() -> None:
-    for price, is_burst in ((MARKET_PRICE - 1, True), (MARKET_PRICE, False)):
+    fee = 250_000
+    for price, is_burst in ((MARKET_PRICE - fee - 1, True), (MARKET_PRICE - fee, False)):
         sold = market(cloud_offer(gpus=1, microcredits_per_hour=price))
         made = planned([guest()], [public()], sold)
         assert (bool(made.bursts), bool(made.assignments)) == (is_burst, not is_burst)
