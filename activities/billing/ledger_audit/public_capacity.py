@@ -37,7 +37,7 @@ _transaction: Any = LedgerTransaction
 def _market_prices(session: Session) -> Iterator[Difference]:
     """A guest pays the dated price of its GPU type, others' jobs do, and nobody else's."""
     query = (
-        select(UsageMeter, Allocation.created_at, Node.gpu_type, Job.account_id, Region.account_id)
+        select(UsageMeter, _held.created_at, _node.gpu_type, _job.account_id, _region.account_id)
         .join(Job, _job.id == _meter.job_id)
         .join(
             Allocation,

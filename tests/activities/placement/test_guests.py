@@ -79,8 +79,8 @@ def test_a_guest_pays_the_market_price_and_the_owner_earns_half_of_it_less_the_f
     with migrated.read() as session:
         price = (2_780_000 * seconds * 2 + 3600) // 7200
         earned = (2_780_000 - 250_000) * seconds // 7200
-        credits = credits_name(public.customer.id)
-        assert balance_of(session, credits) == 10 * MICROCREDITS - price
+        spent_from = credits_name(public.customer.id)
+        assert balance_of(session, spent_from) == 10 * MICROCREDITS - price
         earnings = earnings_name(public.owner.id, public.region.provider_id)
         assert balance_of(session, earnings) == earned
         assert balance_of(session, MARKET_PRICES) == price - earned

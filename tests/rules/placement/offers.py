@@ -60,7 +60,7 @@ def job(job_id: str = "job-1", gpus: int = 0, age_s: float = 0, **changes: Any) 
 
 def public(node_id: str = "n1", gpus: int = 1, **changes: Any) -> NodeOffer:
     """A node of another account in a public region, which runs containers."""
-    made = {
+    made: dict[str, Any] = {
         "account_id": OTHER,
         "public": True,
         "runtimes": ("process", "podman"),

@@ -1,5 +1,7 @@
 """Guests: jobs on what the owner of a public region leaves, at the market price."""
 
+from typing import Any
+
 from tests.rules.placement.cloud_offers import cloud_offer, market
 from tests.rules.placement.offers import (
     MARKET_PRICE,
@@ -35,7 +37,7 @@ def codes(made: Plan) -> set[str]:
     return {refusal.code for each in made.refused for refusal in each.refusals}
 
 
-def of_owner(job_id: str, gpus: int = 1, **changes: object) -> PendingJob:
+def of_owner(job_id: str, gpus: int = 1, **changes: Any) -> PendingJob:
     return job(job_id, gpus, account_id=OTHER, project_id="prj-of-owner", **changes)
 
 
