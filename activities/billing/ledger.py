@@ -4,7 +4,7 @@ Every ledger transaction is balanced, is posted once for each business key, and 
 The balance of a ledger account changes in the same database transaction as its postings.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -19,6 +19,7 @@ from activities.db.tables import Account, LedgerAccount, LedgerPosting, LedgerTr
 from workflows.contracts.billing import TransactionKind
 
 USAGE_FEES = "platform/usage-fees"
+MARKET_PRICES = "platform/market-prices"
 FUNDING = "platform/funding"
 DEVICE_FEES = "platform/device-fees"
 
@@ -107,6 +108,15 @@ def add_credits(
         description="credits added",
     )
     return post(session, entry)
+
+
+def lock_accounts(session: Session, names: Iterable[str]) -> None:
+    """Lock ledger accounts until the commit, in the order in which each entry locks its own.
+
+    Call this before several entries of one transaction that share ledger accounts.
+    """
+    for name in sorted(set(names)):
+        _move(session, name, 0)
 
 
 def balance_of(session: Session, ledger_account: str) -> int:

@@ -10,6 +10,11 @@ def credits_name(account_id: str) -> str:
     return f"account/{account_id}/credits"
 
 
+def earnings_name(account_id: str, provider_id: str) -> str:
+    """The name of the ledger account that holds what a provider has earned until its payout."""
+    return f"account/{account_id}/earnings/{provider_id}"
+
+
 def payer_of(account: tables.Account) -> str:
     """The id of the payer: the account's billing account, or the account itself."""
     return account.billing_account_id or account.id

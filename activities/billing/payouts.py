@@ -7,7 +7,7 @@ from sqlmodel import Session, col, select
 from temporalio import activity
 
 from activities.billing.ledger import Entry, post
-from activities.billing.payers import credits_name
+from activities.billing.payers import credits_name, earnings_name
 from activities.billing.runway import recompute_runway
 from activities.db.session import database
 from activities.db.tables import Account, LedgerAccount, LedgerTransaction, Provider
@@ -20,11 +20,6 @@ IN_CREDITS = "credits"
 """The payment mode whose earnings are moved to credits, without a fee."""
 AT_ONCE = 100
 """The payouts of one database transaction; then others write."""
-
-
-def earnings_name(account_id: str, provider_id: str) -> str:
-    """The name of the ledger account that holds what a provider has earned until its payout."""
-    return f"account/{account_id}/earnings/{provider_id}"
 
 
 def business_key(provider_id: str, day: date) -> str:

@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from sqlalchemy import func, update
 from sqlmodel import Session, col, select
 from temporalio.exceptions import ApplicationError
 
-from activities.billing.ledger import USAGE_FEES, Entry, post
-from activities.billing.payers import credits_name, payer_of
+from activities.billing.ledger import MARKET_PRICES, USAGE_FEES, Entry, lock_accounts, post
+from activities.billing.payers import credits_name, earnings_name, payer_of
 from activities.db.ids import new_id
 from activities.db.session import advisory_lock
 from activities.db.tables import (
@@ -26,6 +27,7 @@ from workflows.contracts.billing import TransactionKind, UsageRates, WorkerUsage
 from workflows.contracts.errors import NOT_FOUND
 from workflows.contracts.events import JobEvent
 from workflows.contracts.statuses import JobStatus
+from workflows.rules.billing.market_prices import earned_between
 from workflows.rules.billing.metering import Slice, slices
 
 USAGE_REFUSED = JobEvent.USAGE_REFUSED
@@ -211,15 +213,17 @@ class _Subjects:
     """What the transactions of a run are about."""
 
     project_id: str
-    provider_id: str | None
-    region_id: str | None
+    provider_id: str | None = None
+    region_id: str | None = None
+    owner_id: str | None = None
+    """The account of the region."""
 
 
 def _subjects_of(session: Session, meter: UsageMeter) -> _Subjects:
     """The project of a run's job, and where its allocation is; one query for all slices."""
     job = session.get_one(Job, meter.job_id)
     where = (
-        select(Region.provider_id, Region.id)
+        select(Region.provider_id, Region.id, Region.account_id)
         .join(Node, col(Node.region_id) == col(Region.id))
         .join(Allocation, col(Allocation.node_id) == col(Node.id))
         .where(
@@ -228,13 +232,18 @@ def _subjects_of(session: Session, meter: UsageMeter) -> _Subjects:
             col(Allocation.attempt) == meter.attempt,
         )
     )
-    provider_id, region_id = session.exec(where).first() or (None, None)
-    return _Subjects(job.project_id, provider_id, region_id)
+    return _Subjects(job.project_id, *(session.exec(where).first() or ()))
 
 
 def _post_slice(session: Session, meter: UsageMeter, piece: Slice, about: _Subjects) -> int:
-    """Post a slice and return its microcredits; a slice that costs nothing needs no transaction."""
+    """Post a slice and return its microcredits; a slice that costs nothing needs no transaction.
+
+    Of a market price, the region's owner gets its share in a second transaction.
+    """
     amount = piece.amount_microcredits
+    is_market = UsageRates.model_validate(meter.rates).is_market_price
+    if is_market:
+        _post_earning(session, meter, piece, about)
     if amount == 0:
         return 0
     begins = _instant(meter, piece.start_s)
@@ -243,25 +252,59 @@ def _post_slice(session: Session, meter: UsageMeter, piece: Slice, about: _Subje
         session,
         Entry(
             business_key=f"job/{meter.job_id}/usage/{meter.worker}/{begins.isoformat()}",
-            kind=TransactionKind.USAGE_FEE,
+            kind=TransactionKind.MARKET_PRICE if is_market else TransactionKind.USAGE_FEE,
             account_id=meter.payer_id,
             project_id=about.project_id,
             provider_id=about.provider_id,
             region_id=about.region_id,
             job_id=meter.job_id,
-            legs={credits_name(meter.payer_id): -amount, USAGE_FEES: amount},
+            legs={
+                credits_name(meter.payer_id): -amount,
+                MARKET_PRICES if is_market else USAGE_FEES: amount,
+            },
             at=_instant(meter, piece.end_s),
             description=f"worker {meter.worker}: {seconds} s from {begins:%Y-%m-%d %H:%M:%S} UTC",
-            details={
-                "worker": meter.worker,
-                "attempt": meter.attempt,
-                "from_s": piece.start_s,
-                "through_s": piece.end_s,
-                "rates": meter.rates,
-            },
+            details=_details(meter, piece),
         ),
     )
     return amount
+
+
+def _post_earning(session: Session, meter: UsageMeter, piece: Slice, about: _Subjects) -> None:
+    """Post what the owner of the region earns with a slice; the next payout moves it to credits."""
+    rates = UsageRates.model_validate(meter.rates)
+    earned = earned_between(rates, piece.start_s, piece.end_s)
+    if earned == 0 or about.owner_id is None or about.provider_id is None:
+        return
+    to = earnings_name(about.owner_id, about.provider_id)
+    lock_accounts(session, (credits_name(meter.payer_id), MARKET_PRICES, to))
+    begins = _instant(meter, piece.start_s)
+    seconds = piece.end_s - piece.start_s
+    post(
+        session,
+        Entry(
+            business_key=f"job/{meter.job_id}/earning/{meter.worker}/{begins.isoformat()}",
+            kind=TransactionKind.EARNING,
+            account_id=about.owner_id,
+            provider_id=about.provider_id,
+            region_id=about.region_id,
+            job_id=meter.job_id,
+            legs={MARKET_PRICES: -earned, to: earned},
+            at=_instant(meter, piece.end_s),
+            description=f"guest: {seconds} s from {begins:%Y-%m-%d %H:%M:%S} UTC",
+            details=_details(meter, piece),
+        ),
+    )
+
+
+def _details(meter: UsageMeter, piece: Slice) -> dict[str, Any]:
+    return {
+        "worker": meter.worker,
+        "attempt": meter.attempt,
+        "from_s": piece.start_s,
+        "through_s": piece.end_s,
+        "rates": meter.rates,
+    }
 
 
 def _instant(meter: UsageMeter, seconds: int) -> datetime:

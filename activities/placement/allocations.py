@@ -22,9 +22,11 @@ from activities.outbox.requests import enqueue
 from activities.placement.allocation_states import is_of_job
 from activities.placement.volume_holds import hold_volumes, release_holds
 from activities.settings import settings
+from workflows.contracts.billing import UsageRates
 from workflows.contracts.lifecycles import Refresh
 from workflows.contracts.placement import Assignment, NodeOffer, PendingJob, WorkerSlot
 from workflows.contracts.statuses import AllocationState, JobStatus, NodeStatus
+from workflows.rules.billing.market_prices import market_rates
 from workflows.rules.billing.usage_fees import usage_rates
 from workflows.rules.counts import counted
 from workflows.rules.placement.inventory import reserved_cpus
@@ -173,14 +175,19 @@ def _job_values(placed: Placed, now: datetime) -> dict[str, Any]:
 
 
 def _rates(placed: Placed, now: datetime) -> dict[str, dict[str, Any]]:
-    """The usage rates of each worker, by its number."""
-    core_hour = settings().cpu_core_hour_microcredits
+    """The rates of each worker, by its number: usage fees, or of a guest the market price."""
     return {
-        str(slot.worker): usage_rates(
-            offer.gpu_type, len(slot.gpu_indices), placed.cpus(offer), now, core_hour
-        ).model_dump(mode="json")
+        str(slot.worker): _rates_of(placed, slot, offer, now).model_dump(mode="json")
         for slot, offer in placed.slots
     }
+
+
+def _rates_of(placed: Placed, slot: WorkerSlot, offer: NodeOffer, now: datetime) -> UsageRates:
+    gpus, cpus = len(slot.gpu_indices), placed.cpus(offer)
+    if offer.account_id != placed.job.demand.account_id and offer.gpu_type is not None:
+        return market_rates(offer.gpu_type, gpus, cpus, now)
+    core_hour = settings().cpu_core_hour_microcredits
+    return usage_rates(offer.gpu_type, gpus, cpus, now, core_hour)
 
 
 def lock_jobs(session: Session, job_ids: Iterable[str]) -> list[str]:

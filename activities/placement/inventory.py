@@ -18,10 +18,11 @@ from activities.settings import settings
 from workflows.contracts.nodes import Hardware, Preparation
 from workflows.contracts.placement import GB, GpuSlot, NodeOffer
 from workflows.contracts.statuses import AllocationState, NodeStatus, NodeType, RegionStatus
+from workflows.rules.billing.market_prices import market_price
 from workflows.rules.billing.usage_fees import usage_rates
 from workflows.rules.catalogue.gpu_names import gpu_type_of_driver_name
+from workflows.rules.placement.fair_share import weight
 from workflows.rules.placement.inventory import Inventory
-from workflows.rules.placement.planner import weight
 
 SHOWN = (NodeStatus.ACTIVE, NodeStatus.MAINTENANCE, NodeStatus.OFFLINE)
 """Statuses of nodes that a job may wait for; others are not inspected yet, or do not return."""
@@ -58,7 +59,8 @@ class Held:
 
 _Row = tuple[Any, ...]
 _HeldOnNode = tuple[set[int] | None, set[int] | None, int | None]
-_OfferInputs = tuple[_Row, _Row, _HeldOnNode, tuple[int, int]]
+_Prices = tuple[int, int, int | None]
+_OfferInputs = tuple[_Row, _Row, _HeldOnNode, _Prices]
 """The node's row, its region's row, what is held on the node (GPUs, ports, disk), and its prices.
 These are plain tuples, since ten thousand of them are compared for one answer."""
 
@@ -70,7 +72,7 @@ class _Snapshot:
     nodes: list[_Row]
     regions: dict[str, _Row]
     holds: Held
-    prices: dict[str | None, tuple[int, int]]
+    prices: dict[str | None, _Prices]
 
     def inputs_of(self, node: _Row) -> _OfferInputs:
         node_id, _, _, region_id, gpu_type, _, _ = node
@@ -135,6 +137,7 @@ def _read_snapshot(session: Session, at: datetime, holds: Held) -> _Snapshot:
         Region.provider_id,
         Region.provider_kind,
         Region.allows_apt_packages,
+        Region.public,
     )
     regions = {row.id: tuple(row) for row in session.execute(select(*columns))}  # type: ignore[call-overload]
     rows = session.execute(
@@ -276,24 +279,26 @@ def _read(row: Any) -> NodeFacts:
     )
 
 
-def _price(gpu_type: str | None, at: datetime) -> tuple[int, int]:
-    """Microcredits for a GPU-hour and for a CPU-core-hour on an owned node of this GPU type."""
+def _price(gpu_type: str | None, at: datetime) -> _Prices:
+    """Microcredits for a GPU-hour and for a CPU-core-hour on an owned node of this GPU type, and
+    for a GPU-hour of others; None: the type has no market price."""
     gpus = int(gpu_type is not None)
     rates = usage_rates(gpu_type, gpus, 1, at, settings().cpu_core_hour_microcredits)
-    return rates.microcredits_per_gpu_hour, rates.microcredits_per_cpu_core_hour
+    sold_at = None if gpu_type is None else market_price(gpu_type, at)
+    return rates.microcredits_per_gpu_hour, rates.microcredits_per_cpu_core_hour, sold_at
 
 
 def _offer(row: Any, facts: NodeFacts, inputs: _OfferInputs) -> NodeOffer | None:
-    """The offer of a node to its owner; None when the node runs no jobs.
+    """The offer of a node; None when the node runs no jobs.
 
-    Other accounts would pay the market price for capacity of a public region. There is no market
-    price yet, so other accounts get no offer.
+    It is one for all who look, with a price for the owner and, in public regions, one for others.
     """
     if "compute" not in row.services:
         return None
     node, region, (used, ports, disk_bytes), price = inputs
     _, _, status, region_id, gpu_type, reserved_cpu_count, reserved_memory_bytes = node
-    _, region_name, region_status, provider_id, provider_kind, allows_apt_packages = region
+    _, region_name, region_status, provider_id, provider_kind, allows_apt_packages, public = region
+    takes_guests = public and "podman" in facts.runtimes and facts.job_user is not None
     return NodeOffer(
         node_id=row.id,
         node_name=row.name,
@@ -302,7 +307,7 @@ def _offer(row: Any, facts: NodeFacts, inputs: _OfferInputs) -> NodeOffer | None
         account_id=row.account_id,
         provider_id=provider_id,
         provider_kind=provider_kind,
-        public=False,
+        public=public,
         active=status == NodeStatus.ACTIVE and region_status == RegionStatus.HEALTHY,
         gpu_type=gpu_type,
         gpus=tuple(
@@ -322,4 +327,5 @@ def _offer(row: Any, facts: NodeFacts, inputs: _OfferInputs) -> NodeOffer | None
         allows_apt_packages=allows_apt_packages,
         microcredits_per_gpu_hour=price[0],
         microcredits_per_cpu_core_hour=price[1],
+        market_microcredits_per_gpu_hour=price[2] if takes_guests else None,
     )

@@ -62,6 +62,9 @@ class UsageRates(Contract):
     microcredits_per_gpu_hour: int = 0
     cpu_count: int = 0
     microcredits_per_cpu_core_hour: int = 0
+    market_fee_microcredits_per_gpu_hour: int | None = None
+    """The usage fee within a market price, of which the platform keeps it before it shares the rest
+    with the region's owner; None: the rates are usage fees of own machines."""
 
     @property
     def microcredits_per_hour(self) -> int:
@@ -69,6 +72,11 @@ class UsageRates(Contract):
             self.gpu_count * self.microcredits_per_gpu_hour
             + self.cpu_count * self.microcredits_per_cpu_core_hour
         )
+
+    @property
+    def is_market_price(self) -> bool:
+        """Whether the worker is a guest, whose GPUs cost the market price."""
+        return self.market_fee_microcredits_per_gpu_hour is not None
 
 
 class WorkerUsage(Contract):

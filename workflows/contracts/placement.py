@@ -144,6 +144,8 @@ class NodeOffer(Contract):
     """Whether a run can have a root of its own there, which its Debian packages are in."""
     microcredits_per_gpu_hour: int = 0
     microcredits_per_cpu_core_hour: int = 0
+    market_microcredits_per_gpu_hour: int | None = None
+    """The market price, which other accounts pay; None: they get no GPU of the node."""
     preferred: bool = False
     """Whether the provider comes before all others, because its credits are used first."""
 
@@ -211,7 +213,8 @@ class Refusal(Contract):
     code: str
     """Of nodes: `inactive`, `not-owned`, `wrong-region`, `gpu-type`, `gpu-count`, `cpu`, `memory`,
     `disk`, `price`, `credits`, `image`, `port`, `provider`, `workers`, `reserved`, `apt-packages`,
-    `no-offers`. `volume`: another job has a volume of this one, wherever there is room. Of
+    `no-offers`. Of nodes of other accounts also: `not-sold`, `containers`, `owner-first`.
+    `volume`: another job has a volume of this one, wherever there is room. Of
     reservations: `reservation`, which another job holds.
     Of clouds also: `cpu-only`, `spot`, `shortage`, `quota`. `being-made`: the offer is taken, and
     its machine is being created. `machine`: the creation of its machine has failed. `no-planner`:

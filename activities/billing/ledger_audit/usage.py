@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import and_, func, or_, select
 from sqlmodel import Session
 
-from activities.billing.ledger import USAGE_FEES
+from activities.billing.ledger import MARKET_PRICES, USAGE_FEES
 from activities.billing.ledger_audit.books import own_credits
 from activities.billing.ledger_audit.checks import Check, Difference, batches, streamed
 from activities.billing.payers import credits_name
@@ -25,6 +25,8 @@ from workflows.contracts.billing import TransactionKind, UsageRates
 from workflows.rules.billing.metering import cumulative_microcredits
 
 JOBS_AT_ONCE = 100
+KINDS = (TransactionKind.USAGE_FEE.value, TransactionKind.MARKET_PRICE.value)
+_HAS_METER = "a charge for usage is of a run with a usage meter"
 _meter: Any = UsageMeter
 _job: Any = Job
 _held: Any = Allocation
@@ -76,17 +78,16 @@ def _of_meter(meter: UsageMeter, held: Allocation | None) -> Iterator[Difference
 
 
 def _slices(session: Session) -> Iterator[Difference]:
-    """Each usage fee is the exact cost of its seconds, and those of a run add up to its meter."""
+    """Each charge for usage is the exact cost of its seconds; those of a run are its meter."""
     query = select(_meter.job_id).distinct()
     for rows in batches(session, query, _meter.job_id, JOBS_AT_ONCE):
         yield from _of_jobs(session, [row[0] for row in rows])
     has_meter = select(_meter.job_id).where(_meter.job_id == _transaction.job_id).exists()
-    fees = _transaction.kind == TransactionKind.USAGE_FEE.value
+    fees = _transaction.kind.in_(KINDS)
     for name, job_id in streamed(
         session, select(_transaction.id, _transaction.job_id).where(fees, ~has_meter)
     ):
-        what = "a usage fee is of a run with a usage meter"
-        yield Difference("slices", name, what, "a meter", str(job_id))
+        yield Difference("slices", name, _HAS_METER, "a meter", str(job_id))
 
 
 def _of_jobs(session: Session, job_ids: Sequence[str]) -> Iterator[Difference]:
@@ -100,6 +101,7 @@ def _of_jobs(session: Session, job_ids: Sequence[str]) -> Iterator[Difference]:
         select(
             _transaction.id,
             _transaction.job_id,
+            _transaction.kind,
             _transaction.account_id,
             _transaction.details,
             _transaction.at,
@@ -108,8 +110,8 @@ def _of_jobs(session: Session, job_ids: Sequence[str]) -> Iterator[Difference]:
         .join(LedgerPosting, _posting.transaction_id == _transaction.id)
         .where(
             _transaction.job_id.in_(job_ids),
-            _transaction.kind == TransactionKind.USAGE_FEE.value,
-            _posting.ledger_account == USAGE_FEES,
+            _transaction.kind.in_(KINDS),
+            _posting.ledger_account.in_((USAGE_FEES, MARKET_PRICES)),
         )
     )
     for row in streamed(session, query):
@@ -126,14 +128,16 @@ def _of_jobs(session: Session, job_ids: Sequence[str]) -> Iterator[Difference]:
 
 def _of_slice(row: Any, meter: UsageMeter | None) -> Iterator[Difference]:
     if meter is None:
-        what = "a usage fee is of a run with a usage meter"
-        yield Difference("slices", row.id, what, "a meter", str(row.details))
+        yield Difference("slices", row.id, _HAS_METER, "a meter", str(row.details))
         return
     since_s, through_s = row.details.get("from_s", 0), row.details.get("through_s", 0)
-    rate = UsageRates.model_validate(meter.rates).microcredits_per_hour
+    rates = UsageRates.model_validate(meter.rates)
+    rate = rates.microcredits_per_hour
+    kind = TransactionKind.MARKET_PRICE if rates.is_market_price else TransactionKind.USAGE_FEE
     expected = cumulative_microcredits(rate, through_s) - cumulative_microcredits(rate, since_s)
     facts = (
         (f"the cost of seconds {since_s} to {through_s}", expected, row.amount_microcredits),
+        ("the kind is that of the rates", kind.value, row.kind),
         ("the rates are those of the meter", meter.rates, row.details.get("rates")),
         ("the payer is that of the meter", meter.payer_id, row.account_id),
         (
@@ -198,7 +202,9 @@ def _leases(session: Session) -> Iterator[Difference]:
 
 USAGE = (
     Check("meters", "each meter has posted the cost of its seconds at its rates", _meters),
-    Check("slices", "each usage fee is the cost of its seconds, and all are its meter", _slices),
+    Check(
+        "slices", "each charge for usage is the cost of its seconds, and all are its meter", _slices
+    ),
     Check("payers", "each usage fee moves from its payer to the platform", _payers),
     Check("gpu-seconds", "each job has the GPU seconds of its meters", _gpu_seconds),
     Check("leases", "each lease has a price and an order of its instants", _leases),

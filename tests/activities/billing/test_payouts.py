@@ -8,8 +8,8 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.billing import payouts
 from activities.billing.ledger import Entry, LedgerError, balance_of, post
-from activities.billing.payers import credits_name
-from activities.billing.payouts import earnings_name, pay_out
+from activities.billing.payers import credits_name, earnings_name
+from activities.billing.payouts import pay_out
 from activities.db import tables
 from activities.db.session import Database
 from tests.activities.rows import NOW, add_payer, add_region

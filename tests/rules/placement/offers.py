@@ -11,6 +11,8 @@ GIB = 1024**3
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 OWNER = "acc-owner"
 OTHER = "acc-other"
+THIRD = "acc-third"
+MARKET_PRICE = 2_780_000
 
 
 def offer(node_id: str = "n1", gpus: int = 0, free: int | None = None, **changes: Any) -> NodeOffer:
@@ -54,6 +56,22 @@ def job(job_id: str = "job-1", gpus: int = 0, age_s: float = 0, **changes: Any) 
         "demand": Demand(**asked),
     }
     return PendingJob(**(made | changes))
+
+
+def public(node_id: str = "n1", gpus: int = 1, **changes: Any) -> NodeOffer:
+    """A node of another account in a public region, which runs containers."""
+    made: dict[str, Any] = {
+        "account_id": OTHER,
+        "public": True,
+        "runtimes": ("process", "podman"),
+        "market_microcredits_per_gpu_hour": MARKET_PRICE,
+    }
+    return offer(node_id, gpus, **(made | changes))
+
+
+def guest(job_id: str = "job-1", gpus: int = 1, **changes: Any) -> PendingJob:
+    """A job of the owner's in a container, which may run on other accounts' nodes."""
+    return job(job_id, gpus, **({"needs_image": True} | changes))
 
 
 def by_demand(jobs: Iterable[PendingJob]) -> list[PendingDemand]:

@@ -6,7 +6,19 @@ from typing import Any
 import pytest
 
 from tests.rules.placement.cloud_offers import cloud_offer, market
-from tests.rules.placement.offers import GIB, NOW, OTHER, OWNER, by_demand, job, offer
+from tests.rules.placement.offers import (
+    GIB,
+    MARKET_PRICE,
+    NOW,
+    OTHER,
+    OWNER,
+    THIRD,
+    by_demand,
+    guest,
+    job,
+    offer,
+    public,
+)
 from workflows.contracts.billing import UsageRates
 from workflows.contracts.machines import MachineOffer
 from workflows.contracts.placement import Demand, NodeOffer
@@ -21,9 +33,10 @@ from workflows.rules.placement.cloud_costs import (
 )
 from workflows.rules.placement.cloud_market import NO_MARKET, spec_of
 from workflows.rules.placement.cloud_refusals import being_made
+from workflows.rules.placement.fair_share import weight
 from workflows.rules.placement.inventory import NodeCapacity, reserved_cpus
 from workflows.rules.placement.node_refusals import NOTHING_THERE
-from workflows.rules.placement.planner import PlanningContext, plan, weight
+from workflows.rules.placement.planner import PlanningContext, plan
 from workflows.rules.placement.ranking import rank
 
 
@@ -124,8 +137,11 @@ def test_a_ranked_node_shows_what_it_has_and_costs() -> None:
     assert (item.memory_bytes, item.free_memory_bytes) == (64 * GIB, GIB)
     assert item.workers_that_fit == 3
     assert (item.microcredits_per_gpu_hour, item.microcredits_per_hour) == (5, 19)
-    (plain,) = rank(demand(), [offer(account_id=OTHER, public=True)]).items
-    assert (plain.owned, plain.gpu_type, plain.preferred) == (False, None, False)
+    (plain,) = rank(demand(), [offer()]).items
+    assert (plain.owned, plain.gpu_type, plain.preferred) == (True, None, False)
+    (theirs,) = rank(demand(1, needs_image=True), [public()]).items
+    assert (theirs.owned, theirs.node_name) == (False, "")
+    assert theirs.microcredits_per_gpu_hour == theirs.microcredits_per_hour == MARKET_PRICE
 
 
 def test_a_ranked_cloud_offer_shows_what_would_be_created() -> None:
@@ -234,16 +250,16 @@ def test_a_gpu_weighs_eight_cpus() -> None:
 
 def test_an_account_that_holds_nothing_comes_before_one_that_holds_anything() -> None:
     jobs = [
-        job("job-old", age_s=99, cpu_count=16),
-        job("job-new", age_s=1, cpu_count=16, account_id=OTHER, project_id="prj-2"),
+        guest("job-old", age_s=99),
+        guest("job-new", age_s=1, account_id=THIRD, project_id="prj-2"),
     ]
-    public = offer(public=True)
+    node = public()
     context = PlanningContext(now=NOW, held={OWNER: 1, "prj-1": 1})
-    assert [each.job_id for each in plan(by_demand(jobs), [public], context).assignments] == [
+    assert [each.job_id for each in plan(by_demand(jobs), [node], context).assignments] == [
         "job-new"
     ]
     context = PlanningContext(now=NOW)
-    assert [each.job_id for each in plan(by_demand(jobs), [public], context).assignments] == [
+    assert [each.job_id for each in plan(by_demand(jobs), [node], context).assignments] == [
         "job-old"
     ]
 

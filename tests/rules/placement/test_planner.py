@@ -6,7 +6,19 @@ from typing import Any
 
 import pytest
 
-from tests.rules.placement.offers import GIB, NOW, OTHER, OWNER, by_demand, job, key_of, offer
+from tests.rules.placement.offers import (
+    GIB,
+    NOW,
+    OTHER,
+    OWNER,
+    THIRD,
+    by_demand,
+    guest,
+    job,
+    key_of,
+    offer,
+    public,
+)
 from workflows.contracts.placement import NodeOffer, PendingJob, Plan, Refusal
 from workflows.rules.placement.inventory import Inventory
 from workflows.rules.placement.node_refusals import LISTED_NODES
@@ -55,8 +67,12 @@ def test_a_job_gets_the_lowest_free_gpus() -> None:
         (job(providers=("gcp",)), offer(), "provider", False),
         (job(needs_image=True), offer(), "image", False),
         (job(port=8888), offer(used_ports=(8888,)), "port", True),
-        (job(only_owned=True), offer(account_id=OTHER, public=True), "not-owned", False),
-        (job(), offer(account_id=OTHER, public=True, trusted_only=True), "not-owned", False),
+        (guest(only_owned=True), public(), "not-owned", False),
+        (guest(), public(trusted_only=True), "not-owned", False),
+        (guest(), public(market_microcredits_per_gpu_hour=None), "not-sold", False),
+        (guest(needs_image=False), public(), "containers", False),
+        (guest(max_price_microcredits_per_gpu_hour=2_770_000), public(), "price", False),
+        (guest(), public(free=0), "gpu-count", True),
         (
             job(needs_apt_packages=True),
             offer(has_run_roots=False),
@@ -130,12 +146,11 @@ def test_a_trusted_only_node_runs_its_owners_jobs() -> None:
 
 def test_packages_need_a_node_with_run_roots_or_one_that_keeps_them() -> None:
     asked = job(needs_apt_packages=True)
-    for node in (offer(), offer(account_id=OTHER, public=True)):
-        assert placed(planned([asked], [node]))
-        without = node.model_copy(update={"has_run_roots": False})
-        assert not placed(planned([asked], [without]))
-        assert placed(planned([job()], [without]))
-        assert placed(planned([asked], [without.model_copy(update={"allows_apt_packages": True})]))
+    assert placed(planned([asked], [offer()]))
+    without = offer(has_run_roots=False)
+    assert not placed(planned([asked], [without]))
+    assert placed(planned([job()], [without]))
+    assert placed(planned([asked], [without.model_copy(update={"allows_apt_packages": True})]))
     told = refusal(asked, offer(has_run_roots=False)).detail
     assert told.startswith("node n1: cannot install environment.apt_packages for one job alone. ")
     for part in ("environment.image", "region home", "allows_apt_packages"):
@@ -191,10 +206,10 @@ def test_two_workers_that_listen_on_a_port_need_two_nodes() -> None:
 
 
 def test_own_nodes_come_before_others_cheaper_ones_and_cheap_before_dear() -> None:
-    mine = offer("mine", gpus=1, microcredits_per_gpu_hour=9)
-    theirs = offer("theirs", gpus=1, account_id=OTHER, public=True, microcredits_per_gpu_hour=1)
-    cheap = offer("cheap", gpus=1, microcredits_per_gpu_hour=5)
-    jobs = [job(f"job-{i}", gpus=1, age_s=9 - i) for i in range(3)]
+    mine = offer("mine", gpus=1, runtimes=("podman",), microcredits_per_gpu_hour=9)
+    theirs = public("theirs", gpus=1, market_microcredits_per_gpu_hour=1)
+    cheap = offer("cheap", gpus=1, runtimes=("podman",), microcredits_per_gpu_hour=5)
+    jobs = [guest(f"job-{i}", age_s=9 - i) for i in range(3)]
     assert list(placed(planned(jobs, [theirs, mine, cheap])).values()) == [
         ["cheap"],
         ["mine"],
@@ -234,21 +249,21 @@ def test_projects_take_turns_and_who_holds_least_is_first() -> None:
 
 
 def test_accounts_take_turns_and_who_holds_least_is_first() -> None:
-    many = [job(f"many-{i}", age_s=100 - i, project_id=f"prj-{i % 3}") for i in range(12)]
-    few = [job(f"few-{i}", age_s=i, account_id=OTHER, project_id="prj-few") for i in range(2)]
-    both = offer(free_cpu_count=4, public=True)
+    many = [guest(f"many-{i}", age_s=100 - i, project_id=f"prj-{i % 3}") for i in range(12)]
+    few = [guest(f"few-{i}", age_s=i, account_id=THIRD, project_id="prj-few") for i in range(2)]
+    both = public(gpus=4)
     assert sorted(placed(planned([*many, *few], [both]))) == ["few-0", "few-1", "many-0", "many-1"]
-    loaded = planned([*many, *few], [offer(free_cpu_count=2, public=True)], held={OWNER: 2})
+    loaded = planned([*many, *few], [public(gpus=2)], held={OWNER: 100})
     assert sorted(placed(loaded)) == ["few-0", "few-1"]
 
 
 def test_the_priority_of_one_account_does_not_pass_the_jobs_of_another() -> None:
-    urgent = [job(f"urgent-{i}", priority=1) for i in range(3)]
+    urgent = [guest(f"urgent-{i}", priority=1) for i in range(3)]
     patient = [
-        job(f"patient-{i}", priority=5, age_s=9, account_id=OTHER, project_id="prj-2")
+        guest(f"patient-{i}", priority=5, age_s=9, account_id=THIRD, project_id="prj-2")
         for i in range(3)
     ]
-    chosen = placed(planned([*urgent, *patient], [offer(free_cpu_count=4, public=True)]))
+    chosen = placed(planned([*urgent, *patient], [public(gpus=4)]))
     assert sorted(chosen) == ["patient-0", "patient-1", "urgent-0", "urgent-1"]
 
 

@@ -29,6 +29,8 @@ offers_strategy = st.lists(
         region_id=st.sampled_from(("reg-1", "reg-2")),
         account_id=st.sampled_from((OWNER, OTHER)),
         public=st.booleans(),
+        market_microcredits_per_gpu_hour=st.sampled_from((None, 2_780_000)),
+        runtimes=st.sampled_from((("process",), ("process", "podman"))),
         active=st.sampled_from((True, True, False)),
         trusted_only=st.booleans(),
         allows_apt_packages=st.booleans(),
@@ -49,13 +51,25 @@ jobs_strategy = st.lists(
         worker_count=st.integers(1, 3),
         priority=st.integers(1, 5),
         project_id=st.sampled_from(("prj-1", "prj-2", "prj-3")),
+        account_id=st.sampled_from((OWNER, OWNER, OTHER)),
         only_owned=st.booleans(),
+        needs_image=st.booleans(),
         needs_apt_packages=st.booleans(),
         region_id=st.sampled_from((None, None, "reg-1")),
         port=st.sampled_from((None, None, 8888)),
     ),
     max_size=10,
-).map(lambda made: [j.model_copy(update={"job_id": f"job-{i}"}) for i, j in enumerate(made)])
+).map(
+    lambda made: [
+        j.model_copy(
+            update={
+                "job_id": f"job-{i}",
+                "project_id": j.project_id + "-other" * (j.demand.account_id == OTHER),
+            }
+        )
+        for i, j in enumerate(made)
+    ]
+)
 
 
 def planned(jobs: list[PendingJob], offers: list[NodeOffer]) -> Plan:
@@ -68,7 +82,12 @@ def not_placed(made: Plan, jobs: list[PendingJob]) -> list[PendingJob]:
 
 
 def seen(asked: PendingJob, offers: list[NodeOffer]) -> set[str]:
-    return {o.node_id for o in offers if o.public or o.account_id == asked.demand.account_id}
+    demand = asked.demand
+    return {
+        o.node_id
+        for o in offers
+        if o.account_id == demand.account_id or (o.public and demand.gpu_count)
+    }
 
 
 @settings(max_examples=100, deadline=None)
@@ -116,6 +135,12 @@ def test_a_job_is_placed_whole_on_nodes_that_it_may_use_or_told_why_by_each(
         assert all(node.active for node in chosen)
         if placed.demand.needs_apt_packages:
             assert all(node.allows_apt_packages or node.has_run_roots for node in chosen)
+        guests_nodes = [node for node in chosen if node.account_id != placed.demand.account_id]
+        assert not guests_nodes or (placed.demand.needs_image and placed.demand.gpu_count)
+        assert all(
+            node.public and not node.trusted_only and node.market_microcredits_per_gpu_hour
+            for node in guests_nodes
+        )
         if placed.demand.only_owned:
             assert all(node.account_id == placed.demand.account_id for node in chosen)
     told = {(each.project_id, each.demand_key): each.refusals for each in made.refused}
@@ -146,7 +171,14 @@ def test_a_second_round_over_what_is_left_places_nothing_more(
     by_job = {j.job_id: j for j in young}
     remaining = [_after(o, first.assignments, by_job) for o in offers]
     again = planned(not_placed(first, young), remaining)
-    assert again.assignments == ()
+    nodes = {o.node_id: o for o in offers}
+    # A node that was closed to guests in the first round, because a job of its owner waited, which
+    # was then placed on another account's, may take a guest in the next.
+    assert all(
+        nodes[slot.node_id].account_id != by_job[assignment.job_id].demand.account_id
+        for assignment in again.assignments
+        for slot in assignment.slots
+    )
 
 
 def _after(

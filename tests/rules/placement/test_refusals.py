@@ -24,7 +24,8 @@ def told(asked: Demand, *offers: NodeOffer) -> tuple[str, str, bool]:
 PRICED: dict[str, Any] = {
     "account_id": OTHER,
     "public": True,
-    "microcredits_per_gpu_hour": 3_000_000,
+    "runtimes": ("podman",),
+    "market_microcredits_per_gpu_hour": 3_000_000,
 }
 
 
@@ -100,36 +101,36 @@ NO_CREDITS = ", and its payer has none left: add some"
             False,
         ),
         (
-            demand(1, max_price_microcredits_per_gpu_hour=2_500_000),
+            demand(1, needs_image=True, max_price_microcredits_per_gpu_hour=2_500_000),
             offer(gpus=1, **PRICED),
             "price",
             "costs 3 credits a GPU-hour, asked at most 2.5",
             False,
         ),
         (
-            demand(2, worker_count=2, price_cap_microcredits_per_hour=11_000_000),
+            demand(2, needs_image=True, worker_count=2, price_cap_microcredits_per_hour=11_000_000),
             offer(gpus=4, **PRICED),
             "price",
             "the job costs 12 credits an hour, asked at most 11",
             False,
         ),
         (
-            demand(1, worker_count=2, has_credits=False),
+            demand(1, needs_image=True, worker_count=2, has_credits=False),
             offer(gpus=2, **PRICED),
             "credits",
             "the job costs 6 credits an hour, and its payer has none left: add some",
             False,
         ),
         (
-            demand(),
-            offer(account_id=OTHER, public=True, trusted_only=True),
+            demand(1, needs_image=True),
+            offer(gpus=1, account_id=OTHER, public=True, trusted_only=True),
             "not-owned",
             "runs jobs of its owner alone",
             False,
         ),
         (
-            demand(only_owned=True),
-            offer(account_id=OTHER, public=True, trusted_only=True),
+            demand(1, only_owned=True),
+            offer(gpus=1, account_id=OTHER, public=True, trusted_only=True),
             "not-owned",
             "asked owned machines alone, belongs to another account",
             False,
@@ -160,7 +161,8 @@ NO_CREDITS = ", and its payer has none left: add some"
 def test_a_node_says_what_was_asked_and_what_it_has(
     asked: Demand, node: NodeOffer, code: str, words: str, ever: bool
 ) -> None:
-    assert told(asked, node) == (code, f"node n1: {words}", ever)
+    which = "public node" if node.account_id == OTHER else "node"
+    assert told(asked, node) == (code, f"{which} n1: {words}", ever)
 
 
 def test_packages_are_refused_with_the_region_whose_owner_may_allow_them() -> None:
@@ -241,7 +243,7 @@ def test_one_node_of_a_large_region_is_told_by_itself() -> None:
             "spot m1 (1×A100): spot machines are never for it",
         ),
         (
-            demand(1, max_price_microcredits_per_gpu_hour=2_000_000),
+            demand(1, needs_image=True, max_price_microcredits_per_gpu_hour=2_000_000),
             {},
             "price",
             "on-demand m1 (1×A100): costs 2.25 credits a GPU-hour, asked at most 2",
@@ -253,7 +255,7 @@ def test_one_node_of_a_large_region_is_told_by_itself() -> None:
             "on-demand m1 (1×A100): the job costs 4.5 credits an hour, asked at most 4",
         ),
         (
-            demand(1, worker_count=2, has_credits=False),
+            demand(1, needs_image=True, worker_count=2, has_credits=False),
             {},
             "credits",
             f"on-demand m1 (1×A100): the job costs 4.5 credits an hour{NO_CREDITS}",

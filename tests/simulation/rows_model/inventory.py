@@ -30,7 +30,7 @@ from workflows.rules.catalogue.providers import cloud_kinds
 from workflows.rules.jobs.artifacts import volumes_of
 from workflows.rules.jobs.resources import demand_of
 from workflows.rules.placement.cloud_market import CloudOffers, Market
-from workflows.rules.placement.planner import weight
+from workflows.rules.placement.fair_share import weight
 from workflows.rules.placement.volumes import VolumeHolder
 
 PRICES: Version = (0, None)

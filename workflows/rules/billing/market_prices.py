@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from workflows.contracts.billing import UsageRates
 from workflows.rules.billing.metering import HOUR_S
+from workflows.rules.billing.usage_fees import gpu_hour_fee
 
 
 @dataclass(frozen=True)
@@ -43,3 +45,29 @@ def market_earning(price: int, fee: int, seconds: int = HOUR_S) -> int:
     price, fee: microcredits per hour, of one GPU or of all GPUs of a worker together.
     """
     return max(price - fee, 0) * seconds // (2 * HOUR_S)
+
+
+def market_rates(gpu_type: str, gpu_count: int, cpu_count: int, at: datetime) -> UsageRates:
+    """The rates of one worker of a guest: the market price of its GPUs, and no usage fee beside it.
+
+    at: when the job was placed.
+    Raises: ValueError, when the type is not sold at that instant.
+    """
+    price = market_price(gpu_type, at)
+    if price is None:
+        raise ValueError(f"market price of {gpu_type} at {at}: there is none, it is not sold")
+    return UsageRates(
+        gpu_count=gpu_count,
+        microcredits_per_gpu_hour=price,
+        cpu_count=cpu_count,
+        market_fee_microcredits_per_gpu_hour=gpu_hour_fee(gpu_type, at),
+    )
+
+
+def earned_between(rates: UsageRates, since_s: int, through_s: int) -> int:
+    """What the region's owner earns with these seconds of a guest's worker; 0 for other rates."""
+    if rates.market_fee_microcredits_per_gpu_hour is None:
+        return 0
+    price = rates.microcredits_per_hour
+    fee = rates.gpu_count * rates.market_fee_microcredits_per_gpu_hour
+    return market_earning(price, fee, through_s) - market_earning(price, fee, since_s)

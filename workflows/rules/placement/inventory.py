@@ -6,6 +6,7 @@ thousand times whether something fits. Machines lie by region and GPU type.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 
 from workflows.contracts.placement import Demand, NodeOffer
 from workflows.rules.catalogue.gpu_names import accepted_types
@@ -27,6 +28,7 @@ class NodeCapacity:
 
     __slots__ = (
         "active",
+        "closed_to_guests",
         "cpu_price",
         "disk_bytes",
         "free_cpus",
@@ -35,6 +37,7 @@ class NodeCapacity:
         "free_memory_bytes",
         "gpu_total",
         "held_for",
+        "market_price",
         "node_id",
         "offer",
         "owner_id",
@@ -58,6 +61,7 @@ class NodeCapacity:
         self.preferred = offer.preferred
         self.price = offer.microcredits_per_gpu_hour
         self.cpu_price = offer.microcredits_per_cpu_core_hour
+        self.market_price = offer.market_microcredits_per_gpu_hour
         self.disk_bytes = offer.disk_bytes
         self.gpu_total = len(offer.gpus)
         self.shape = hash(
@@ -72,6 +76,7 @@ class NodeCapacity:
                 self.gpu_total,
                 self.price,
                 self.cpu_price,
+                self.market_price,
             )
         )
         """Empty nodes of the same shape give the same answers."""
@@ -82,6 +87,8 @@ class NodeCapacity:
         self.used_ports = set(offer.used_ports)
         self.held_for: str | None = None
         """The job for which a hold-back keeps the node; None: there is no hold-back."""
+        self.closed_to_guests = False
+        """Whether a job of the node's owner waits for it, so that it takes no guest."""
 
     def cpus_for(self, demand: Demand) -> int:
         if demand.cpu_count:
@@ -96,14 +103,31 @@ class NodeCapacity:
             return False
         if demand.needs_apt_packages and not self.takes_apt_packages:
             return False
-        if self.trusted_only and self.owner_id != demand.account_id:
-            return False
-        if demand.gpu_count and self.price > demand.max_price_microcredits_per_gpu_hour:
+        price = self.price
+        if self.owner_id != demand.account_id:
+            if self.guest_refusal(demand) is not None:
+                return False
+            price = self.market_price or 0
+        if demand.gpu_count and price > demand.max_price_microcredits_per_gpu_hour:
             return False
         has_room = not demand.data_bytes or not self.is_too_small(demand)
         if demand.has_credits and demand.price_cap_microcredits_per_hour is None:
             return has_room  # asked by the hundred thousand: what it costs is not worked out
         return has_room and not self.is_too_dear(demand) and not self.lacks_credits(demand)
+
+    def guest_refusal(self, demand: Demand) -> str | None:
+        """The code for which the node takes no such job of another account; None: it takes it."""
+        if self.trusted_only:
+            return "not-owned"
+        if not demand.gpu_count or self.market_price is None:
+            return "not-sold"
+        return None if demand.needs_image else "containers"
+
+    def price_for(self, demand: Demand) -> int:
+        """Microcredits per GPU-hour: the usage fee for the owner, for others the market price."""
+        if self.owner_id == demand.account_id:
+            return self.price
+        return self.market_price or 0
 
     def is_too_small(self, demand: Demand) -> bool:
         """Whether the data of a worker, with its files, fit none of the node's disks.
@@ -114,7 +138,8 @@ class NodeCapacity:
 
     def is_too_dear(self, demand: Demand) -> bool:
         """Whether a GPU costs more than its limit, or all workers more than the price cap."""
-        if demand.gpu_count and self.price > demand.max_price_microcredits_per_gpu_hour:
+        price = self.price_for(demand)
+        if demand.gpu_count and price > demand.max_price_microcredits_per_gpu_hour:
             return True
         cap = demand.price_cap_microcredits_per_hour
         return cap is not None and self.cost_per_hour(demand) * demand.worker_count > cap
@@ -126,6 +151,8 @@ class NodeCapacity:
     def free_slots(self, demand: Demand) -> int:
         """The free slots: how many workers of the job fit now, at most as many as the job has."""
         if not self.active or self.held_for is not None or not self.admits(demand):
+            return 0
+        if self.closed_to_guests and self.owner_id != demand.account_id:
             return 0
         room = min(demand.worker_count, self.free_cpus // self.cpus_for(demand))
         if demand.gpu_count:
@@ -159,7 +186,9 @@ class NodeCapacity:
         return taken
 
     def cost_per_hour(self, demand: Demand) -> int:
-        """Microcredits per hour of one worker on this node."""
+        """Microcredits per hour of one worker on this node; guests pay for GPUs alone."""
+        if self.owner_id != demand.account_id:
+            return demand.gpu_count * (self.market_price or 0)
         price = demand.gpu_count * self.price
         return price + self.cpus_for(demand) * self.cpu_price if self.cpu_price else price
 
@@ -177,7 +206,10 @@ class RegionCapacity:
     by_type: dict[str | None, list[NodeCapacity]] = field(default_factory=dict)
 
     def is_seen_by(self, demand: Demand) -> bool:
-        return self.public or self.account_id == demand.account_id
+        """Whether a job learns of the region; public capacity is of GPUs alone."""
+        if self.account_id == demand.account_id:
+            return True
+        return self.public and demand.gpu_count > 0
 
     def refusal(self, demand: Demand) -> str | None:
         """The code for which the whole region is refused; None: it is not."""
@@ -232,6 +264,16 @@ class Inventory:
     def seen_by(self, demand: Demand) -> list[RegionCapacity]:
         """The account's own regions and the public ones; a job gets no refusals of others."""
         return [region for region in self.regions if region.is_seen_by(demand)]
+
+    def close_to_guests(self, demand: Demand) -> None:
+        """Close to guests all own nodes that a waiting job could run on if they were empty."""
+        for region in self.regions:
+            if not region.public or region.account_id != demand.account_id:
+                continue
+            if region.refusal(demand) is None:
+                for machine in chain.from_iterable(region.pools(demand)):
+                    if not machine.closed_to_guests and machine.capacity(demand):
+                        machine.closed_to_guests = True
 
     def holder(self, demand: Demand) -> str | None:
         """The sentence of the job that holds the demand's reservation; None: none does."""

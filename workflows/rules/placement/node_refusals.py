@@ -17,9 +17,12 @@ ROOMY = "workers"
 """The code of nodes with free slots, which refuse only if the job needs more of them."""
 GIB = 1024**3
 
-_INACTIVE, _GPU_COUNT, _CPU, _MEMORY, _DISK, _PORT, _RESERVED = (
-    (code, True) for code in ("inactive", "gpu-count", "cpu", "memory", "disk", "port", "reserved")
-)
+_INACTIVE, _GPU_COUNT, _CPU, _MEMORY, _DISK, _PORT, _RESERVED, _OWNER_FIRST = (
+    (code, True)
+    for code in (
+        "inactive", "gpu-count", "cpu", "memory", "disk", "port", "reserved", "owner-first",
+    )
+)  # fmt: skip
 
 NOTHING_THERE = Refusal(
     offer_id="none", code="no-offers", detail="there is no node to choose from", ever=False
@@ -147,15 +150,19 @@ def _shortage_now(  # noqa: PLR0911 - a list of conditions, asked by the hundred
         return _DISK
     if demand.port in machine.used_ports:
         return _PORT
+    if machine.closed_to_guests and machine.owner_id != demand.account_id:
+        return _OWNER_FIRST
     kept = machine.held_for is not None and machine.held_for != job_id
     return _RESERVED if kept else None
 
 
 def _inadmissible(machine: NodeCapacity, demand: Demand) -> str:
+    if machine.owner_id != demand.account_id:
+        code = machine.guest_refusal(demand)
+        if code is not None:
+            return code
     if demand.needs_image and not machine.podman:
         return "image"
-    if machine.trusted_only and machine.owner_id != demand.account_id:
-        return "not-owned"
     if demand.needs_apt_packages and not machine.takes_apt_packages:
         return "apt-packages"
     if demand.data_bytes and machine.is_too_small(demand):
@@ -169,7 +176,7 @@ def _refusal(finding: Finding, machine: NodeCapacity, demand: Demand) -> Refusal
         offer_id=machine.node_id,
         region_id=finding.region.region_id,
         code=finding.code,
-        detail=f"node {_name(machine)}: {words}",
+        detail=f"{_node(machine, demand)}: {words}",
         ever=finding.ever,
     )
 
@@ -186,13 +193,16 @@ def _one_for_all(finding: Finding, demand: Demand) -> Refusal:
         offer_id=finding.region.region_id,
         region_id=finding.region.region_id,
         code=finding.code,
-        detail=f"region {finding.region.region_name}: {such}node {_name(nearest)}: {words}",
+        detail=f"region {finding.region.region_name}: {such}{_node(nearest, demand)}: {words}",
         ever=finding.ever,
     )
 
 
-def _name(machine: NodeCapacity) -> str:
-    return machine.offer.node_name or machine.node_id
+def _node(machine: NodeCapacity, demand: Demand) -> str:
+    """The node in words; the names that other accounts give their nodes are not shown."""
+    if machine.owner_id != demand.account_id:
+        return f"public node {machine.node_id}"
+    return f"node {machine.offer.node_name or machine.node_id}"
 
 
 def gpus_asked(demand: Demand) -> str:
@@ -236,8 +246,9 @@ def _disk(machine: NodeCapacity, demand: Demand, ever: bool) -> str:
 
 def _price(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noqa: ARG001
     most = demand.max_price_microcredits_per_gpu_hour
-    if demand.gpu_count and machine.price > most:
-        price = machine.price / MICROCREDITS
+    asked_price = machine.price_for(demand)
+    if demand.gpu_count and asked_price > most:
+        price = asked_price / MICROCREDITS
         return f"costs {price:g} credits a GPU-hour, asked at most {most / MICROCREDITS:g}"
     cost = machine.cost_per_hour(demand) * demand.worker_count / MICROCREDITS
     cap = (demand.price_cap_microcredits_per_hour or 0) / MICROCREDITS
@@ -253,6 +264,23 @@ def _not_owned(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noq
     if machine.trusted_only and not demand.only_owned:
         return "runs jobs of its owner alone"
     return "asked owned machines alone, belongs to another account"
+
+
+def _not_sold(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noqa: ARG001
+    if not machine.gpu_total:
+        return "has no GPU, and others' nodes take no jobs without GPUs"
+    return (
+        f"GPUs of type {machine.offer.gpu_type} are not sold there: they have no market price, or "
+        "the node cannot hold off containers of other accounts"
+    )
+
+
+def _containers(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noqa: ARG001
+    return "takes jobs of other accounts in containers alone: give environment.image"
+
+
+def _owner_first(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noqa: ARG001
+    return "jobs of its owner wait for it"
 
 
 def _apt_packages(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noqa: ARG001
@@ -299,6 +327,7 @@ def _workers(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noqa:
 
 _WORDS: dict[str, Callable[[NodeCapacity, Demand, bool], str]] = {
     "apt-packages": _apt_packages,
+    "containers": _containers,
     "cpu": _cpu,
     "credits": _credits,
     "disk": _disk,
@@ -308,6 +337,8 @@ _WORDS: dict[str, Callable[[NodeCapacity, Demand, bool], str]] = {
     "inactive": _inactive,
     "memory": _memory,
     "not-owned": _not_owned,
+    "not-sold": _not_sold,
+    "owner-first": _owner_first,
     "port": _port,
     "price": _price,
     "provider": _provider,

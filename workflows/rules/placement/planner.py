@@ -7,17 +7,19 @@ that holds least; within one, first come first served. Equal demands have equal 
 that does not fit costs one look, however many jobs have it, and lets later ones pass. One that
 could fit, were enough of it free, and has waited for `STARVATION_LIMIT`, has the nodes that it
 needs held back until it fits: later jobs are not placed there, and what runs there ends some day.
-One job of each project is helped so.
+One job of each project is helped so. Guests, the jobs on nodes of another account, come last, on
+what the owner's own queue leaves: a node that a job of its owner waits for takes none.
 
-Choice: feasible → providers whose credits are used first → own machines before others' → cheapest →
-fewest nodes → fullest node, so that large holes stay whole. All workers of a job lie in one region,
+Choice: feasible → providers whose credits are used first → own machines before others' → cheapest,
+also of others' nodes and of machines that would be made → fewest nodes → fullest node, so that
+large holes stay whole. All workers of a job lie in one region,
 where the nodes reach each other, on one GPU type where that is possible; several may share a node.
 """
 
-import heapq
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from enum import Enum
 from itertools import chain, islice
 
 from workflows.contracts.placement import (
@@ -33,14 +35,24 @@ from workflows.contracts.placement import (
     Refusal,
     WorkerSlot,
 )
+from workflows.rules.placement.cloud_costs import worker_cost
 from workflows.rules.placement.cloud_market import NO_MARKET, Choice, Market
+from workflows.rules.placement.fair_share import FairShareQueue, Line
 from workflows.rules.placement.inventory import Inventory, NodeCapacity
 from workflows.rules.placement.node_refusals import NOTHING_THERE, refusals_of
 from workflows.rules.placement.volumes import VolumeHolder, VolumeHolders
 
 STARVATION_LIMIT = timedelta(minutes=10)
-CPUS_PER_GPU = 8
-"""The weight of a GPU in CPUs, to compare how much accounts and projects hold."""
+
+
+class _Later(Enum):
+    """The decision to place a job as a guest, once all owners' jobs have had their turn."""
+
+    GUEST = "guest"
+
+
+_GUEST = _Later.GUEST
+_Decision = list[NodeCapacity] | Choice | _Later | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,173 +79,142 @@ def plan(
     demands: Iterable[PendingDemand], offers: Iterable[NodeOffer], context: PlanningContext
 ) -> Plan:
     """Plan one round: assignments and bursts, and the refusals of jobs that wait or fail."""
-    shortages, market = context.shortages, context.market
-    usable = (offer for offer in offers if offer.node_id not in shortages)
+    usable = (offer for offer in offers if offer.node_id not in context.shortages)
     inventory = Inventory(usable, context.reservations)
-    holders = VolumeHolders(context.volumes)
-    queue = _FairShareQueue(demands, context.held)
-    assignments: list[Assignment] = []
-    bursts: list[Burst] = []
-    waiting: list[_Line] = []
-    hopeless: set[Demand] = set()
-    helped: set[str] = set()
-    for line in queue:
-        demand, job = line.pending.demand, line.head
-        if holders.refusal(demand) is not None:
-            waiting.append(line)
-            continue
-        chosen = None if demand in hopeless else _decide(demand, inventory, market)
-        if chosen is not None:
-            if isinstance(chosen, Choice):
-                taken = Burst(job_id=job.job_id, offer_id=chosen.offer.offer_id, zones=chosen.zones)
-                bursts.append(taken)
-            else:
-                assignments.append(_take(job.job_id, chosen, demand))
-                inventory.hold(demand, job.job_id)
-            if len(assignments) + len(bursts) == context.limit:
-                break
-            holders.take(job)
-            queue.charge(line)
-            continue
-        # Nothing becomes free within a round: what did not fit once does not fit later.
-        hopeless.add(demand)
-        waiting.append(line)
-        overdue = context.now - job.waiting_since >= STARVATION_LIMIT
-        if overdue and job.project_id not in helped and _keep_free(job, demand, inventory):
-            helped.add(job.project_id)
-    failing = {
-        demand: refusal
-        for demand in {line.pending.demand for line in waiting}
-        if holders.refusal(demand) is None and (refusal := market.quota_refusal(demand)) is not None
-    }
-    left = [line for line in waiting if line.pending.demand not in failing]
-    return Plan(
-        assignments=tuple(assignments),
-        bursts=tuple(bursts),
-        refused=tuple(_refused(left, inventory, market, holders)),
-        failed=tuple(islice(_failed(waiting, failing), context.limit)),
-    )
+    made = _Round(inventory, VolumeHolders(context.volumes), context)
+    queue = FairShareQueue(demands, context.held)
+    made.place(queue, made.decide)
+    if made.guests and not made.is_full:
+        made.keep_for_owners()
+        made.place(FairShareQueue(made.guest_demands(), queue.held), made.decide_guest)
+    return made.result()
 
 
-def weight(worker_count: int, gpu_count: int, cpu_count: int) -> int:
-    """The weight of a job: one number to compare how much accounts and projects hold."""
-    return worker_count * (gpu_count * CPUS_PER_GPU + cpu_count)
-
-
-class _Line:
-    """A pending demand in the queue, and its first job that is not placed yet."""
-
-    __slots__ = ("_jobs", "head", "pending")
+class _Round:
+    """One planning round: owners' own jobs first, then guests on what these leave."""
 
     def __init__(
-        self, pending: PendingDemand, head: PendingJob, jobs: Iterator[PendingJob]
+        self, inventory: Inventory, holders: VolumeHolders, context: PlanningContext
     ) -> None:
-        self.pending = pending
-        self.head = head
-        self._jobs = jobs
+        self.guests: list[Line] = []
+        """The lines that may be placed on others' nodes, once all owners' jobs have had a turn."""
+        self._inventory = inventory
+        self._holders = holders
+        self._context = context
+        self._assignments: list[Assignment] = []
+        self._bursts: list[Burst] = []
+        self._waiting: list[Line] = []
+        self._hopeless: set[Demand] = set()
+        self._helped: set[str] = set()
 
-    def advance(self) -> bool:
-        """Go on to the next job. False: there is none."""
-        following = next(self._jobs, None)
-        if following is None:
-            return False
-        self.head = following
-        return True
+    @property
+    def is_full(self) -> bool:
+        return len(self._assignments) + len(self._bursts) == self._context.limit
 
-    def left(self) -> Iterator[PendingJob]:
-        """The head and all jobs behind it."""
-        return chain((self.head,), self._jobs)
+    def place(self, queue: FairShareQueue, decide: Callable[[Demand], _Decision]) -> None:
+        """Place the jobs of a queue, each at its turn, until the round is full."""
+        for line in queue:
+            demand, job = line.pending.demand, line.head
+            if self._holders.refusal(demand) is not None:
+                self._waiting.append(line)
+                continue
+            chosen = None if demand in self._hopeless else decide(demand)
+            if chosen is _GUEST:
+                self.guests.append(line)
+                continue
+            if chosen is not None:
+                if isinstance(chosen, Choice):
+                    offer_id = chosen.offer.offer_id
+                    burst = Burst(job_id=job.job_id, offer_id=offer_id, zones=chosen.zones)
+                    self._bursts.append(burst)
+                else:
+                    self._assignments.append(_take(job.job_id, chosen, demand))
+                    self._inventory.hold(demand, job.job_id)
+                if self.is_full:
+                    break
+                self._holders.take(job)
+                queue.charge(line)
+                continue
+            # Nothing becomes free within a round: what did not fit once does not fit later.
+            self._hopeless.add(demand)
+            self._waiting.append(line)
+            self._help(line)
 
+    def decide(self, demand: Demand) -> _Decision:
+        """Choose own nodes before a burst, except that preferred providers come first.
 
-class _FairShareQueue:
-    """The fair-share queue of pending demands, each at its turn.
+        `_GUEST`: the demand has no own node, and fits others' nodes.
+        """
+        if self._inventory.holder(demand) is not None:
+            return None
+        nodes = choose_nodes(demand, self._inventory, of_others=False)
+        if nodes is not None and all(machine.preferred for machine in nodes):
+            return nodes
+        made = self._context.market.choose(demand)
+        if made is not None and made.preferred:
+            return made
+        if nodes is None and choose_nodes(demand, self._inventory, of_others=True) is not None:
+            return _GUEST
+        return made if nodes is None else nodes
 
-    A demand is left out after its turn unless `charge` is called, which also moves its account and
-    its project back.
-    """
+    def decide_guest(self, demand: Demand) -> _Decision:
+        """Choose the cheaper of others' nodes and a burst."""
+        if self._inventory.holder(demand) is not None:
+            return None
+        nodes = choose_nodes(demand, self._inventory, of_others=True)
+        made = self._context.market.choose(demand)
+        if nodes is None or made is None:
+            return nodes or made
+        cost = sum(machine.cost_per_hour(demand) for machine in nodes)
+        return made if worker_cost(made.offer, demand) * demand.worker_count < cost else nodes
 
-    def __init__(self, demands: Iterable[PendingDemand], held: Mapping[str, int]) -> None:
-        self._held = dict(held)
-        self._charged = False
-        self._lines: dict[str, list[tuple[int, datetime, str, _Line]]] = {}
-        self._projects: dict[str, list[tuple[int, int, datetime, str, str]]] = {}
-        for pending in demands:
-            jobs = iter(pending.jobs)
-            head = next(jobs, None)
-            if head is not None:
-                self._projects.setdefault(pending.demand.account_id, [])
-                self._add_line(_Line(pending, head, jobs))
-        owners = {
-            project_id: lines[0][-1].pending.demand.account_id
-            for project_id, lines in self._lines.items()
+    def keep_for_owners(self) -> None:
+        """Close to guests all nodes that a job of their owner waits for, however long it waits."""
+        lines = chain(self._waiting, self.guests)
+        for demand in {line.pending.demand for line in lines}:
+            if self._holders.refusal(demand) is None and self._inventory.holder(demand) is None:
+                self._inventory.close_to_guests(demand)
+
+    def guest_demands(self) -> list[PendingDemand]:
+        return [replace(line.pending, jobs=line.left()) for line in self.guests]
+
+    def result(self) -> Plan:
+        market, holders, waiting = self._context.market, self._holders, self._waiting
+        failing = {
+            demand: refusal
+            for demand in {line.pending.demand for line in waiting}
+            if holders.refusal(demand) is None
+            and (refusal := market.quota_refusal(demand)) is not None
         }
-        for project_id, account_id in owners.items():
-            self._add_project(account_id, project_id)
-        self._accounts: list[tuple[int, datetime, str, str]] = []
-        for account_id in self._projects:
-            self._add_account(account_id)
+        left = [line for line in waiting if line.pending.demand not in failing]
+        return Plan(
+            assignments=tuple(self._assignments),
+            bursts=tuple(self._bursts),
+            refused=tuple(_refused(left, self._inventory, market, holders)),
+            failed=tuple(islice(_failed(waiting, failing), self._context.limit)),
+        )
 
-    def __iter__(self) -> Iterator[_Line]:
-        while self._accounts:
-            *_, account_id = heapq.heappop(self._accounts)
-            projects = self._projects[account_id]
-            *_, project_id = heapq.heappop(projects)
-            lines = self._lines[project_id]
-            *_, line = heapq.heappop(lines)
-            self._charged = False
-            yield line
-            if self._charged and line.advance():
-                self._add_line(line)
-            if lines:
-                self._add_project(account_id, project_id)
-            if projects:
-                self._add_account(account_id)
-
-    def charge(self, line: _Line) -> None:
-        """Count the head of the demand at turn as held."""
-        demand = line.pending.demand
-        added = weight(demand.worker_count, demand.gpu_count, demand.cpu_count)
-        for holder_id in (line.pending.project_id, demand.account_id):
-            self._held[holder_id] = self._held.get(holder_id, 0) + added
-        self._charged = True
-
-    def _add_line(self, line: _Line) -> None:
-        pending, head = line.pending, line.head
-        entry = pending.priority, head.waiting_since, head.job_id, line
-        heapq.heappush(self._lines.setdefault(pending.project_id, []), entry)
-
-    def _add_project(self, account_id: str, project_id: str) -> None:
-        priority, since, job_id, _ = self._lines[project_id][0]
-        entry = priority, self._held.get(project_id, 0), since, job_id, project_id
-        heapq.heappush(self._projects[account_id], entry)
-
-    def _add_account(self, account_id: str) -> None:
-        _, _, since, job_id, _ = self._projects[account_id][0]
-        entry = self._held.get(account_id, 0), since, job_id, account_id
-        heapq.heappush(self._accounts, entry)
+    def _help(self, line: Line) -> None:
+        """Hold nodes back for a job that has waited for too long, one of each project."""
+        job, demand = line.head, line.pending.demand
+        overdue = self._context.now - job.waiting_since >= STARVATION_LIMIT
+        is_first = job.project_id not in self._helped
+        if overdue and is_first and _keep_free(job, demand, self._inventory):
+            self._helped.add(job.project_id)
 
 
-def _decide(
-    demand: Demand, inventory: Inventory, market: Market
-) -> list[NodeCapacity] | Choice | None:
-    """Choose nodes before a burst, except that preferred providers come first."""
-    if inventory.holder(demand) is not None:
-        return None
-    nodes = choose_nodes(demand, inventory)
-    if nodes is not None and all(machine.preferred for machine in nodes):
-        return nodes
-    made = market.choose(demand)
-    if nodes is None or (made is not None and made.preferred):
-        return made
-    return nodes
+def choose_nodes(
+    demand: Demand, inventory: Inventory, *, of_others: bool
+) -> list[NodeCapacity] | None:
+    """Choose one node for each worker; None: the workers do not all fit.
 
-
-def choose_nodes(demand: Demand, inventory: Inventory) -> list[NodeCapacity] | None:
-    """Choose one node for each worker; None: the workers do not all fit."""
+    of_others: choose among the nodes of other accounts, and not among own ones.
+    """
     for mixed in (False, True):
         best: tuple[tuple[object, ...], list[NodeCapacity]] | None = None
         for region in inventory.seen_by(demand):
-            if region.refusal(demand) is not None:
+            is_of_others = region.account_id != demand.account_id
+            if is_of_others is not of_others or region.refusal(demand) is not None:
                 continue
             pools = region.pools(demand)
             if mixed and len(pools) < 2:
@@ -298,8 +279,9 @@ def _keep_free(job: PendingJob, demand: Demand, inventory: Inventory) -> bool:
     if inventory.holder(demand) is not None:  # It waits for another job, and not for a node.
         return False
     for region in inventory.seen_by(demand):
-        if region.refusal(demand) is not None:
-            continue
+        is_own = region.account_id == demand.account_id
+        if not is_own or region.refusal(demand) is not None:
+            continue  # A guest gets what is left, and nothing is kept free for it.
         able = [
             (capacity, machine)
             for pool in region.pools(demand)
@@ -322,7 +304,7 @@ def _keep_free(job: PendingJob, demand: Demand, inventory: Inventory) -> bool:
     return False
 
 
-def _failed(waiting: list[_Line], failing: Mapping[Demand, Refusal]) -> Iterator[JobRefusals]:
+def _failed(waiting: list[Line], failing: Mapping[Demand, Refusal]) -> Iterator[JobRefusals]:
     """The jobs that fail for lack of quota, each with its refusal."""
     for line in waiting:
         refusal = failing.get(line.pending.demand)
@@ -332,7 +314,7 @@ def _failed(waiting: list[_Line], failing: Mapping[Demand, Refusal]) -> Iterator
 
 
 def _refused(
-    waiting: list[_Line], inventory: Inventory, market: Market, holders: VolumeHolders
+    waiting: list[Line], inventory: Inventory, market: Market, holders: VolumeHolders
 ) -> Iterator[DemandRefusals]:
     """The refusals of waiting jobs after the round, once for each project and demand.
 
@@ -353,7 +335,7 @@ def _refused(
         yield DemandRefusals(project_id=key[0], demand_key=key[1], refusals=known[of])
 
 
-def _key(line: _Line) -> tuple[str, str]:
+def _key(line: Line) -> tuple[str, str]:
     return line.pending.project_id, line.pending.demand_key
 
 

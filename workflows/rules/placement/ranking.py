@@ -39,9 +39,11 @@ def rank(
     nodes = [_ranked(machine, region, demand) for _, machine, region in best]
     clouds = market.fitting(demand)
     made = [_ranked_cloud(choice, demand) for choice in clouds]
-    enough = (
-        bool(fitting) if demand.worker_count == 1 else choose_nodes(demand, inventory) is not None
-    )
+    enough = bool(fitting)
+    if demand.worker_count > 1:
+        enough = any(
+            choose_nodes(demand, inventory, of_others=each) is not None for each in (False, True)
+        )
     # A node with free slots refuses only when all such nodes together are too few.
     refusing = [finding for finding in found if not enough or finding.code != ROOMY]
     refusals = [
@@ -51,19 +53,24 @@ def rank(
     placeable = enough or bool(clouds)
     if not refusals and not placeable:
         refusals = [NOTHING_THERE]
-    # As the planner decides: nodes before machines to be created, preferred providers first.
-    items = tuple(sorted((*nodes, *made), key=lambda item: not item.preferred)[:most])
+    items = tuple(sorted((*nodes, *made), key=_order)[:most])
     return Ranking(placeable=placeable, items=items, refusals=tuple(refusals))
 
 
+def _order(item: RankedOffer) -> tuple[bool, bool, int]:
+    """As the planner decides: preferred providers first, own nodes before all others by price."""
+    return not item.preferred, not item.owned, 0 if item.owned else item.microcredits_per_hour
+
+
 def _ranked(machine: NodeCapacity, region: RegionCapacity, demand: Demand) -> RankedOffer:
+    owned = machine.owner_id == demand.account_id
     return RankedOffer(
         offer_id=machine.node_id,
-        node_name=machine.offer.node_name,
+        node_name=machine.offer.node_name if owned else "",
         region_id=region.region_id,
         region_name=region.region_name,
         provider_kind=region.provider_kind,
-        owned=machine.owner_id == demand.account_id,
+        owned=owned,
         gpu_type=machine.offer.gpu_type if machine.gpu_total else None,
         gpu_count=machine.gpu_total,
         free_gpu_count=len(machine.free_gpus),
@@ -73,7 +80,7 @@ def _ranked(machine: NodeCapacity, region: RegionCapacity, demand: Demand) -> Ra
         free_memory_bytes=machine.free_memory_bytes,
         workers_that_fit=machine.free_slots(demand),
         preferred=machine.preferred,
-        microcredits_per_gpu_hour=machine.price,
+        microcredits_per_gpu_hour=machine.price_for(demand),
         microcredits_per_hour=machine.cost_per_hour(demand),
     )
 
