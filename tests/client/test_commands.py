@@ -329,7 +329,7 @@ def test_all_jobs_end_when_told_and_nobody_is_asked(desk: Desk) -> None:
     ("amount", "microcredits"), [("25", 25_000_000), ("0.000001", 1), ("1.5", 1_500_000)]
 )
 def test_credits_are_given_exactly(desk: Desk, amount: str, microcredits: int) -> None:
-    assert desk.baseload("credits", "add", amount).code == 0
+    assert desk.baseload("credit", "add", amount).code == 0
     (line,) = desk.json("bill")["lines"]
     assert line["amount_microcredits"] == microcredits
     assert desk.json("status")["account"]["balance_microcredits"] == microcredits
@@ -337,24 +337,24 @@ def test_credits_are_given_exactly(desk: Desk, amount: str, microcredits: int) -
 
 @pytest.mark.parametrize("amount", ["much", "0.0000001", "nan", "inf"])
 def test_credits_that_are_no_amount_are_refused_here(desk: Desk, amount: str) -> None:
-    assert desk.baseload("credits", "add", amount).code == 2
+    assert desk.baseload("credit", "add", amount).code == 2
 
 
 def test_a_payment_gives_its_credits_once_and_is_listed(desk: Desk) -> None:
-    asked = ("credits", "record", "25", "--reference", "INV-7")
+    asked = ("credit", "record", "25", "--reference", "INV-7")
     first, again = desk.json(*asked), desk.json(*asked)
     assert first["id"] == again["id"]
-    assert desk.baseload("credits", "add", "1").code == 0
-    lines = desk.baseload("credits", "ls").out.splitlines()
+    assert desk.baseload("credit", "add", "1").code == 0
+    lines = desk.baseload("credit", "ls").out.splitlines()
     assert [line.split()[-2] for line in lines[-2:]] == ["given", "INV-7"]
     assert desk.json("status")["account"]["balance_microcredits"] == 26_000_000
-    too_small = desk.baseload("credits", "record", "24.999999", "--reference", "INV-8")
+    too_small = desk.baseload("credit", "record", "24.999999", "--reference", "INV-8")
     assert too_small.code == 3
     assert "at least 25 credits" in too_small.err
 
 
 def test_the_statement_is_exported(desk: Desk) -> None:
-    given = desk.baseload("credits", "add", "25")
+    given = desk.baseload("credit", "add", "25")
     assert given.code == 0, given.err
     lines = desk.baseload("bill", "--csv").out.splitlines()
     assert len(lines) >= 2
@@ -392,7 +392,7 @@ def test_the_audit_log_is_listed_and_a_change_of_it_is_found(desk: Desk) -> None
 
 
 def test_the_statement_of_a_project_names_each_transaction(desk: Desk) -> None:
-    assert desk.baseload("credits", "add", "25").code == 0
+    assert desk.baseload("credit", "add", "25").code == 0
     (line,) = desk.json("statement")["lines"]
     shown = desk.baseload("statement").out
     assert line["transaction_id"] in shown
@@ -408,7 +408,7 @@ def test_a_statement_of_several_pages_is_shown_up_to_its_limit(
 ) -> None:
     monkeypatch.setattr("baseload.commands.billing.PAGE", 2)
     for _ in range(5):
-        assert desk.baseload("credits", "add", "1").code == 0
+        assert desk.baseload("credit", "add", "1").code == 0
     whole = desk.json("statement")
     assert [line["balance_microcredits"] for line in whole["lines"]] == [
         number * 1_000_000 for number in range(1, 6)
@@ -429,7 +429,7 @@ def test_usage_and_costs_are_shown_and_exported(desk: Desk) -> None:
 
 
 def test_a_transaction_is_taken_back_and_the_ledger_is_audited(desk: Desk) -> None:
-    assert desk.baseload("credits", "add", "25").code == 0
+    assert desk.baseload("credit", "add", "25").code == 0
     (line,) = desk.json("statement")["lines"]
     made = desk.baseload("admin", "reverse", line["transaction_id"], "--reason", "a mistake")
     assert "-25.00 credits" in made.out, made.err
