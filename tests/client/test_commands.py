@@ -126,6 +126,22 @@ def test_a_job_file_becomes_an_upload_and_a_job(desk: Desk) -> None:
     assert [each["name"] for each in desk.json("ps")["items"]] == ["second", "digits"]
 
 
+def test_jobs_are_labelled_and_listed_by_label(desk: Desk) -> None:
+    _job(desk)
+    second = desk.json(
+        "submit", "job.yaml", "--name", "second", "--label", "team=vision", "--label", "run=2"
+    )
+    assert second["labels"] == {"team": "vision", "run": "2"}
+    assert [each["name"] for each in desk.json("ps", "--label", "team=vision")["items"]] == [
+        "second"
+    ]
+    assert desk.json("ps", "--label", "team", "--label", "run=3")["items"] == []
+    assert "team=vision, run=2" in desk.baseload("show", "second").out
+    refused = desk.baseload("ps", "--label", "=x")
+    assert refused.code == 3
+    assert "is KEY=VALUE" in refused.err
+
+
 def test_every_mistake_in_a_job_file_is_shown_at_once_with_its_line(desk: Desk) -> None:
     (desk.folder / "job.yaml").write_text(
         "name: ''\ntype: training\nresources:\n  gpus: H1000:4\n  disk_size_gb: 5\n"
