@@ -16,7 +16,6 @@ from workflows.contracts.lifecycles import ARTIFACT_NOUNS
 from workflows.rules.accounts.memberships import LEVELS
 from workflows.rules.accounts.permissions import ROLES, Role
 
-pytestmark = pytest.mark.parametrize("dialect", ["sqlite"], indirect=True)
 NOUNS = {"job": "jobs", **{noun.name: noun.plural for noun in ARTIFACT_NOUNS}}
 """What a membership has a permission for, and its plural in paths and scopes."""
 LISTS = {f"list_{plural}" for plural in NOUNS.values()}
@@ -25,7 +24,8 @@ OF_THE_ACCOUNT = {"kill_all_jobs", "get_utilisation", "list_data_progress"}
 """Routes that concern the account of the key, or what its lists show."""
 OF_A_DOCUMENT = {"preview_job", "list_offers"}
 """Routes that write nothing and take the project from a document or the query."""
-GRANTS: dict[str, str | None] = {"nothing": None, **{level: level for level in LEVELS}}
+NOUNS_AND_LEVELS = [*itertools.product(NOUNS, (None, *LEVELS))]
+ROLES_AND_NOUNS = [*itertools.product(ROLES, NOUNS)]
 
 
 def _routes_of(noun: str) -> list[Route]:
@@ -81,7 +81,7 @@ def _expected(route: Route, level: str | None) -> tuple[int, str] | None:
     return None
 
 
-@pytest.mark.parametrize(("noun", "level"), itertools.product(NOUNS, GRANTS.values()))
+@pytest.mark.parametrize(("noun", "level"), NOUNS_AND_LEVELS)
 async def test_a_member_is_answered_as_the_permission_says(
     site: Site, ada: Person, bob: Person, noun: str, level: str | None
 ) -> None:
@@ -101,7 +101,7 @@ async def test_a_member_is_answered_as_the_permission_says(
         assert await ask(route, bob, path_of(route, theirs)) == of_owner, route.name
 
 
-@pytest.mark.parametrize(("noun", "level"), itertools.product(NOUNS, GRANTS.values()))
+@pytest.mark.parametrize(("noun", "level"), NOUNS_AND_LEVELS)
 async def test_a_list_has_what_a_member_may_read_and_a_creation_needs_all(
     site: Site, ada: Person, bob: Person, noun: str, level: str | None
 ) -> None:
@@ -124,7 +124,7 @@ async def test_a_list_has_what_a_member_may_read_and_a_creation_needs_all(
     assert owners == {ada.account_id}, "what is made in a project is its owner's"
 
 
-@pytest.mark.parametrize(("role", "noun"), itertools.product(ROLES, NOUNS))
+@pytest.mark.parametrize(("role", "noun"), ROLES_AND_NOUNS)
 async def test_the_own_role_counts_beside_the_permission(
     site: Site, ada: Person, bob: Person, role: Role, noun: str
 ) -> None:
@@ -141,7 +141,7 @@ async def test_the_own_role_counts_beside_the_permission(
             assert await ask(route, bob, path_of(route, theirs)) == (403, "forbidden"), route.name
 
 
-@pytest.mark.parametrize(("role", "noun"), itertools.product(ROLES, NOUNS))
+@pytest.mark.parametrize(("role", "noun"), ROLES_AND_NOUNS)
 async def test_an_invited_user_of_the_account_has_the_role_and_no_permission(
     site: Site, ada: Person, bob: Person, role: Role, noun: str
 ) -> None:
