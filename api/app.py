@@ -131,6 +131,7 @@ def create_app(
     app.state.pages = JobPages(app.state.switchboard)
     app.state.request_rate = Rate(settings().requests_per_minute)
     app.state.account_request_rate = Rate(settings().account_requests_per_minute)
+    app.state.own_request_rate = Rate(settings().requests_per_minute)
     app.state.acceptance_rate = Rate(ATTEMPTS_PER_MINUTE)
     app.state.announcement_rate = Rate(settings().announcements_per_minute)
     problems.install(app)

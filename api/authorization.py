@@ -49,6 +49,7 @@ _KEYS = select(  # type: ignore[call-overload]
     tables.ApiKey.expires_at,
     tables.ApiKey.revoked_at,
     tables.ApiKey.last_used_at,
+    tables.ApiKey.requests_per_minute,
     tables.Account.is_administrator,
     tables.User.role,
     col(tables.User.account_id).label("user_account_id"),
@@ -80,6 +81,8 @@ class Caller:
     role: str = "member"
     expires_at: datetime | None = None
     """When the key expires; None: never."""
+    requests_per_minute: int | None = None
+    """The key's own rate limit; None: it has none."""
     address: str | None = None
     """The address of the client."""
     user_account_id: str | None = None
@@ -164,6 +167,9 @@ class Needs:
         caller = replace(caller, address=address_of(request))
         request.state.caller = caller
         state = request.app.state
+        own = caller.requests_per_minute
+        if own and (wait_s := state.own_request_rate.wait_s(caller.key_id, own)) > 0:
+            raise too_many(f"key {caller.key_id}: more than its {own} requests a minute", wait_s)
         if (wait_s := state.request_rate.wait_s(caller.key_id)) > 0:
             raise too_many(f"key {caller.key_id}: too many requests", wait_s)
         if (wait_s := state.account_request_rate.wait_s(caller.account_id)) > 0:
@@ -239,6 +245,7 @@ def _caller_of(session: Session, key: Row[Any], act_for: str | None) -> Caller:
         home_account_id=key.account_id,
         role=_role_of(key) or "",
         expires_at=key.expires_at,
+        requests_per_minute=key.requests_per_minute,
         user_account_id=None if _is_own(key) else key.user_account_id,
     )
 

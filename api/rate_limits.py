@@ -39,16 +39,19 @@ class Rate:
         self._lock = threading.Lock()
         self._peers: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
-    def wait_s(self, peer: str) -> float:
-        """Seconds until the peer may call; 0 if the peer may call now, which counts as a call."""
-        with self._lock:
-            return self._wait_s(peer, self._clock())
+    def wait_s(self, peer: str, per_minute: int | None = None) -> float:
+        """Seconds until the peer may call; 0 if the peer may call now, which counts as a call.
 
-    def _wait_s(self, peer: str, now: float) -> float:
-        left, at = self._peers.pop(peer, (float(self._per_minute), now))
-        left = min(self._per_minute, left + (now - at) * self._per_minute / 60)
+        per_minute: the peer's own rate limit; None: that of all peers.
+        """
+        with self._lock:
+            return self._wait_s(peer, per_minute or self._per_minute, self._clock())
+
+    def _wait_s(self, peer: str, per_minute: int, now: float) -> float:
+        left, at = self._peers.pop(peer, (float(per_minute), now))
+        left = min(per_minute, left + (now - at) * per_minute / 60)
         allowed = left >= 1
         self._peers[peer] = (left - 1 if allowed else left, now)
         while len(self._peers) > MAX_PEERS:
             self._peers.popitem(last=False)
-        return 0.0 if allowed else (1 - left) * 60 / self._per_minute
+        return 0.0 if allowed else (1 - left) * 60 / per_minute

@@ -18,6 +18,7 @@ from api.services import billing, job_responses, job_submissions, jobs, offers
 from api.services.lifecycles import status_codes
 from api.services.ownership import visible_job
 from workflows.contracts.statuses import JobStatus
+from workflows.rules.jobs.labels import MAX_LABELS
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 Reader = Annotated[Caller, Depends(Needs("jobs:read"))]
@@ -37,11 +38,15 @@ def list_jobs(
     paging: Paging,
     status: Annotated[list[str] | None, Query(max_length=20)] = None,
     project_id: str | None = None,
+    label: Annotated[
+        list[Annotated[str, Query(max_length=200)]] | None,
+        Query(max_length=MAX_LABELS, description="`KEY=VALUE`, or `KEY`; all that are given."),
+    ] = None,
 ) -> JobPage:
     """Jobs of the account and of projects that its user is a member of; archived ones by status."""
     wanted = status_codes(status or (), JobStatus)
     with database().read() as session:
-        rows = jobs.jobs_of(session, caller)
+        rows = jobs.with_labels(jobs.jobs_of(session, caller), label or ())
         state = col(tables.Job.status)
         rows = rows.where(state.in_(wanted) if wanted else state != "archived")
         if project_id is not None:

@@ -164,6 +164,9 @@ class ApiKeyCreation(RequestBody):
     scopes of the caller's key."""
     expires_at: AwareDatetime | None = None
     """At the latest when the caller's key expires; None: when that does."""
+    requests_per_minute: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    """The key's own rate limit in each API process, beside that of all keys; such a key makes no
+    keys. They may come all at once. None: it has none."""
     user_id: ResourceId | None = None
     """The user of the account who gets the key, also an invited one; None: the caller. Only owners
     may name another."""
@@ -177,6 +180,8 @@ class ApiKey(ResponseBody):
     """The key with which this one was made, and with which it is revoked; null: none."""
     name: str
     scopes: list[str]
+    requests_per_minute: int | None
+    """The key's own rate limit, beside that of all keys; null: it has none."""
     expires_at: datetime | None
     last_used_at: datetime | None
     created_at: datetime

@@ -89,6 +89,7 @@ class Job(Lifecycle):
     placement: SubmittedPlacement
     safety: SubmittedSafety
     port: int | None
+    labels: dict[str, str]
     reservation_id: str | None
     workers: list[JobWorker]
     placement_refusals: list[PlacementRefusal]

@@ -23,8 +23,15 @@ def key_response(row: tables.ApiKey) -> schemas.ApiKey:
 
 
 def create_key(context: ChangeContext, asked: schemas.ApiKeyCreation) -> schemas.NewApiKey:
-    """Create an API key for a user of the account, with no more power than the caller's key."""
+    """Create an API key for a user of the account, with no more power than the caller's key.
+
+    Raises: Problem `forbidden`, also with a key that has a rate limit of its own, because several
+    keys call more often than one.
+    """
     caller = context.caller
+    if caller.requests_per_minute is not None:
+        detail = f"key {caller.key_id}: has a rate limit of its own, so it makes no keys"
+        raise Problem("forbidden", detail)
     scopes = asked.scopes if asked.scopes is not None else tuple(sorted(caller.scopes))
     _check_scopes(caller, scopes)
     _check_expiry(asked.expires_at, caller.expires_at, context.now)
@@ -39,6 +46,7 @@ def create_key(context: ChangeContext, asked: schemas.ApiKeyCreation) -> schemas
         name=asked.name,
         secret_sha256=hash_of(secret),
         scopes=sorted(set(scopes)),
+        requests_per_minute=asked.requests_per_minute,
         expires_at=asked.expires_at or caller.expires_at,
         created_at=context.now,
     )

@@ -196,7 +196,7 @@ def _join_account(
     """Make the user a member of the account, with a key there; the key's id and the key itself.
 
     The token has proved who the person is. The key lasts no longer than the one that accepts, has
-    no other scopes, and is revoked with it.
+    no other scopes, the same rate limit of its own, and is revoked with it.
     """
     role = row.role or Role.MEMBER
     member = tables.AccountMember(
@@ -213,6 +213,7 @@ def _join_account(
         name=f"invitation of {user.email}"[:100],
         secret_sha256=hash_of(secret),
         scopes=sorted(context.caller.scopes),
+        requests_per_minute=context.caller.requests_per_minute,
         expires_at=context.caller.expires_at,
         created_at=context.now,
     )

@@ -68,6 +68,7 @@ def _job_response(row: tables.Job, figures: JobFigures) -> schemas.Job:
         placement=spec.placement,
         safety=spec.safety,
         port=spec.port,
+        labels=spec.labels,
         reservation_id=spec.reservation_id,
         workers=[figures.worker(row, worker, spec.port) for worker in row.workers],
         placement_refusals=[schemas.PlacementRefusal(**found) for found in refusals],

@@ -1,5 +1,7 @@
 """Jobs: how they are listed, ended, started again and removed."""
 
+from collections.abc import Sequence
+
 from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
@@ -8,7 +10,7 @@ from activities.db import tables
 from activities.jobs.submissions import submission_of
 from api.authorization import Caller
 from api.changes import ChangeContext
-from api.problems import Problem
+from api.problems import Problem, field_error, invalid
 from api.schemas import jobs as schemas
 from api.services.job_responses import ENDED, job_response
 from api.services.job_submissions import check_balance, check_room, known_gpu_types
@@ -17,6 +19,7 @@ from api.services.ownership import visible_job, visible_jobs
 from workflows.contracts.jobs import EndRequest
 from workflows.contracts.lifecycles import noun_of
 from workflows.contracts.statuses import JobStatus, JobType
+from workflows.rules.jobs.labels import asked_label
 from workflows.rules.jobs.resources import resources_of
 
 _COPIES_SHOWN = 5
@@ -120,3 +123,22 @@ def _end(context: ChangeContext) -> EndRequest:
 def jobs_of(session: Session, caller: Caller) -> SelectOfScalar[tables.Job]:
     """The query for all jobs that a caller may list."""
     return select(tables.Job).where(visible_jobs(session, caller))
+
+
+def with_labels(
+    rows: SelectOfScalar[tables.Job], asked: Sequence[str]
+) -> SelectOfScalar[tables.Job]:
+    """Those of the jobs that have all of these labels; asked: each `KEY=VALUE`, or `KEY` alone.
+
+    Raises: Problem `invalid-request`.
+    """
+    for index, text in enumerate(asked):
+        try:
+            key, value = asked_label(text)
+        except ValueError as cause:
+            raise invalid(field_error(f"label.{index}", str(cause), text)) from cause
+        having = select(tables.JobLabel.job_id).where(tables.JobLabel.key == key)
+        if value is not None:
+            having = having.where(tables.JobLabel.value == value)
+        rows = rows.where(col(tables.Job.id).in_(having))
+    return rows

@@ -56,6 +56,7 @@ async def site(app: FastAPI, migrated: Database, stores: None) -> AsyncIterator[
     app.state.refusals, app.state.reads = Refusals(), Reads()
     app.state.request_rate = Rate(settings().requests_per_minute)
     app.state.account_request_rate = Rate(settings().account_requests_per_minute)
+    app.state.own_request_rate = Rate(settings().requests_per_minute)
     app.state.acceptance_rate = Rate(ATTEMPTS_PER_MINUTE)
     app.state.announcement_rate = Rate(settings().announcements_per_minute)
     yield built

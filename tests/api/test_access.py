@@ -127,6 +127,17 @@ async def ask(route: Route, person: Person, path: str = "", **headers: str) -> t
     return answer.status_code, answer.json()["code"] if problem else ""
 
 
+def path_of(route: Route, resource_id: str) -> str:
+    """The path of a route for one resource, with the query that the route needs."""
+    path = re.sub(r"\{\w+_id\}", resource_id, route.path)
+    path = path.replace("{name}", "token").replace("{key_type}", "ngc").replace("{index}", "0")
+    path = path.replace("{revision}", "1")
+    path += "?from=1&to=1" if path.endswith("/diff") else ""
+    path += "?zone=a" if "machines" in path else ""
+    path += f"?sha256={'0' * 64}" if route.method == "PUT" and "parts" in path else ""
+    return path
+
+
 def test_every_rule_is_of_a_route_that_is_there() -> None:
     names = {route.name for route in _routes()}
     assert names >= FREE | ADMINISTRATORS | OWNERS | set(NOUN_OF) | set(BODIES) | UNOWNED
@@ -224,12 +235,7 @@ async def test_what_is_another_accounts_is_not_there(
 ) -> None:
     kept = _rows(site)
     for route in OF_ONE_RESOURCE:
-        path = re.sub(r"\{\w+_id\}", owned[route.path.split("/")[2]], route.path)
-        path = path.replace("{name}", "token").replace("{key_type}", "ngc").replace("{index}", "0")
-        path = path.replace("{revision}", "1")
-        path += "?from=1&to=1" if path.endswith("/diff") else ""
-        path += "?zone=a" if "machines" in path else ""
-        path += f"?sha256={'0' * 64}" if route.method == "PUT" and "parts" in path else ""
+        path = path_of(route, owned[route.path.split("/")[2]])
         assert await ask(route, bob, path) == (404, "not-found"), route.name
     assert _rows(site) == kept
 

@@ -224,6 +224,7 @@ def test_only_an_administrator_acts_for_others_and_for_those_that_are_there(
 def request_from(client: tuple[str, int] | None = ("192.0.2.7", 5)) -> HTTPConnection:
     app = FastAPI()
     app.state.request_rate, app.state.account_request_rate = Rate(60), Rate(60)
+    app.state.own_request_rate = Rate(60)
     return HTTPConnection({"type": "http", "headers": [], "app": app, "client": client})
 
 

@@ -155,6 +155,48 @@ async def test_a_key_that_calls_too_often_waits_and_others_do_not(
     assert (await ada.get("/v1/jobs")).status_code == 429
 
 
+async def test_a_key_has_a_rate_limit_of_its_own(site: Site, ada: Person) -> None:
+    now = 0.0
+    site.app.state.own_request_rate = Rate(60, clock=lambda: now)
+    key_id, service = await _made(ada, requests_per_minute=2)
+    for _ in range(2):
+        assert (await service.get("/v1/jobs")).status_code == 200
+    refused = await service.get("/v1/jobs")
+    assert _problem(refused) == (429, "too-many-requests")
+    assert refused.headers["Retry-After"] == "31"
+    assert refused.json()["detail"] == f"key {key_id}: more than its 2 requests a minute"
+    assert (await ada.get("/v1/jobs")).status_code == 200
+    now = 30.0
+    assert (await service.get("/v1/jobs")).status_code == 200
+    assert (await service.get("/v1/jobs")).status_code == 429
+    listed = {key["id"]: key for key in (await ada.get("/v1/api-keys")).json()["items"]}
+    assert listed[key_id]["requests_per_minute"] == 2
+
+
+async def test_a_key_of_a_higher_rate_still_keeps_to_the_limit_of_all_keys(
+    site: Site, ada: Person
+) -> None:
+    _, service = await _made(ada, requests_per_minute=1000)
+    site.app.state.request_rate = Rate(1, clock=lambda: 0.0)
+    assert (await service.get("/v1/jobs")).status_code == 200
+    assert (await service.get("/v1/jobs")).status_code == 429
+
+
+async def test_a_key_with_a_rate_limit_makes_no_keys(site: Site, ada: Person) -> None:
+    _, service = await _made(ada, requests_per_minute=1000)
+    refused = await service.post("/v1/api-keys", {"name": "more"})
+    assert _problem(refused) == (403, "forbidden")
+    assert "has a rate limit of its own" in refused.json()["detail"]
+    assert site.rows(tables.ApiKey, name="more") == []
+
+
+@pytest.mark.parametrize("rate", [0, -1, 1_000_001, "many"])
+async def test_a_rate_limit_is_a_positive_number(ada: Person, rate: Any) -> None:
+    refused = await ada.post("/v1/api-keys", {"name": "x", "requests_per_minute": rate})
+    assert refused.status_code == 422
+    assert [each["field"] for each in refused.json()["errors"]] == ["requests_per_minute"]
+
+
 async def test_more_keys_give_an_account_no_more_requests(
     site: Site, ada: Person, bob: Person
 ) -> None:

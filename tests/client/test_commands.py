@@ -126,6 +126,22 @@ def test_a_job_file_becomes_an_upload_and_a_job(desk: Desk) -> None:
     assert [each["name"] for each in desk.json("ps")["items"]] == ["second", "digits"]
 
 
+def test_jobs_are_labelled_and_listed_by_label(desk: Desk) -> None:
+    _job(desk)
+    second = desk.json(
+        "submit", "job.yaml", "--name", "second", "--label", "team=vision", "--label", "run=2"
+    )
+    assert second["labels"] == {"team": "vision", "run": "2"}
+    assert [each["name"] for each in desk.json("ps", "--label", "team=vision")["items"]] == [
+        "second"
+    ]
+    assert desk.json("ps", "--label", "team", "--label", "run=3")["items"] == []
+    assert "team=vision, run=2" in desk.baseload("show", "second").out
+    refused = desk.baseload("ps", "--label", "=x")
+    assert refused.code == 3
+    assert "is KEY=VALUE" in refused.err
+
+
 def test_every_mistake_in_a_job_file_is_shown_at_once_with_its_line(desk: Desk) -> None:
     (desk.folder / "job.yaml").write_text(
         "name: ''\ntype: training\nresources:\n  gpus: H1000:4\n  disk_size_gb: 5\n"
@@ -329,7 +345,7 @@ def test_all_jobs_end_when_told_and_nobody_is_asked(desk: Desk) -> None:
     ("amount", "microcredits"), [("25", 25_000_000), ("0.000001", 1), ("1.5", 1_500_000)]
 )
 def test_credits_are_given_exactly(desk: Desk, amount: str, microcredits: int) -> None:
-    assert desk.baseload("credits", "add", amount).code == 0
+    assert desk.baseload("credit", "add", amount).code == 0
     (line,) = desk.json("bill")["lines"]
     assert line["amount_microcredits"] == microcredits
     assert desk.json("status")["account"]["balance_microcredits"] == microcredits
@@ -337,24 +353,24 @@ def test_credits_are_given_exactly(desk: Desk, amount: str, microcredits: int) -
 
 @pytest.mark.parametrize("amount", ["much", "0.0000001", "nan", "inf"])
 def test_credits_that_are_no_amount_are_refused_here(desk: Desk, amount: str) -> None:
-    assert desk.baseload("credits", "add", amount).code == 2
+    assert desk.baseload("credit", "add", amount).code == 2
 
 
 def test_a_payment_gives_its_credits_once_and_is_listed(desk: Desk) -> None:
-    asked = ("credits", "record", "25", "--reference", "INV-7")
+    asked = ("credit", "record", "25", "--reference", "INV-7")
     first, again = desk.json(*asked), desk.json(*asked)
     assert first["id"] == again["id"]
-    assert desk.baseload("credits", "add", "1").code == 0
-    lines = desk.baseload("credits", "ls").out.splitlines()
+    assert desk.baseload("credit", "add", "1").code == 0
+    lines = desk.baseload("credit", "ls").out.splitlines()
     assert [line.split()[-2] for line in lines[-2:]] == ["given", "INV-7"]
     assert desk.json("status")["account"]["balance_microcredits"] == 26_000_000
-    too_small = desk.baseload("credits", "record", "24.999999", "--reference", "INV-8")
+    too_small = desk.baseload("credit", "record", "24.999999", "--reference", "INV-8")
     assert too_small.code == 3
     assert "at least 25 credits" in too_small.err
 
 
 def test_the_statement_is_exported(desk: Desk) -> None:
-    given = desk.baseload("credits", "add", "25")
+    given = desk.baseload("credit", "add", "25")
     assert given.code == 0, given.err
     lines = desk.baseload("bill", "--csv").out.splitlines()
     assert len(lines) >= 2
@@ -392,7 +408,7 @@ def test_the_audit_log_is_listed_and_a_change_of_it_is_found(desk: Desk) -> None
 
 
 def test_the_statement_of_a_project_names_each_transaction(desk: Desk) -> None:
-    assert desk.baseload("credits", "add", "25").code == 0
+    assert desk.baseload("credit", "add", "25").code == 0
     (line,) = desk.json("statement")["lines"]
     shown = desk.baseload("statement").out
     assert line["transaction_id"] in shown
@@ -408,7 +424,7 @@ def test_a_statement_of_several_pages_is_shown_up_to_its_limit(
 ) -> None:
     monkeypatch.setattr("baseload.commands.billing.PAGE", 2)
     for _ in range(5):
-        assert desk.baseload("credits", "add", "1").code == 0
+        assert desk.baseload("credit", "add", "1").code == 0
     whole = desk.json("statement")
     assert [line["balance_microcredits"] for line in whole["lines"]] == [
         number * 1_000_000 for number in range(1, 6)
@@ -429,7 +445,7 @@ def test_usage_and_costs_are_shown_and_exported(desk: Desk) -> None:
 
 
 def test_a_transaction_is_taken_back_and_the_ledger_is_audited(desk: Desk) -> None:
-    assert desk.baseload("credits", "add", "25").code == 0
+    assert desk.baseload("credit", "add", "25").code == 0
     (line,) = desk.json("statement")["lines"]
     made = desk.baseload("admin", "reverse", line["transaction_id"], "--reason", "a mistake")
     assert "-25.00 credits" in made.out, made.err

@@ -28,7 +28,7 @@ def made(desk: Desk, noun: str, name: str) -> str:
 
 def submitted(desk: Desk) -> dict[str, object]:
     """What the API has got of the newest job."""
-    assert desk.baseload("credits", "add", "25").code == 0
+    assert desk.baseload("credit", "add", "25").code == 0
     job = desk.json("submit", "job.yaml")
     (row,) = desk.site.rows(tables.Job, id=job["id"])
     spec: dict[str, object] = row.spec

@@ -41,6 +41,16 @@ def test_options_replace_the_fields_that_they_name_and_no_other(tmp_path: Path) 
     assert file.job["name"] == "digits", "the file's own job stays as it is"
 
 
+def test_labels_come_beside_those_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "labelled.yaml"
+    path.write_text(JOB + "labels: {team: vision, run: 1}\n")
+    found = Overrides(labels=["run=2", "example.org/by=a=b"]).applied(read_job_file(path), {})
+    assert found.job["labels"] == {"team": "vision", "run": "2", "example.org/by": "a=b"}
+    assert found.place_of("labels.run") == "--label run"
+    bare = Overrides(labels=["team=vision"]).applied(_job(tmp_path), {})
+    assert bare.job["labels"] == {"team": "vision"}
+
+
 def test_a_command_replaces_that_of_every_worker(tmp_path: Path) -> None:
     file = _job(tmp_path)
     words = Overrides(command=["python", "train.py", "--name", "a b"]).applied(file, {})
@@ -68,6 +78,7 @@ def test_a_variable_comes_from_the_line_the_file_or_this_shell(tmp_path: Path) -
         (Overrides(fields=["name=[1"]), "--set name: the value is no YAML"),
         (Overrides(fields=["workers.7.command=x"]), "--set workers.7.command: 7 is none of the 2"),
         (Overrides(variables=["1X=2"]), "asked NAME=VALUE"),
+        (Overrides(labels=["team"]), "--label team: asked KEY=VALUE, such as team=vision"),
         (Overrides(variables=["MISSING"]), "--env MISSING: MISSING has no value in this shell"),
         (Overrides(variable_files=[Path("nowhere")]), "--env-file nowhere: No such file"),
     ],

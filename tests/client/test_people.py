@@ -106,6 +106,9 @@ def test_users_have_roles_and_an_invitation_is_withdrawn(desk: Desk) -> None:
     assert made["role"] == "billing"
     key = desk.json("key", "create", "ci", "--user", "Tom@example.test", "--scope", "billing:read")
     assert (key["user_id"], key["scopes"]) == (made["id"], ["billing:read"])
+    slow = desk.json("key", "create", "slow", "--scope", "jobs:read", "--rate", "60")
+    assert slow["requests_per_minute"] == 60
+    assert desk.baseload("key", "create", "never", "--rate", "0").code == 2
     nobody = desk.baseload("key", "create", "ci", "--user", "no@example.test")
     assert (nobody.code, "no user has the id or the address" in nobody.err) == (2, True)
     changed = desk.baseload("user", "set", "tom@example.test", "--role", "member")

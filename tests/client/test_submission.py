@@ -21,7 +21,7 @@ def folder(desk: Desk) -> Path:
     (desk.folder / ".gitignore").write_text("data/\n")
     (desk.folder / "data").mkdir()
     (desk.folder / "data" / "a.csv").write_text("1")
-    assert desk.baseload("credits", "add", "25").code == 0
+    assert desk.baseload("credit", "add", "25").code == 0
     return desk.folder
 
 
@@ -164,7 +164,7 @@ def test_a_command_without_words_or_in_the_home_folder_is_a_mistake(
 
 
 def test_the_highest_price_of_offers_is_asked_in_credits(desk: Desk) -> None:
-    assert desk.baseload("credits", "add", "25").code == 0
+    assert desk.baseload("credit", "add", "25").code == 0
     _ready_node(desk)
     assert desk.baseload("offers", "--max-price", "2.5").code == 0
     refused = desk.baseload("offers", "--max-price", "much")

@@ -52,7 +52,7 @@ def play(stage: Stage, story: Story) -> None:
 
 def central_region(telling: Telling) -> None:
     """The storage node comes first, and is active by itself."""
-    telling.baseload("credits", "add", "25")
+    telling.baseload("credit", "add", "25")
     telling.baseload("provider", "enable", "physical", "--wait")
     telling.baseload("region", "create", REGION, "--storage", "central", "--relax", "all", "--wait")
     _join(telling, telling.stage.lab.add(STORAGE), "--service", "storage")

@@ -73,7 +73,7 @@ def play(stage: Stage, story: Story) -> None:
 
 def central_region(telling: Telling) -> None:
     """The storage node comes first; the model and the share are there."""
-    telling.baseload("credits", "add", "25")
+    telling.baseload("credit", "add", "25")
     telling.baseload("provider", "enable", "physical", "--wait")
     telling.baseload("region", "create", REGION, "--storage", "central", "--relax", "all", "--wait")
     machine = telling.stage.lab.add(STORAGE)

@@ -57,7 +57,7 @@ def play(stage: Stage, story: Story) -> None:
 
 def own_machine(telling: Telling) -> None:
     """It is an active node in a region of its own."""
-    telling.baseload("credits", "add", "25")
+    telling.baseload("credit", "add", "25")
     telling.baseload("provider", "enable", "physical", "--wait")
     relaxed = "--provider", "physical", "--relax", "all"
     telling.baseload("region", "create", OWN_REGION, *relaxed)

@@ -54,7 +54,7 @@ class _Home:
         """Give the administrator's account credits, if it has none."""
         account = self._api.get("/v1/account")
         if account["balance_microcredits"] <= 0:
-            self._commands.baseload("credits", "add", CREDITS)
+            self._commands.baseload("credit", "add", CREDITS)
 
     def provider(self) -> Resource:
         """Enable the provider `physical` and wait until it is ready."""

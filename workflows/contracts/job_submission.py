@@ -53,7 +53,7 @@ def _array(given: Any) -> Any:
 
 
 def _parameters(given: Any) -> Any:
-    """The parameters of one job as texts, as YAML writes numbers and booleans."""
+    """The parameters, or the labels, of one job as texts, as YAML writes numbers and booleans."""
     if not isinstance(given, dict):
         return given
     return {
@@ -93,6 +93,19 @@ def _in_one_line(schema: dict[str, Any]) -> None:
     for field in schema.get("properties", {}).values():
         if "description" in field:
             field["description"] = " ".join(field["description"].split())
+
+
+_Labels = Annotated[
+    dict[str, str],
+    BeforeValidator(_parameters),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "maxProperties": 16,
+            "additionalProperties": {"type": ["string", "number", "boolean"]},
+        }
+    ),
+]
 
 
 class Submitted(BaseModel):
@@ -438,6 +451,9 @@ class JobSubmission(Submitted):
     machine on the network there. One job at a time holds it; others wait."""
     priority: int = Field(3, examples=[1])
     """From 1, placed first, to 5, placed last, among the jobs of its account."""
+    labels: _Labels = Field({}, examples=[{"team": "vision", "run": "7"}])
+    """Up to 16 keys with values of your own, by which `baseload ps --label team=vision` finds the
+    job again. They are no secrets: all who see the job see them."""
     array: _Array = Field(None, examples=[[{"LR": "0.1"}, {"LR": "0.01"}], 10])
     """Makes several jobs of one submission, at most 1000: their number, or for each the variables
     that differ. They are named `NAME-0`, `NAME-1` and so on, and each finds its number in

@@ -41,7 +41,14 @@ from activities.db.tables.devices import (
 )
 from activities.db.tables.events import AuditChain, AuditRow, EventRow
 from activities.db.tables.installation import KeyFingerprint, SchemaCompatibility, UsedLink
-from activities.db.tables.jobs import Allocation, DemandRefusalsRow, GpuAllocation, Job, Upload
+from activities.db.tables.jobs import (
+    Allocation,
+    DemandRefusalsRow,
+    GpuAllocation,
+    Job,
+    JobLabel,
+    Upload,
+)
 from activities.db.tables.leases import Lease
 from activities.db.tables.ledger import (
     LedgerAccount,
@@ -85,6 +92,7 @@ __all__ = [
     "Invitation",
     "Job",
     "JobDatastore",
+    "JobLabel",
     "JobReservation",
     "JoinToken",
     "KeyFingerprint",

@@ -91,6 +91,8 @@ class ApiKey(SQLModel, table=True):
     name: str
     secret_sha256: str = Field(unique=True)
     scopes: list[str] = json_column()
+    requests_per_minute: int | None = None
+    """The key's own rate limit, beside those of all keys and of the account; None: it has none."""
     expires_at: datetime | None = Field(default=None, sa_type=Instant)
     revoked_at: datetime | None = Field(default=None, sa_type=Instant)
     last_used_at: datetime | None = Field(default=None, sa_type=Instant)

@@ -105,6 +105,16 @@ class Job(LifecycleRow, table=True):
     )
 
 
+class JobLabel(SQLModel, table=True):
+    """One label of a job, by which jobs are listed; the job's `spec` has them too."""
+
+    __tablename__ = "job_labels"
+    job_id: str = Field(primary_key=True, foreign_key="jobs.id")
+    key: str = Field(primary_key=True)
+    value: str
+    __table_args__ = (Index("job_labels_by_value", "key", "value", "job_id"),)
+
+
 class DemandRefusalsRow(SQLModel, table=True):
     """The refusals of the waiting jobs of one project with equal demands."""
 

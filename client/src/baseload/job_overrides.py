@@ -30,8 +30,9 @@ class Overrides:
     """The fields of a job that options give; None and empty: as the file says.
 
     variables: `NAME=value`, or `NAME` alone for the value in this shell. variable_files: files
-    with such lines, which the variables beat. fields: `dotted.path=value`, the value in YAML.
-    command: words of a shell command, or one whole shell command.
+    with such lines, which the variables beat. labels: `key=value`.
+    fields: `dotted.path=value`, the value in YAML. command: words of a shell command, or one whole
+    shell command.
     """
 
     name: str | None = None
@@ -42,6 +43,7 @@ class Overrides:
     requirements: str | None = None
     variables: Sequence[str] = ()
     variable_files: Sequence[Path] = ()
+    labels: Sequence[str] = ()
     fields: Sequence[str] = ()
     command: Sequence[str] = ()
 
@@ -62,12 +64,23 @@ class Overrides:
                 _forget(job, "resources", GPU_FIELDS)
             _set(job, path.split("."), value, option)
             origins[path] = option
+        self._label(job, origins)
         if self.command:
             workers = job.get("workers")
             count = len(workers) if isinstance(workers, list) else 1
             job["workers"] = [{"command": command_line(self.command)} for _ in range(count or 1)]
             origins["workers"] = "the command after --"
         return replace(file, job=job, origins=origins, code_folder=code_folder)
+
+    def _label(self, job: dict[str, Any], origins: dict[str, str]) -> None:
+        """Add the labels to the job's own; a key may have dots, so it is no path."""
+        for text in self.labels:
+            key, is_given, value = text.partition("=")
+            if not is_given:
+                raise OverrideError(f"--label {text}: asked KEY=VALUE, such as team=vision")
+            own = job.get("labels")
+            job["labels"] = {**(own if isinstance(own, dict) else {}), key: value}
+            origins[f"labels.{key}"] = f"--label {key}"
 
     def _assignments(self, environment: Mapping[str, str]) -> Iterator[tuple[str, Any, str]]:
         """The path, the value and the option of each field."""

@@ -122,6 +122,7 @@ class ApiKey(BaseModel):
     parent_key_id: Annotated[str | None, Field(title="Parent Key Id")]
     name: Annotated[str, Field(title="Name")]
     scopes: Annotated[list[str], Field(title="Scopes")]
+    requests_per_minute: Annotated[int | None, Field(title="Requests Per Minute")]
     expires_at: Annotated[AwareDatetime | None, Field(title="Expires At")]
     last_used_at: Annotated[AwareDatetime | None, Field(title="Last Used At")]
     created_at: Annotated[AwareDatetime, Field(title="Created At")]
@@ -135,6 +136,10 @@ class Scopes(RootModel[list[Scope]]):
     root: Annotated[list[Scope], Field(max_length=40, min_length=1, title="Scopes")]
 
 
+class RequestsPerMinute(RootModel[int]):
+    root: Annotated[int, Field(ge=1, le=1000000, title="Requests Per Minute")]
+
+
 class UserId(RootModel[str]):
     root: Annotated[str, Field(max_length=100, title="User Id")]
 
@@ -146,6 +151,9 @@ class ApiKeyCreation(BaseModel):
     name: Annotated[str, Field(max_length=100, min_length=1, title="Name")]
     scopes: Annotated[Scopes | None, Field(title="Scopes")] = None
     expires_at: Annotated[AwareDatetime | None, Field(title="Expires At")] = None
+    requests_per_minute: Annotated[RequestsPerMinute | None, Field(title="Requests Per Minute")] = (
+        None
+    )
     user_id: Annotated[UserId | None, Field(title="User Id")] = None
 
 
@@ -1406,6 +1414,7 @@ class NewApiKey(BaseModel):
     parent_key_id: Annotated[str | None, Field(title="Parent Key Id")]
     name: Annotated[str, Field(title="Name")]
     scopes: Annotated[list[str], Field(title="Scopes")]
+    requests_per_minute: Annotated[int | None, Field(title="Requests Per Minute")]
     expires_at: Annotated[AwareDatetime | None, Field(title="Expires At")]
     last_used_at: Annotated[AwareDatetime | None, Field(title="Last Used At")]
     created_at: Annotated[AwareDatetime, Field(title="Created At")]
@@ -4042,6 +4051,7 @@ class Job(BaseModel):
     placement: SubmittedPlacement
     safety: SubmittedSafety
     port: Annotated[int | None, Field(title="Port")]
+    labels: Annotated[dict[str, str], Field(title="Labels")]
     reservation_id: Annotated[str | None, Field(title="Reservation Id")]
     workers: Annotated[list[JobWorker], Field(title="Workers")]
     placement_refusals: Annotated[list[PlacementRefusal], Field(title="Placement Refusals")]
@@ -4162,6 +4172,15 @@ class JobSubmission(BaseModel):
             title="Priority",
         ),
     ] = 3
+    labels: Annotated[
+        dict[str, str | float | bool] | None,
+        Field(
+            description="Up to 16 keys with values of your own, by which `baseload ps --label team=vision` finds the job again. They are no secrets: all who see the job see them.",
+            examples=[{"run": "7", "team": "vision"}],
+            max_length=16,
+            title="Labels",
+        ),
+    ] = None
     array: Annotated[
         int | list[dict[str, str | float | bool]] | None,
         Field(

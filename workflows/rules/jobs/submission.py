@@ -32,6 +32,7 @@ from workflows.rules.jobs.data_places import (
     mistakes_of_source,
 )
 from workflows.rules.jobs.field_errors import Mistakes, field_error
+from workflows.rules.jobs.labels import label_rules
 from workflows.rules.jobs.resources import (
     amounts,
     gpu_names,
@@ -426,6 +427,7 @@ def _safety(job: JobSubmission) -> Mistakes:
 
 _RULES: tuple[Callable[[JobSubmission], Mistakes], ...] = (
     _identity,
+    label_rules,
     gpus_asked,
     amounts,
     _workers,

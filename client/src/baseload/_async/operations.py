@@ -572,6 +572,7 @@ class AsyncOperations:
         *,
         status: Sequence[str] | None = None,
         project_id: str | None = None,
+        label: Sequence[str] | None = None,
         limit: int | None = None,
         after: str | None = None,
     ) -> models.JobPage:
@@ -582,7 +583,13 @@ class AsyncOperations:
             Call(
                 "GET",
                 "/v1/jobs",
-                query={"status": status, "project_id": project_id, "limit": limit, "after": after},
+                query={
+                    "status": status,
+                    "project_id": project_id,
+                    "label": label,
+                    "limit": limit,
+                    "after": after,
+                },
             ),
         )
 

@@ -550,6 +550,7 @@ class Operations:
         *,
         status: Sequence[str] | None = None,
         project_id: str | None = None,
+        label: Sequence[str] | None = None,
         limit: int | None = None,
         after: str | None = None,
     ) -> models.JobPage:
@@ -560,7 +561,13 @@ class Operations:
             Call(
                 "GET",
                 "/v1/jobs",
-                query={"status": status, "project_id": project_id, "limit": limit, "after": after},
+                query={
+                    "status": status,
+                    "project_id": project_id,
+                    "label": label,
+                    "limit": limit,
+                    "after": after,
+                },
             ),
         )
 

@@ -147,9 +147,9 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
             Entry("costs", "Charges and machines, by day, provider, project, region", "billing"),
             Entry("tco", "When own machines have paid for themselves, against renting", "tco"),
             Entry(
-                "credits",
+                "credit",
                 "ls; add, record: give credits, record a payment (administrators)",
-                "credits",
+                "credit",
                 True,
             ),
             Entry("secret", "set, ls, rm: secrets of a project for its jobs", "secrets", True),

@@ -48,6 +48,10 @@ def ps(
         ),
     ] = None,
     status: Annotated[list[str] | None, typer.Option(help="only these; may be repeated")] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY[=VALUE]", help="only with this label; repeatable: with all"),
+    ] = None,
     limit: Annotated[int, typer.Option(help="how many of the newest")] = 50,
 ) -> None:
     """List jobs, newest first; --json has every field, also those that a narrow terminal lacks.
@@ -55,7 +59,8 @@ def ps(
     While data of a job are on their way into the store or to its node, or its output from there,
     the column data shows how far they are.
     """
-    jobs = session.items("/v1/jobs", NEWEST if only else limit, status=status or None)
+    most = NEWEST if only else limit
+    jobs = session.items("/v1/jobs", most, status=status or None, label=label or None)
     if only:
         jobs = [job for job in jobs if any(is_like(job, each) for each in only)][:limit]
     progress = data_progress_of(session, jobs)
@@ -131,6 +136,7 @@ def _show(session: Session, found: Document, on_their_way: Sequence[Document]) -
             ("output", bytes_text(found.get("output_bytes"))),
             ("delivery", found.get("delivery_status")),
             ("port", found.get("port")),
+            ("labels", _labels_text(found)),
             *_reached(found),
             ("created", moment_text(found.get("created_at"))),
             ("workflow", found.get("workflow_id")),
@@ -150,6 +156,10 @@ def _show(session: Session, found: Document, on_their_way: Sequence[Document]) -
     session.screen.result("")
     columns = ("worker", "status", "node", "exit code", "signal", "started", "finished")
     session.screen.table(columns, rows)
+
+
+def _labels_text(job: Document) -> str | None:
+    return ", ".join(f"{key}={value}" for key, value in (job.get("labels") or {}).items()) or None
 
 
 def _input_text(job: Document) -> str | None:

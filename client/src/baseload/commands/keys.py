@@ -24,6 +24,9 @@ def create(
         list[str] | None, typer.Option(help="*, read, NOUN:read, NOUN:write; default: as yours")
     ] = None,
     expires: Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="UTC")] = None,
+    rate: Annotated[
+        int | None, typer.Option(min=1, help="requests a minute; default: as all keys")
+    ] = None,
     user: Annotated[
         str | None, typer.Option(help="who gets it: id or address; default: you (owners)")
     ] = None,
@@ -32,6 +35,8 @@ def create(
     body: dict[str, object] = {"name": name}
     if scope:
         body["scopes"] = scope
+    if rate:
+        body["requests_per_minute"] = rate
     if user:
         body["user_id"] = user_id(session, user)
     if expires:
@@ -56,12 +61,13 @@ def ls(session: Session) -> None:
             key["id"],
             key["name"],
             key["scopes"],
+            key.get("requests_per_minute"),
             moment_text(key["expires_at"]),
             moment_text(key["last_used_at"]),
         ]
         for key in keys
     ]
-    session.screen.table(("id", "name", "scopes", "expires", "last used"), rows)
+    session.screen.table(("id", "name", "scopes", "rate", "expires", "last used"), rows)
 
 
 @command(app, takes_yes=True)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from baseload.commands.app import new_app
-from baseload.commands.credits import microcredits
+from baseload.commands.credit import microcredits
 from baseload.commands.jobs import refusals_table
 from baseload.commands.lookup import find_id
 from baseload.commands.session import NegativeError, Session, command

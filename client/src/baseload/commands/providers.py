@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from baseload.commands.app import new_app
-from baseload.commands.credits import microcredits
+from baseload.commands.credit import microcredits
 from baseload.commands.lookup import find, find_id
 from baseload.commands.session import Document, MistakeError, NegativeError, Session, command
 from baseload.commands.stream_merge import Deadline, Feed, Stream

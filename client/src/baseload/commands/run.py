@@ -9,7 +9,7 @@ import typer
 
 from baseload.commands.app import new_app
 from baseload.commands.session import MistakeError, Session, command
-from baseload.commands.submit import Gpus, VariableFiles, Variables, submit_file
+from baseload.commands.submit import Gpus, Labels, VariableFiles, Variables, submit_file
 from baseload.job_files import JobFile
 from baseload.job_overrides import OverrideError, Overrides
 
@@ -30,6 +30,7 @@ def run(
     name: Annotated[str | None, typer.Option(help="default: the folder's name")] = None,
     env: Variables = None,
     env_file: VariableFiles = None,
+    label: Labels = None,
     requirements: Annotated[
         str | None, typer.Option(metavar="FILE", help="of this folder, such as requirements.txt")
     ] = None,
@@ -57,6 +58,7 @@ def run(
         requirements=requirements,
         variables=env or (),
         variable_files=env_file or (),
+        labels=label or (),
         fields=set_ or (),
         command=command_,
     )

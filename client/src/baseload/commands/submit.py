@@ -28,6 +28,10 @@ Variables = Annotated[
 VariableFiles = Annotated[
     list[Path] | None, typer.Option("--env-file", help="a file of such lines; repeatable")
 ]
+Labels = Annotated[
+    list[str] | None,
+    typer.Option("--label", metavar="KEY=VALUE", help="by which ps --label finds it; repeatable"),
+]
 
 
 @command(app)
@@ -48,6 +52,7 @@ def submit(
     gpus: Gpus = None,
     env: Variables = None,
     env_file: VariableFiles = None,
+    label: Labels = None,
     set_: Annotated[
         list[str] | None,
         typer.Option(
@@ -64,6 +69,7 @@ def submit(
         gpus=gpus,
         variables=env or (),
         variable_files=env_file or (),
+        labels=label or (),
         fields=set_ or (),
         command=command_ or (),
     )

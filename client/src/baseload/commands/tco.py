@@ -17,7 +17,7 @@ import yaml
 
 from baseload.commands.app import new_app
 from baseload.commands.billing import Day
-from baseload.commands.credits import microcredits
+from baseload.commands.credit import microcredits
 from baseload.commands.lookup import find_id
 from baseload.commands.session import Document, MistakeError, Session, command
 from baseload.commands.terminal import counted, credits_text, printable

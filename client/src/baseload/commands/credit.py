@@ -1,4 +1,4 @@
-"""`baseload credits`: gives an account credits, records payments for them, and lists them."""
+"""`baseload credit`: gives an account credits, records payments for them, and lists them."""
 
 from __future__ import annotations
 
