@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import and_, func, not_, or_, select
 from sqlmodel import Session
 
-from activities.billing.device_fees import MOMENT, business_key
+from activities.billing.device_days import MOMENT, business_key
 from activities.billing.ledger import DEVICE_FEES
 from activities.billing.ledger_audit.books import own_credits
 from activities.billing.ledger_audit.checks import Check, Difference, streamed

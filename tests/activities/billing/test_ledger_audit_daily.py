@@ -11,8 +11,8 @@ from activities.billing.ledger import DEVICE_FEES, Entry, post
 from activities.billing.ledger_audit.audit import audit
 from activities.billing.ledger_audit.devices import DEVICES
 from activities.billing.ledger_audit.providers import PROVIDERS
-from activities.billing.payers import credits_name
-from activities.billing.payouts import earnings_name, pay_out
+from activities.billing.payers import credits_name, earnings_name
+from activities.billing.payouts import pay_out
 from activities.billing.preferred_credits import left_of, set_amount
 from activities.db import tables
 from activities.db.ids import new_id
