@@ -1,20 +1,18 @@
 """Fifty clients spend one balance at the same time: it is overdrawn by one running second at most.
 
-The job billings, the rows and the ledger are the real ones; the nodes and the clock are doubles.
+The job billings, their posting, the rows and the ledger are the real ones; instead of an engine, a
+clock skips ahead while all job billings wait. At each instant those that wake up post at once.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta, tzinfo
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, tzinfo
+from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import update
-from sqlmodel import col, select
-from temporalio import activity
-from temporalio.testing import WorkflowEnvironment
-from temporalio.worker import Worker
+from sqlmodel import Session, col, select
 
 from activities.billing import runway, usage
 from activities.billing.job_billing import post_usage
@@ -23,14 +21,10 @@ from activities.billing.ledger_audit.audit import audit
 from activities.billing.payers import credits_name
 from activities.db import tables
 from activities.db.session import Database
-from activities.temporal.client import set_client
 from tests.activities.rows import NOW, add_job, add_payer
-from tests.waiting import eventually
 from tests.workflows.fake_world import node_address
-from tests.workflows.time_skipping import skipping_clock
-from workers.registry import workflow_runner
+from workflows.billing import job_billing
 from workflows.billing.job_billing import JobBilling
-from workflows.contracts import queues
 from workflows.contracts.base import Done
 from workflows.contracts.billing import (
     BalanceForecast,
@@ -46,126 +40,164 @@ from workflows.effects.jobs import GetRunStatus
 
 CLIENTS = 50
 GIVEN = 20_000_000
-"""Microcredits; all clients together use them up in about 20 minutes."""
+"""Microcredits; all clients together would use them up in about 20 minutes."""
+LATEST = timedelta(hours=50)
 
-pytestmark = pytest.mark.parametrize("dialect", ["sqlite"], indirect=True)
 
+class SkippedClock:
+    """A clock that goes to the next wakeup when all job billings wait, and their effects."""
 
-@dataclass
-class Clients:
-    """The clients' jobs on nodes that run by the skipped clock."""
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.now = datetime(2026, 3, 2, 9, 0, 0, 400_000, tzinfo=UTC)
+        self.billings: dict[str, JobBilling] = {}
+        self.began: dict[str, datetime] = {}
+        self.ended: dict[str, datetime] = {}
+        self._busy = 0
+        self._all_wait = asyncio.Event()
+        self._waiting: list[tuple[datetime, Callable[[], bool], asyncio.Future[None]]] = []
 
-    environment: WorkflowEnvironment
-    database: Database
-    now: datetime
-    began: dict[str, datetime] = field(default_factory=dict)
-    ended: dict[str, datetime] = field(default_factory=dict)
+    async def wait_until(
+        self, condition: Callable[[], bool], limit: timedelta, summary: str = ""
+    ) -> bool:
+        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((self.now + limit, condition, woken))
+        self._rest()
+        await woken
+        return condition()
 
-    async def look(self) -> datetime:
-        self.now = max(self.now, await self.environment.get_current_time())
-        return self.now
+    async def run_all(self) -> None:
+        """Run all job billings to their end."""
+        limit = self.now + LATEST
+        self._busy = len(self.billings)
+        async with asyncio.TaskGroup() as group:
+            for job_id in self.billings:
+                group.create_task(self._run(job_id))
+            while True:
+                await self._all_wait.wait()
+                self._all_wait.clear()
+                if not self._waiting:
+                    return
+                self._deliver_rechecks()
+                if not any(condition() for _, condition, _ in self._waiting):
+                    self.now = min(deadline for deadline, _, _ in self._waiting)
+                    assert self.now < limit
+                self._wake()
 
-    def usage(self, job_id: str, at: datetime) -> WorkerUsage:
-        began = self.began[job_id]
-        seconds = int((min(at, self.ended.get(job_id, at)) - began).total_seconds())
+    async def _run(self, job_id: str) -> None:
+        worker = BilledWorker(
+            worker=0, run_id=job_id, node=node_address(), started_at=self.began[job_id]
+        )
+        await self.billings[job_id].run(request_of(job_id, worker))
+        self._rest()
+
+    def _rest(self) -> None:
+        self._busy -= 1
+        if not self._busy:
+            self._all_wait.set()
+
+    def _wake(self) -> None:
+        woken = [each for each in self._waiting if each[0] <= self.now or each[1]()]
+        self._waiting = [each for each in self._waiting if each not in woken]
+        self._busy += len(woken)
+        for _, _, future in woken:
+            future.set_result(None)
+
+    def _deliver_rechecks(self) -> None:
+        """What the relay of the outbox does."""
+        with self.database.write() as session:
+            query = select(tables.OutboxRow).where(col(tables.OutboxRow.delivered_at).is_(None))
+            for row in session.exec(query):
+                row.delivered_at = self.now
+                self.billings[row.resource_id.removesuffix("/billing")].recheck_balance()
+
+    def usage(self, job_id: str) -> WorkerUsage:
+        seconds = int((self.ended.get(job_id, self.now) - self.began[job_id]).total_seconds())
         return WorkerUsage(
-            job_id=job_id, worker=0, attempt=1, started_at=began, through_s=max(0, seconds)
+            job_id=job_id, worker=0, attempt=1, started_at=self.began[job_id], through_s=seconds
         )
 
-    @activity.defn(name="post_usage")
-    async def post_usage(self, command: PostUsage) -> BalanceForecast:
-        await self.look()
+    async def post(self, command: PostUsage) -> BalanceForecast:
         return await asyncio.to_thread(post_usage, command)
 
-    @activity.defn(name="get_run_status")
-    async def get_run_status(self, asked: GetRunStatus) -> RunReport:
-        measured = self.usage(asked.run_id, await self.look()).through_s
-        return RunReport(run_id=asked.run_id, state=RunState.RUNNING, elapsed_s=measured)
+    async def run_status(self, asked: GetRunStatus, *, summary: str) -> RunReport:
+        assert summary
+        measured_s = self.usage(asked.run_id).through_s
+        return RunReport(run_id=asked.run_id, state=RunState.RUNNING, elapsed_s=measured_s)
 
-    @activity.defn(name="tell_job_to_end")
-    async def tell_job_to_end(self, command: TellJobToEnd) -> Done:
+    async def end_job(self, command: TellJobToEnd) -> Done:
         """The job ends at once, and posts what its node has measured until then."""
         job_id = command.job_id
-        self.ended.setdefault(job_id, await self.look())
-        await asyncio.to_thread(self._settle, job_id)
-        handle = self.environment.client.get_workflow_handle(f"job/{job_id}/billing")
-        await handle.signal(JobBilling.settled, BillingDone(job_id=job_id, attempt=1))
-        return Done()
-
-    def _settle(self, job_id: str) -> None:
-        post_usage(PostUsage(usages=(self.usage(job_id, self.ended[job_id]),)))
+        self.ended.setdefault(job_id, self.now)
+        await self.post(PostUsage(usages=(self.usage(job_id),)))
         with self.database.write() as session:
             session.get_one(tables.Job, job_id).status = "failed"
             of_job = update(tables.UsageMeter).where(col(tables.UsageMeter.job_id) == job_id)
             session.execute(of_job.values(running=False))
-
-    async def begin(self, job_id: str) -> None:
-        began = self.began[job_id] = await self.look()
-        worker = BilledWorker(worker=0, run_id=job_id, node=node_address(), started_at=began)
-        await self.environment.client.start_workflow(
-            JobBilling.run,
-            BillingRequest(
-                job_id=job_id, account_id="acc-1", attempt=1, started_at=began, workers=(worker,)
-            ),
-            id=f"job/{job_id}/billing",
-            task_queue=queues.MAIN,
-        )
-
-    def has_begun(self) -> bool:
-        undelivered = col(tables.OutboxRow.delivered_at).is_(None)
-        with self.database.read() as session:
-            begun = len(session.exec(select(tables.UsageMeter.job_id)).all())
-            waiting = session.exec(select(tables.OutboxRow.id).where(undelivered)).first()
-        return begun == len(self.began) and waiting is None
+        self.billings[job_id].settled(BillingDone(job_id=job_id, attempt=1))
+        return Done()
 
 
-@asynccontextmanager
-async def clients(database: Database, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Clients]:
-    async with skipping_clock() as environment:
-        made = Clients(environment, database, await environment.get_current_time())
+def request_of(job_id: str, worker: BilledWorker) -> BillingRequest:
+    return BillingRequest(
+        job_id=job_id,
+        account_id="acc-1",
+        attempt=1,
+        started_at=worker.started_at,
+        workers=(worker,),
+    )
 
-        class Clock(datetime):
-            @classmethod
-            def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
-                return made.now.astimezone(tz)
 
-        for module in (usage, runway):
-            monkeypatch.setattr(module, "datetime", Clock)
-        set_client(environment.client)
-        main = Worker(
-            environment.client,
-            task_queue=queues.MAIN,
-            workflows=[JobBilling],
-            activities=[made.post_usage, made.tell_job_to_end],
-            workflow_runner=workflow_runner(),
-        )
-        site = Worker(environment.client, task_queue=queues.SITE, activities=[made.get_run_status])
-        async with main, site:
-            yield made
+@pytest.fixture
+def clock(migrated: Database, monkeypatch: pytest.MonkeyPatch) -> SkippedClock:
+    made = SkippedClock(migrated)
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+            return made.now.astimezone(tz)
+
+    for module in (usage, runway):
+        monkeypatch.setattr(module, "datetime", Clock)
+    engine = SimpleNamespace(
+        now=lambda: made.now,
+        info=lambda: SimpleNamespace(is_continue_as_new_suggested=lambda: False),
+        logger=logging.getLogger("billing"),
+    )
+    monkeypatch.setattr(job_billing, "workflow", engine)
+    monkeypatch.setattr(job_billing, "wait_until", made.wait_until)
+    monkeypatch.setattr(job_billing, "post_usage", SimpleNamespace(run_locally=made.post))
+    monkeypatch.setattr(job_billing, "get_run_status", made.run_status)
+    monkeypatch.setattr(job_billing, "tell_job_to_end", made.end_job)
+    return made
+
+
+def add_clients(session: Session, clock: SkippedClock) -> int:
+    """Add the payer and the jobs of its clients; return what they cost together in a second."""
+    payer = add_payer(session)
+    add_credits(session, payer, GIVEN, "first", NOW)
+    burn = 0
+    for number in range(CLIENTS):
+        rates = UsageRates(gpu_count=1 + number % 8, microcredits_per_gpu_hour=250_000)
+        job = add_job(session, payer)
+        job.status, job.rates = "running", {"0": rates.model_dump(mode="json")}
+        burn += rates.microcredits_per_hour
+        clock.began[job.id] = clock.now
+        worker = BilledWorker(worker=0, run_id=job.id, node=node_address(), started_at=clock.now)
+        clock.billings[job.id] = JobBilling(request_of(job.id, worker))
+    return burn // 3600
 
 
 async def test_fifty_clients_overdraw_one_balance_by_one_running_second_at_most(
-    migrated: Database, monkeypatch: pytest.MonkeyPatch
+    migrated: Database, clock: SkippedClock
 ) -> None:
     with migrated.write() as session:
-        account = add_payer(session)
-        add_credits(session, account, GIVEN, "first", NOW)
-        jobs = [add_job(session, account) for _ in range(CLIENTS)]
-        for number, job in enumerate(jobs):
-            rates = UsageRates(gpu_count=1 + number % 8, microcredits_per_gpu_hour=250_000)
-            job.status, job.rates = "running", {"0": rates.model_dump(mode="json")}
-    burn = sum((1 + number % 8) * 250_000 for number in range(CLIENTS))
-    async with clients(migrated, monkeypatch) as made:
-        await asyncio.gather(*(made.begin(job.id) for job in jobs))
-        await eventually(made.has_begun, "all are billed", limit_s=60)
-        for _ in range(10 * 60):
-            if len(made.ended) == CLIENTS:
-                break
-            await made.environment.sleep(timedelta(minutes=1))
-        assert len(made.ended) == CLIENTS
+        second = add_clients(session, clock)
+    await clock.run_all()
     with migrated.read() as session:
-        left = balance_of(session, credits_name(account.id))
+        [payer] = session.exec(select(tables.UsageMeter.payer_id).distinct())
+        left = balance_of(session, credits_name(payer))
         found = audit(session)
     assert found.differences == ()
-    print('LEFT', left, burn / 3600, sorted((e - made.began[j]).total_seconds() for j, e in made.ended.items())[::7])
-    assert -burn // 3600 <= left <= 0
+    assert clock.ended.keys() == clock.began.keys()
+    assert -second <= left <= 0
