@@ -184,11 +184,11 @@ class Fire:
     def _add_job(self, session: Session) -> None:
         account = self.random.randrange(3)
         payer = session.get_one(tables.Account, self.account_ids[account])
-        workers = self.random.choice((1, 1, 1, 2))
+        workers = self.random.choice((1, 1, 1, 1, 2))
         job = add_job(session, payer, workers)
         job.status = "running"
         begins_s = self.random.randrange((DAYS - 3) * DAY_S)
-        for number in range(1, self.random.choice((2, 2, 2, 3))):
+        for number in range(1, self.random.choice((2, 2, 2, 2, 3))):
             runs = [self._add_run(session, job, (account, worker), (number, begins_s))
                     for worker in range(workers)]  # fmt: skip
             attempt = Attempt(job.id, account, number, runs)
@@ -231,7 +231,7 @@ class Fire:
         bill_s = attempt.runs[0].begins_s
         while bill_s < attempt.ends_s:
             attempt.bills_s.append(bill_s)
-            bill_s += self.random.choice((3600, 6 * 3600, 2 * DAY_S))
+            bill_s += self.random.choice((3600, DAY_S // 2, 2 * DAY_S))
         attempt.bills_s.append(attempt.ends_s + self.random.randrange(3 * DAY_S))
 
     def usages(self, attempt: Attempt, at_s: int) -> tuple[WorkerUsage, ...]:
