@@ -46,7 +46,7 @@ def list_jobs(
     """Jobs of the account and of projects that its user is a member of; archived ones by status."""
     wanted = status_codes(status or (), JobStatus)
     with database().read() as session:
-        rows = jobs.with_labels(jobs.jobs_of(session, caller), label or ())
+        rows = jobs.jobs_of(session, caller, label or ())
         state = col(tables.Job.status)
         rows = rows.where(state.in_(wanted) if wanted else state != "archived")
         if project_id is not None:

@@ -129,7 +129,8 @@ def _create(
     context.concerned_account_id = row.account_id
     context.create(row)
     for key, value in submission.labels.items():
-        context.session.add(tables.JobLabel(job_id=row.id, key=key, value=value))
+        label = tables.JobLabel(job_id=row.id, key=key, value=value, account_id=row.account_id)
+        context.session.add(label)
     for role, artifact_id in (*artifacts_of(submission), *input_artifact(submission)):
         use = tables.ArtifactUse(job_id=row.id, artifact_id=artifact_id, role=role.value)
         context.session.add(use)

@@ -15,7 +15,7 @@ from api.schemas import jobs as schemas
 from api.services.job_responses import ENDED, job_response
 from api.services.job_submissions import check_balance, check_room, known_gpu_types
 from api.services.lifecycles import GONE, wrong_state
-from api.services.ownership import visible_job, visible_jobs
+from api.services.ownership import projects_of, visible_job, visible_jobs
 from workflows.contracts.jobs import EndRequest
 from workflows.contracts.lifecycles import noun_of
 from workflows.contracts.statuses import JobStatus, JobType
@@ -120,24 +120,28 @@ def _end(context: ChangeContext) -> EndRequest:
     return EndRequest(reason=f"asked for by {context.caller.user_id}")
 
 
-def jobs_of(session: Session, caller: Caller) -> SelectOfScalar[tables.Job]:
-    """The query for all jobs that a caller may list."""
-    return select(tables.Job).where(visible_jobs(session, caller))
-
-
-def with_labels(
-    rows: SelectOfScalar[tables.Job], asked: Sequence[str]
+def jobs_of(
+    session: Session, caller: Caller, labels: Sequence[str] = ()
 ) -> SelectOfScalar[tables.Job]:
-    """Those of the jobs that have all of these labels; asked: each `KEY=VALUE`, or `KEY` alone.
+    """The query for all jobs that a caller may list, and that have all of these labels.
 
-    Raises: Problem `invalid-request`.
+    labels: each `KEY=VALUE`, or `KEY` for any value.
+    Raises: Problem `invalid-request`, for a label that no job can have.
     """
-    for index, text in enumerate(asked):
+    rows = select(tables.Job).where(visible_jobs(session, caller))
+    if not labels:
+        return rows
+    shared = projects_of(session, caller, "job", "read")
+    owners = select(tables.Project.account_id).where(col(tables.Project.id).in_(shared))
+    account_ids = {caller.account_id, *session.exec(owners)}
+    for index, text in enumerate(labels):
         try:
             key, value = asked_label(text)
         except ValueError as cause:
             raise invalid(field_error(f"label.{index}", str(cause), text)) from cause
-        having = select(tables.JobLabel.job_id).where(tables.JobLabel.key == key)
+        having = select(tables.JobLabel.job_id).where(
+            col(tables.JobLabel.account_id).in_(account_ids), tables.JobLabel.key == key
+        )
         if value is not None:
             having = having.where(tables.JobLabel.value == value)
         rows = rows.where(col(tables.Job.id).in_(having))

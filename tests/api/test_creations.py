@@ -28,6 +28,7 @@ CREATIONS: dict[str, tuple[type[RequestBody], dict[str, Any]]] = {
             "name": "nightly",
             "scopes": ["jobs:read", "nodes:read"],
             "expires_at": "2126-03-01T12:00:00Z",
+            "requests_per_minute": 60,
         },
     ),
     "/v1/projects": (

@@ -1,6 +1,7 @@
 """Labels of jobs over HTTP: jobs keep them, and are listed by them."""
 
 from tests.api.http_server import JOB, Person
+from tests.api.test_invitations import accept, invited
 
 
 async def _named(person: Person, *labels: str) -> set[str]:
@@ -24,6 +25,15 @@ async def test_jobs_are_listed_by_all_of_their_labels(ada: Person) -> None:
 async def test_nobody_lists_jobs_of_others_by_labels(ada: Person, bob: Person) -> None:
     await ada.job(labels={"team": "vision"})
     assert await _named(bob, "team=vision") == set()
+
+
+async def test_a_member_lists_jobs_of_a_shared_project_by_labels(ada: Person, bob: Person) -> None:
+    made = await invited(ada)
+    assert (await accept(bob, made)).status_code == 200
+    await ada.job(name="shared", labels={"team": "vision"}, project_id=made["project_id"])
+    await ada.job(name="hidden", labels={"team": "vision"})
+    await bob.job(name="own", labels={"team": "vision"})
+    assert await _named(bob, "team=vision") == {"shared", "own"}
 
 
 async def test_a_job_shows_its_labels_and_a_second_submission_keeps_them(ada: Person) -> None:

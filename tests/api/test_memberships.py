@@ -55,6 +55,14 @@ async def test_the_key_has_no_more_scopes_and_lasts_no_longer_than_the_one_that_
     assert key.revoked_at is not None
 
 
+async def test_the_key_calls_no_more_often_than_the_one_that_accepts(
+    site: Site, ada: Person, bob: Person
+) -> None:
+    _, found = await _joined(ada, bob.with_key(requests_per_minute=60))
+    (key,) = site.rows(tables.ApiKey, id=found["key_id"])
+    assert key.requests_per_minute == 60
+
+
 async def test_a_key_of_another_account_does_not_reach_the_persons_own_affairs(
     site: Site, ada: Person, bob: Person
 ) -> None:

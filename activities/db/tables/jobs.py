@@ -112,7 +112,9 @@ class JobLabel(SQLModel, table=True):
     job_id: str = Field(primary_key=True, foreign_key="jobs.id")
     key: str = Field(primary_key=True)
     value: str
-    __table_args__ = (Index("job_labels_by_value", "key", "value", "job_id"),)
+    account_id: str
+    """That of the job, so that no account reads through the labels of others."""
+    __table_args__ = (Index("job_labels_by_account", "account_id", "key", "value", "job_id"),)
 
 
 class DemandRefusalsRow(SQLModel, table=True):

@@ -20,14 +20,16 @@ def upgrade() -> None:
         sa.Column("job_id", sa.String(), nullable=False),
         sa.Column("key", sa.String(), nullable=False),
         sa.Column("value", sa.String(), nullable=False),
+        sa.Column("account_id", sa.String(), nullable=False),
         sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name="fk_job_labels_job_id"),
         sa.PrimaryKeyConstraint("job_id", "key", name="pk_job_labels"),
     )
-    op.create_index("job_labels_by_value", "job_labels", ["key", "value", "job_id"])
+    by = ["account_id", "key", "value", "job_id"]
+    op.create_index("job_labels_by_account", "job_labels", by)
     op.add_column("api_keys", sa.Column("requests_per_minute", sa.Integer(), nullable=True))
 
 
 def downgrade() -> None:
     op.drop_column("api_keys", "requests_per_minute")
-    op.drop_index("job_labels_by_value", "job_labels")
+    op.drop_index("job_labels_by_account", "job_labels")
     op.drop_table("job_labels")
