@@ -211,6 +211,7 @@ def _demand_of(row: Any, known_gpu_types: set[str], *, has_credits: bool) -> Dem
         return None
     return replace(
         demand,
+        project_id=row.project_id,
         only_owned=bool(row.use_only_owned_resources or demand.only_owned),
         has_credits=has_credits,
         fails_on_quota=row.on_quota_exhausted == "fail",
