@@ -1,7 +1,7 @@
 """The schemas of regions."""
 
 import re
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -92,8 +92,8 @@ class Region(Lifecycle):
     cloud_region: str | None
     storage_node_class: str | None
     public: bool
-    guest_policy: dict[str, Any] | None
-    """Which guests the region takes, as it was given; null: all, where it is public."""
+    guest_policy: GuestPolicy | None
+    """Which guests the region takes; null: all, where it is public."""
     exclusive_nodes: bool
     node_root: str | None
     uses_internal_addresses: bool

@@ -206,7 +206,6 @@ def change_region(
         _change_public(context, row)
     if (policy := _policy_of(asked)) is not None and policy != row.guest_policy:
         row.guest_policy, row.updated_at = policy, context.now
-        context.wake_placement()
     if asked.own_worker not in (None, row.own_worker):
         _change_site(context, row)
     return region_response(context.session, row)

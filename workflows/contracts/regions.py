@@ -41,9 +41,9 @@ class GuestPolicy(Contract):
     from_hour: int | None = None
     """The UTC hour of the day from which guests are placed; None: at any time."""
     until_hour: int | None = None
-    """The UTC hour before which guests are placed; before `from_hour`, it is one of the next day."""
+    """The UTC hour before which guests are placed; before `from_hour`, it is of the next day."""
     most_gpus: int | None = None
-    """The most GPUs of the region that guests hold at once; None: all that the owner leaves."""
+    """The most GPUs of the region that guests hold at once; None: all that is left."""
     preemption_notice_s: int | None = None
     """The notice with which a guest is pre-empted for a job of the owner; None: it never is."""
 
