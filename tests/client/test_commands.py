@@ -451,7 +451,9 @@ def test_the_owner_of_a_region_says_which_guests_come(desk: Desk) -> None:
     assert desk.json("region", "change", "home", "--public")["public"] is True
     shown = desk.baseload("region", "guests", "home")
     assert shown.out.strip() == "home: jobs of every account; never pre-empted"
-    options = "--account acc-1 --project prj-2 --hours 22-6 --most-gpus 4 --preempt-after 600"
+    options = (
+        "--from-account acc-1 --from-project prj-2 --hours 22-6 --most-gpus 4 --preempt-after 600"
+    )
     changed = desk.baseload("region", "guests", "home", *options.split())
     assert changed.out.strip() == (
         "home: jobs of acc-1, prj-2; from 22:00 to 6:00 UTC; at most 4 GPUs; pre-empted after 600 s"

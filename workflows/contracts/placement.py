@@ -46,7 +46,7 @@ class Demand(Resources):
     account_id: str
     """The account that owns the project, whose machines count as owned."""
     project_id: str = ""
-    """The project, by which regions let guests in; it is not in the demand key."""
+    """The project, if a region lets guests in by its id; it is not in the demand key."""
     worker_count: int = 1
     region_id: str | None = None
     providers: tuple[str, ...] = ()

@@ -202,10 +202,10 @@ def change(
 def guests(
     session: Session,
     region: Annotated[str, typer.Argument(help="id or name")],
-    account: Annotated[
+    from_account: Annotated[
         list[str] | None, typer.Option(metavar="ID", help="let in jobs of this account; repeatable")
     ] = None,
-    project: Annotated[
+    from_project: Annotated[
         list[str] | None, typer.Option(metavar="ID", help="let in jobs of this project; repeatable")
     ] = None,
     hours: Annotated[
@@ -227,8 +227,8 @@ def guests(
 ) -> None:
     """Show or set which guests a public region takes; what is not given has no limit."""
     policy = {
-        "accounts": account,
-        "projects": project,
+        "accounts": from_account,
+        "projects": from_project,
         "most_gpus": most_gpus,
         "preemption_notice_s": preempt_after,
         **_hours(hours),
