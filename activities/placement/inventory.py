@@ -17,11 +17,13 @@ from activities.placement.allocation_states import is_of_job
 from activities.settings import settings
 from workflows.contracts.nodes import Hardware, Preparation
 from workflows.contracts.placement import GB, GpuSlot, NodeOffer
+from workflows.contracts.regions import GuestPolicy
 from workflows.contracts.statuses import AllocationState, NodeStatus, NodeType, RegionStatus
 from workflows.rules.billing.market_prices import market_price
 from workflows.rules.billing.usage_fees import usage_rates
 from workflows.rules.catalogue.gpu_names import gpu_type_of_driver_name
 from workflows.rules.placement.fair_share import weight
+from workflows.rules.placement.guests import is_open
 from workflows.rules.placement.inventory import Inventory
 
 SHOWN = (NodeStatus.ACTIVE, NodeStatus.MAINTENANCE, NodeStatus.OFFLINE)
@@ -55,6 +57,8 @@ class Held:
     """The weight of what each project and each account holds, by id."""
     reservations: dict[str, str] = field(default_factory=dict)
     """The sentences of `PlanningContext.reservations`."""
+    gpus_by_account: dict[str, dict[str, int]] = field(default_factory=dict)
+    """How many GPUs of each node the jobs of each account hold."""
 
 
 _Row = tuple[Any, ...]
@@ -138,6 +142,8 @@ def _read_snapshot(session: Session, at: datetime, holds: Held) -> _Snapshot:
         Region.provider_kind,
         Region.allows_apt_packages,
         Region.public,
+        Region.account_id,
+        Region.guest_policy,
     )
     regions = {row.id: tuple(row) for row in session.execute(select(*columns))}  # type: ignore[call-overload]
     rows = session.execute(
@@ -159,7 +165,24 @@ def _read_snapshot(session: Session, at: datetime, holds: Held) -> _Snapshot:
     )
     nodes = [tuple(row) for row in rows]
     prices = {gpu_type: _price(gpu_type, at) for gpu_type in {node[4] for node in nodes}}
+    guests = _guest_gpus(nodes, regions, holds)
+    regions = {
+        region_id: (*row, is_open(row[8], at) if row[6] else True, guests.get(region_id, 0))
+        for region_id, row in regions.items()
+    }
     return _Snapshot(nodes, regions, holds, prices)
+
+
+def _guest_gpus(nodes: list[_Row], regions: dict[str, _Row], holds: Held) -> dict[str, int]:
+    """How many GPUs guests hold in each public region."""
+    found: dict[str, int] = {}
+    for node_id, _, _, region_id, *_ in nodes:
+        public, owner_id = regions[region_id][6:8]
+        if public:
+            for account_id, gpus in holds.gpus_by_account.get(node_id, {}).items():
+                if account_id != owner_id:
+                    found[region_id] = found.get(region_id, 0) + gpus
+    return found
 
 
 def _offers_in(session: Session, snapshot: _Snapshot) -> list[NodeOffer]:
@@ -228,6 +251,9 @@ def held(session: Session) -> Held:
             for owner_id in (project_id, account_id):
                 found.weights[owner_id] = found.weights.get(owner_id, 0) + added
         found.disk_bytes[node_id] = found.disk_bytes.get(node_id, 0) + disk_gb * GB
+        if indices:
+            by_account = found.gpus_by_account.setdefault(node_id, {})
+            by_account[account_id] = by_account.get(account_id, 0) + len(indices)
         if port is not None:
             found.ports.setdefault(node_id, set()).add(port)
     return found
@@ -297,7 +323,11 @@ def _offer(row: Any, facts: NodeFacts, inputs: _OfferInputs) -> NodeOffer | None
         return None
     node, region, (used, ports, disk_bytes), price = inputs
     _, _, status, region_id, gpu_type, reserved_cpu_count, reserved_memory_bytes = node
-    _, region_name, region_status, provider_id, provider_kind, allows_apt_packages, public = region
+    (
+        _, region_name, region_status, provider_id, provider_kind, allows_apt_packages, public, _,
+        stored_policy, guests_now, guest_gpu_count,
+    ) = region  # fmt: skip
+    policy = GuestPolicy.model_validate(stored_policy or {}) if public else GuestPolicy()
     takes_guests = public and "podman" in facts.runtimes and facts.job_user is not None
     return NodeOffer(
         node_id=row.id,
@@ -328,4 +358,7 @@ def _offer(row: Any, facts: NodeFacts, inputs: _OfferInputs) -> NodeOffer | None
         microcredits_per_gpu_hour=price[0],
         microcredits_per_cpu_core_hour=price[1],
         market_microcredits_per_gpu_hour=price[2] if takes_guests else None,
+        guest_policy=policy,
+        guests_now=guests_now,
+        guest_gpu_count=guest_gpu_count,
     )

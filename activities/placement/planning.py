@@ -137,7 +137,8 @@ def _read_inputs(session: Session) -> _RoundInputs:
         for offer in preferring(node_offers(session, now, holds), sold.preferred)
     }
     gpu_types = {offer.gpu_type for offer in offers.values() if offer.gpu_type}
-    queue = waiting_queue(session, gpu_types)
+    named = {each for offer in offers.values() for each in offer.guest_policy.projects}
+    queue = waiting_queue(session, gpu_types, named)
     asked = {volume_id for each in queue.demands for volume_id, _ in each.demand.volumes}
     volumes = volume_holders(session, asked)
     refusals = stored_refusals(session)

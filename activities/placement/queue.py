@@ -3,7 +3,7 @@
 Reading takes one query for any number of jobs, and more only for jobs that are placed.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -66,10 +66,13 @@ def _waits(job: type[Job] = Job) -> ColumnElement[bool]:
     return col(job.status) == JobStatus.WAITING_FOR_RESOURCES
 
 
-def waiting_queue(session: Session, gpu_types: Iterable[str]) -> Queue:
+def waiting_queue(
+    session: Session, gpu_types: Iterable[str], projects: Collection[str] = ()
+) -> Queue:
     """The demands of all jobs that wait for resources.
 
     gpu_types: the GPU types of the platform's nodes.
+    projects: those that policies of public regions name; the demands of others do not differ.
     Raises: MissingKeysError; call `add_missing_keys` with its heads, and read again.
     """
     found = session.execute(_heads()).all()
@@ -80,6 +83,8 @@ def waiting_queue(session: Session, gpu_types: Iterable[str]) -> Queue:
     unreadable: list[Any] = []
     for row in rows:
         demand = _demand_of(row, known, has_credits=row.account_id in able)
+        if demand is not None and row.project_id in projects:
+            demand = replace(demand, project_id=row.project_id)
         if demand is not None:
             queue.demands.append(
                 PendingDemand(

@@ -8,6 +8,7 @@ from starlette.concurrency import run_in_threadpool
 
 from activities.db import tables
 from activities.db.session import database
+from activities.placement.wake import wake_placement
 from api.authorization import Caller, Needs
 from api.changes import Change, changing
 from api.pagination import Paging, page
@@ -60,9 +61,12 @@ def list_region_quotas(region_id: str, caller: Reader, paging: Paging) -> Region
 @router.patch("/{region_id}", status_code=202, operation_id="change_region")
 async def change_region(region_id: str, asked: RegionChange, change: Writer) -> Region:
     """Change what other accounts may do in a region, or the worker of a region without nodes."""
-    return await change.apply(
+    changed = await change.apply(
         Region, lambda context: regions.change_region(context, region_id, asked)
     )
+    if asked.guest_policy is not None:
+        wake_placement()  # Guests may have waited for it.
+    return changed
 
 
 @router.delete("/{region_id}", status_code=202, operation_id="remove_region")

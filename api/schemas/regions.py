@@ -1,9 +1,9 @@
 """The schemas of regions."""
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from api.schemas.base import Lifecycle, Name, Page, RequestBody, ResourceId, ResponseBody
 
@@ -16,11 +16,41 @@ def _folder(path: str | None) -> str | None:
     return path
 
 
+Hour = Annotated[int, Field(ge=0, le=23)]
+
+
+class GuestPolicy(RequestBody):
+    """Which guests a public region takes, when, and how many; by default all, at any time."""
+
+    accounts: Annotated[tuple[ResourceId, ...], Field(max_length=100)] = ()
+    """The accounts whose jobs may come; with none here and no projects, those of every account."""
+    projects: Annotated[tuple[ResourceId, ...], Field(max_length=100)] = ()
+    """The projects whose jobs may come beside those of the accounts."""
+    from_hour: Hour | None = None
+    """The UTC hour from which guests are placed; given with `until_hour`. Those that run stay."""
+    until_hour: Hour | None = None
+    """The UTC hour before which guests are placed; before `from_hour`, it is of the next day."""
+    most_gpus: Annotated[int | None, Field(ge=1, le=100_000)] = None
+    """The most GPUs of the region that guests hold at once; null: all that the owner leaves."""
+    preemption_notice_s: Annotated[int | None, Field(ge=60, le=86_400)] = None
+    """The notice with which a guest leaves for a job of the owner; null: it is never pre-empted."""
+
+    @model_validator(mode="after")
+    def _has_both_hours(self) -> Self:
+        if (self.from_hour is None) is not (self.until_hour is None):
+            raise ValueError("from_hour and until_hour are given together")
+        if self.from_hour is not None and self.from_hour == self.until_hour:
+            raise ValueError("from_hour and until_hour differ; leave both out for the whole day")
+        return self
+
+
 class RegionCreation(RequestBody):
     provider_id: ResourceId
     name: Name
     storage_mode: Literal["local", "central"] = "local"
     public: bool = False
+    """Whether guests may come: jobs of other accounts, in containers, at the market price."""
+    guest_policy: GuestPolicy | None = None
     exclusive_nodes: bool = True
     """Whether the nodes serve only the platform: all other logins are closed."""
     node_root: Annotated[str | None, Field(max_length=401), AfterValidator(_folder)] = None
@@ -49,6 +79,10 @@ class RegionChange(RequestBody):
     """Which worker process serves the region; it must have no nodes."""
     allows_apt_packages: bool | None = None
     """Whether `apt_packages` of jobs are installed on the machines themselves from now on."""
+    public: bool | None = None
+    """Whether guests may come; the region must have no nodes, which are inspected for it."""
+    guest_policy: GuestPolicy | None = None
+    """Which guests may come from now on, as a whole; those that run stay."""
 
 
 class Region(Lifecycle):
@@ -58,6 +92,8 @@ class Region(Lifecycle):
     cloud_region: str | None
     storage_node_class: str | None
     public: bool
+    guest_policy: GuestPolicy | None
+    """Which guests the region takes; null: all, where it is public."""
     exclusive_nodes: bool
     node_root: str | None
     uses_internal_addresses: bool

@@ -42,7 +42,12 @@ def offers_for(
     if wanted.project_id is not None:
         project = project_for(session, caller, wanted.project_id)
         only_owned = demand.only_owned or project.use_only_owned_resources
-        demand = replace(demand, account_id=project.account_id, only_owned=only_owned)
+        demand = replace(
+            demand,
+            account_id=project.account_id,
+            project_id=project.id,
+            only_owned=only_owned,
+        )
     sold = market(session, now)
     found = rank(demand, inventory(session, now, sold.preferred), sold)
     return schemas.OfferList(
@@ -66,7 +71,8 @@ def preview(session: Session, caller: Caller, document: Any, now: datetime) -> s
     only_owned = demand.only_owned or project.use_only_owned_resources
     sold = market(session, now)
     inventories = inventory(session, now, sold.preferred)
-    found = rank(replace(demand, only_owned=only_owned), inventories, sold)
+    demand = replace(demand, project_id=project.id, only_owned=only_owned)
+    found = rank(demand, inventories, sold)
     return schemas.JobPreview(
         name=submission.name,
         project_id=project.id,

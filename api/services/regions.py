@@ -67,6 +67,7 @@ def _region_response(row: tables.Region, sharing: Sequence[str]) -> schemas.Regi
         cloud_region=row.cloud_region,
         storage_node_class=row.storage_node_class,
         public=row.public,
+        guest_policy=row.guest_policy,
         exclusive_nodes=row.exclusive_nodes,
         node_root=row.node_root,
         uses_internal_addresses=row.uses_internal_addresses,
@@ -110,6 +111,7 @@ def create_region(
         provider_id=provider.id,
         provider_kind=provider.kind,
         public=asked.public,
+        guest_policy=_policy_of(asked),
         exclusive_nodes=asked.exclusive_nodes,
         node_root=asked.node_root,
         relaxed_requirements=list(asked.relaxed_requirements),
@@ -191,27 +193,50 @@ def change_region(
 ) -> schemas.Region:
     """Change what other accounts may do in a region, or which worker process serves it.
 
-    Raises: Problem `conflict`, when the region is being removed, or is to be served by another
-    worker and has nodes or leases, which are reached as they were placed.
+    Raises: Problem `conflict`, when the region is being removed, or has nodes and is to be served
+    by another worker, which reaches them as they were placed, or to be public or not, for which
+    they are inspected; `invalid-request`, for a cloud region that is to be public.
     """
     row = own_locked(context.session, tables.Region, region_id, context.caller)
     if row.status in GONE:
         raise wrong_state("region", row, "open, to be changed")
     if asked.allows_apt_packages not in (None, row.allows_apt_packages):
         row.allows_apt_packages, row.updated_at = not row.allows_apt_packages, context.now
+    if asked.public not in (None, row.public):
+        _change_public(context, row)
+    if (policy := _policy_of(asked)) is not None and policy != row.guest_policy:
+        row.guest_policy, row.updated_at = policy, context.now
     if asked.own_worker not in (None, row.own_worker):
         _change_site(context, row)
     return region_response(context.session, row)
 
 
-def _change_site(context: ChangeContext, row: tables.Region) -> None:
-    """Leave a region to the other kind of worker process. Raises: Problem `conflict`."""
+def _policy_of(asked: schemas.RegionCreation | schemas.RegionChange) -> dict[str, Any] | None:
+    """The guest policy as the row has it; None: the body has none."""
+    return None if asked.guest_policy is None else asked.guest_policy.model_dump(mode="json")
+
+
+def _change_public(context: ChangeContext, row: tables.Region) -> None:
+    """Open a region to guests, or close it. Raises: Problem `conflict`, `invalid-request`."""
+    if row.cloud_region is not None:
+        raise invalid(field_error("public", "is for regions of machines you own", True))
+    _must_be_empty(context, row, "public")
+    row.public, row.updated_at = not row.public, context.now
+
+
+def _must_be_empty(context: ChangeContext, row: tables.Region, name: str) -> None:
+    """Raises: Problem `conflict`, when the region has nodes or devices."""
     if held := dependents_of(context.session, row.id):
         raise Problem(
             "conflict",
-            f"region {row.name}: own_worker changes only while it has no nodes or devices; "
+            f"region {row.name}: {name} changes only while it has no nodes or devices; "
             f"has {held[0]}" + f" and {len(held) - 1} more" * (len(held) > 1),
         )
+
+
+def _change_site(context: ChangeContext, row: tables.Region) -> None:
+    """Leave a region to the other kind of worker process. Raises: Problem `conflict`."""
+    _must_be_empty(context, row, "own_worker")
     row.own_worker, row.updated_at = not row.own_worker, context.now
     context.tell(row.id, "change_site", SiteChange(own_worker=row.own_worker))
 

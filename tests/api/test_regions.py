@@ -414,3 +414,51 @@ def _hold(
             created_at=job.created_at,
         )
     )
+
+
+async def test_a_region_is_opened_to_guests_and_closed_while_it_has_no_nodes(
+    site: Site, ada: Person
+) -> None:
+    region_id = await ada.region("home")
+    path = f"/v1/regions/{region_id}"
+    for public in (True, True, False, True):
+        assert (await ada.patch(path, {"public": public})).json()["public"] is public
+    await ada.node(region_id, "n1")
+    refused = await ada.patch(path, {"public": False})
+    assert refused.json()["code"] == "conflict"
+    assert "public changes only while it has no nodes" in refused.json()["detail"]
+    assert site.rows(tables.Region, id=region_id)[0].public
+
+
+async def test_the_policy_for_guests_changes_as_a_whole_at_any_time(
+    site: Site, ada: Person
+) -> None:
+    region_id = await ada.region("home", public=True)
+    await ada.node(region_id, "n1")
+    path = f"/v1/regions/{region_id}"
+    assert (await ada.get(path)).json()["guest_policy"] is None
+    changed = await ada.patch(path, {"guest_policy": {"accounts": ["acc-1"], "most_gpus": 2}})
+    assert changed.json()["guest_policy"]["accounts"] == ["acc-1"]
+    changed = await ada.patch(path, {"guest_policy": {"from_hour": 22, "until_hour": 6}})
+    policy = changed.json()["guest_policy"]
+    assert (policy["accounts"], policy["most_gpus"]) == ([], None)
+    assert (policy["from_hour"], policy["until_hour"]) == (22, 6)
+    assert (await ada.get(path)).json()["guest_policy"] == policy
+    assert site.rows(tables.Region, id=region_id)[0].guest_policy == policy
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        {"from_hour": 22},
+        {"from_hour": 6, "until_hour": 6},
+        {"from_hour": 24, "until_hour": 6},
+        {"most_gpus": 0},
+        {"preemption_notice_s": 59},
+        {"accounts": ["acc"] * 101},
+        {"whom": "all"},
+    ],
+)
+async def test_a_policy_that_cannot_be_is_refused(ada: Person, policy: dict[str, object]) -> None:
+    path = f"/v1/regions/{await ada.region('home', public=True)}"
+    assert (await ada.patch(path, {"guest_policy": policy})).status_code == 422

@@ -460,3 +460,20 @@ def test_a_transaction_is_taken_back_and_the_ledger_is_audited(desk: Desk) -> No
     assert f"balances: {credits_name}: the balance is the sum of the postings" in wrong.err
     assert "expected 0, found 7" in wrong.err
     assert not desk.baseload("admin", "audit", "--json").out.startswith("check")
+
+
+def test_the_owner_of_a_region_says_which_guests_come(desk: Desk) -> None:
+    _region(desk)
+    assert desk.json("region", "change", "home", "--public")["public"] is True
+    shown = desk.baseload("region", "guests", "home")
+    assert shown.out.strip() == "home: jobs of every account; never pre-empted"
+    options = (
+        "--from-account acc-1 --from-project prj-2 --hours 22-6 --most-gpus 4 --preempt-after 600"
+    )
+    changed = desk.baseload("region", "guests", "home", *options.split())
+    assert changed.out.strip() == (
+        "home: jobs of acc-1, prj-2; from 22:00 to 6:00 UTC; at most 4 GPUs; pre-empted after 600 s"
+    )
+    policy = desk.json("region", "guests", "home", "--everyone")["guest_policy"]
+    assert (policy["accounts"], policy["most_gpus"]) == ([], None)
+    assert desk.baseload("region", "guests", "home", "--hours", "at night").code != 0

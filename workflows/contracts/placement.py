@@ -9,6 +9,7 @@ from workflows.contracts.artifacts import VolumeAccess
 from workflows.contracts.base import Contract
 from workflows.contracts.billing import UsageRates, disk_microcredits_per_hour
 from workflows.contracts.machines import MachineOffer
+from workflows.contracts.regions import GuestPolicy
 
 GB = 1000**3
 
@@ -44,6 +45,8 @@ class Demand(Resources):
 
     account_id: str
     """The account that owns the project, whose machines count as owned."""
+    project_id: str = ""
+    """The project, if a region lets guests in by its id; it is not in the demand key."""
     worker_count: int = 1
     region_id: str | None = None
     providers: tuple[str, ...] = ()
@@ -146,6 +149,11 @@ class NodeOffer(Contract):
     microcredits_per_cpu_core_hour: int = 0
     market_microcredits_per_gpu_hour: int | None = None
     """The market price, which other accounts pay; None: they get no GPU of the node."""
+    guest_policy: GuestPolicy = GuestPolicy()
+    guests_now: bool = True
+    """Whether the present hour is one at which the region takes guests."""
+    guest_gpu_count: int = 0
+    """The GPUs that guests hold in the whole region."""
     preferred: bool = False
     """Whether the provider comes before all others, because its credits are used first."""
 
@@ -213,7 +221,8 @@ class Refusal(Contract):
     code: str
     """Of nodes: `inactive`, `not-owned`, `wrong-region`, `gpu-type`, `gpu-count`, `cpu`, `memory`,
     `disk`, `price`, `credits`, `image`, `port`, `provider`, `workers`, `reserved`, `apt-packages`,
-    `no-offers`. Of nodes of other accounts also: `not-sold`, `containers`, `owner-first`.
+    `no-offers`. Of nodes of other accounts also: `not-sold`, `containers`, `owner-first`,
+    `guest-hours`, `guest-limit`.
     `volume`: another job has a volume of this one, wherever there is room. Of
     reservations: `reservation`, which another job holds.
     Of clouds also: `cpu-only`, `spot`, `shortage`, `quota`. `being-made`: the offer is taken, and

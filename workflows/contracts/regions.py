@@ -31,6 +31,27 @@ class RegionRequest(Contract):
         return self.cloud_region != ""
 
 
+class GuestPolicy(Contract):
+    """Which guests the owner of a public region lets in, when, and how many."""
+
+    accounts: tuple[str, ...] = ()
+    """The accounts whose jobs may come; with none here and no projects, those of every account."""
+    projects: tuple[str, ...] = ()
+    """The projects whose jobs may come beside those of the accounts."""
+    from_hour: int | None = None
+    """The UTC hour of the day from which guests are placed; None: at any time."""
+    until_hour: int | None = None
+    """The UTC hour before which guests are placed; before `from_hour`, it is of the next day."""
+    most_gpus: int | None = None
+    """The most GPUs of the region that guests hold at once; None: all that is left."""
+    preemption_notice_s: int | None = None
+    """The notice with which a guest is pre-empted for a job of the owner; None: it never is."""
+
+    @property
+    def is_for_all(self) -> bool:
+        return not self.accounts and not self.projects
+
+
 class CacheAddress(Contract):
     """Where machines of a region reach a storage node's cache."""
 

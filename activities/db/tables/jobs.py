@@ -150,6 +150,10 @@ class Allocation(SQLModel, table=True):
     created_at: datetime = Field(sa_type=Instant)
     notified_at: datetime | None = Field(default=None, sa_type=Instant)
     released_at: datetime | None = Field(default=None, sa_type=Instant)
+    preemption_noticed_at: datetime | None = Field(default=None, sa_type=Instant)
+    """When the pre-emption of a guest was announced; what it runs afterwards is not billed."""
+    preempted_at: datetime | None = Field(default=None, sa_type=Instant)
+    """When the guest was asked to leave, after the notice."""
     __table_args__ = (
         CheckConstraint(one_of("state", AllocationState), name="ck_allocations_state"),
         Index("allocations_of_worker", "job_id", "attempt", "worker", unique=True),

@@ -52,6 +52,8 @@ class Region(RemovableRow, table=True):
     """Whether a worker process in the region's own network serves it, and no shared one."""
     allows_apt_packages: bool = False
     """Whether `apt_packages` of jobs are installed on the region's machines themselves."""
+    guest_policy: dict[str, Any] | None = json_column(nullable=True)
+    """Which guests the region takes, see `GuestPolicy`; None: all, where it is public."""
     relaxed_requirements: list[str] = json_column()
     options: dict[str, Any] = json_column()
     __table_args__ = (

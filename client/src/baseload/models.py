@@ -781,6 +781,52 @@ class Gpu(BaseModel):
     job_id: Annotated[str | None, Field(title="Job Id")]
 
 
+class Account1(RootModel[str]):
+    root: Annotated[str, Field(max_length=100)]
+
+
+class Project(RootModel[str]):
+    root: Annotated[str, Field(max_length=100)]
+
+
+class FromHour(RootModel[int]):
+    root: Annotated[int, Field(ge=0, le=23, title="From Hour")]
+
+
+class UntilHour(RootModel[int]):
+    root: Annotated[int, Field(ge=0, le=23, title="Until Hour")]
+
+
+class MostGpus(RootModel[int]):
+    root: Annotated[int, Field(ge=1, le=100000, title="Most Gpus")]
+
+
+class PreemptionNoticeS(RootModel[int]):
+    root: Annotated[int, Field(ge=60, le=86400, title="Preemption Notice S")]
+
+
+class GuestPolicy(BaseModel):
+    """
+    Which guests a public region takes, when, and how many; by default all, at any time.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    accounts: Annotated[
+        list[Account1], Field(max_length=100, title="Accounts", validate_default=True)
+    ] = []
+    projects: Annotated[
+        list[Project], Field(max_length=100, title="Projects", validate_default=True)
+    ] = []
+    from_hour: Annotated[FromHour | None, Field(title="From Hour")] = None
+    until_hour: Annotated[UntilHour | None, Field(title="Until Hour")] = None
+    most_gpus: Annotated[MostGpus | None, Field(title="Most Gpus")] = None
+    preemption_notice_s: Annotated[PreemptionNoticeS | None, Field(title="Preemption Notice S")] = (
+        None
+    )
+
+
 class Health(BaseModel):
     model_config = ConfigDict(
         extra="allow",
@@ -1865,7 +1911,7 @@ class Posting(BaseModel):
     amount_microcredits: Annotated[int, Field(title="Amount Microcredits")]
 
 
-class Project(BaseModel):
+class Project1(BaseModel):
     model_config = ConfigDict(
         extra="allow",
     )
@@ -1941,7 +1987,7 @@ class ProjectPage(BaseModel):
     model_config = ConfigDict(
         extra="allow",
     )
-    items: Annotated[list[Project], Field(title="Items")]
+    items: Annotated[list[Project1], Field(title="Items")]
     next: Annotated[str | None, Field(title="Next")]
 
 
@@ -2120,6 +2166,7 @@ class Region(BaseModel):
     cloud_region: Annotated[str | None, Field(title="Cloud Region")]
     storage_node_class: Annotated[str | None, Field(title="Storage Node Class")]
     public: Annotated[bool, Field(title="Public")]
+    guest_policy: GuestPolicy | None
     exclusive_nodes: Annotated[bool, Field(title="Exclusive Nodes")]
     node_root: Annotated[str | None, Field(title="Node Root")]
     uses_internal_addresses: Annotated[bool, Field(title="Uses Internal Addresses")]
@@ -2141,6 +2188,8 @@ class RegionChange(BaseModel):
     )
     own_worker: Annotated[bool | None, Field(title="Own Worker")] = None
     allows_apt_packages: Annotated[bool | None, Field(title="Allows Apt Packages")] = None
+    public: Annotated[bool | None, Field(title="Public")] = None
+    guest_policy: GuestPolicy | None = None
 
 
 class NodeRoot(RootModel[str]):
@@ -2167,6 +2216,7 @@ class RegionCreation(BaseModel):
     name: Annotated[str, Field(max_length=100, min_length=1, title="Name")]
     storage_mode: Annotated[Literal["local", "central"], Field(title="Storage Mode")] = "local"
     public: Annotated[bool, Field(title="Public")] = False
+    guest_policy: GuestPolicy | None = None
     exclusive_nodes: Annotated[bool, Field(title="Exclusive Nodes")] = True
     node_root: Annotated[NodeRoot | None, Field(title="Node Root")] = None
     cloud_region: Annotated[CloudRegion | None, Field(title="Cloud Region")] = None

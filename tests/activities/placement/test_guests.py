@@ -1,7 +1,8 @@
 """Guests over real databases: placed on what an owner leaves, billed, and shared with the owner."""
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from sqlmodel import Session, col, select
@@ -24,6 +25,7 @@ from tests.activities.rows import NOW, add_payer
 from workflows.contracts.billing import MICROCREDITS, UsageRates, WorkerUsage
 from workflows.contracts.job_submission import SubmittedEnvironment
 from workflows.contracts.nodes import Hardware, Preparation
+from workflows.contracts.regions import GuestPolicy
 
 IMAGE = SubmittedEnvironment(image="docker.io/library/python@sha256:" + "0" * 64)
 
@@ -183,3 +185,41 @@ def test_the_audit_names_a_wrong_price_and_a_wrong_earning(
         session.delete(meter.one())
     with migrated.read() as session:
         assert "earnings" in {each.check for each in audit(session).differences}
+
+
+def under(database: Database, public: Public, **policy: Any) -> None:
+    with database.write() as session:
+        stored = GuestPolicy(**policy).model_dump(mode="json")
+        session.get_one(tables.Region, public.region.id).guest_policy = stored
+
+
+def test_the_policy_of_a_region_decides_who_comes_and_with_how_many_gpus(
+    migrated: Database, public: Public
+) -> None:
+    with migrated.write() as session:
+        jobs = [add_waiting_job(session, public.customer, environment=IMAGE) for _ in range(2)]
+    under(migrated, public, accounts=("acc-nobody",))
+    assert round_of().placed == 0
+    assert [code for code, _ in refusals(migrated, jobs[0])] == ["no-offers"]
+    under(migrated, public, projects=(public.customer.personal_project_id,), most_gpus=1)
+    assert round_of().placed == 1
+    assert round_of().placed == 0
+    assert [code for code, _ in refusals(migrated, jobs[1])] == ["guest-limit"]
+    with migrated.write() as session:
+        add_waiting_job(session, public.owner)
+    assert round_of().placed == 1
+    with migrated.read() as session:
+        held = {each.job_id for each in live(session)}
+    assert jobs[1].id not in held
+    assert len(held) == 2
+
+
+def test_guests_come_at_the_hours_of_the_policy(migrated: Database, public: Public) -> None:
+    with migrated.write() as session:
+        job = add_waiting_job(session, public.customer, environment=IMAGE)
+    hour = datetime.now(UTC).hour
+    under(migrated, public, from_hour=(hour + 2) % 24, until_hour=(hour + 22) % 24)
+    assert round_of().placed == 0
+    assert [code for code, _ in refusals(migrated, job)] == ["guest-hours"]
+    under(migrated, public, from_hour=(hour + 22) % 24, until_hour=(hour + 2) % 24)
+    assert round_of().placed == 1

@@ -54,7 +54,7 @@ SOUND: dict[str, dict[str, Any]] = {
     "enable_provider": {"kind": "gcp"},
     "change_provider": {"credentials": {}},
     "create_region": {"name": "another"},
-    "change_region": {"own_worker": True, "allows_apt_packages": True},
+    "change_region": {"own_worker": True, "allows_apt_packages": True, "guest_policy": {}},
     "create_datastore": DATASTORE,
     "create_reservation": {"name": "another", "hostname": "another", "port": 8888},
     "change_node": {"mining": False},

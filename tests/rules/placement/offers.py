@@ -46,7 +46,7 @@ def job(job_id: str = "job-1", gpus: int = 0, age_s: float = 0, **changes: Any) 
         "gpu_count": gpus,
         "cpu_count": 1,
     }
-    names = {field.name for field in fields(Demand)} & changes.keys()
+    names = ({field.name for field in fields(Demand)} - {"project_id"}) & changes.keys()
     asked |= {name: changes.pop(name) for name in names}
     made: dict[str, Any] = {
         "job_id": job_id,

@@ -1,6 +1,9 @@
 """Guests: jobs on what the owner of a public region leaves, at the market price."""
 
+from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from tests.rules.placement.cloud_offers import cloud_offer, market
 from tests.rules.placement.offers import (
@@ -16,7 +19,9 @@ from tests.rules.placement.offers import (
     public,
 )
 from workflows.contracts.placement import NodeOffer, PendingJob, Plan
+from workflows.contracts.regions import GuestPolicy
 from workflows.rules.placement.cloud_market import NO_MARKET, Market
+from workflows.rules.placement.guests import takes_guests_at
 from workflows.rules.placement.planner import PlanningContext, plan
 
 
@@ -116,3 +121,64 @@ def test_the_price_differs_by_who_looks() -> None:
     assert list(placed(made)) == ["own"]
     assert codes(made) == {"price"}
     assert OWNER != OTHER
+
+
+def under(policy: GuestPolicy, **changes: Any) -> NodeOffer:
+    return public(gpus=4, guest_policy=policy, **changes)
+
+
+def test_a_policy_lets_in_the_jobs_of_its_accounts_and_projects_alone() -> None:
+    jobs = [guest(), guest("third", account_id=THIRD, project_id="prj-3")]
+    named = [
+        each.model_copy(update={"demand": replace(each.demand, project_id=each.project_id)})
+        for each in jobs
+    ]
+    for policy, expected in (
+        (GuestPolicy(accounts=(THIRD,)), {"third"}),
+        (GuestPolicy(projects=("prj-1",)), {"job-1"}),
+        (GuestPolicy(accounts=(THIRD,), projects=("prj-1",)), {"third", "job-1"}),
+        (GuestPolicy(accounts=("acc-nobody",)), set()),
+    ):
+        made = planned(named, [under(policy)])
+        assert set(placed(made)) == expected
+        assert not made.refused or codes(made) == {"no-offers"}
+
+
+def test_the_jobs_of_the_owner_need_no_policy() -> None:
+    policy = GuestPolicy(accounts=("acc-nobody",), most_gpus=1)
+    made = planned([of_owner("own", gpus=4)], [under(policy, guests_now=False)])
+    assert placed(made) == {"own": "n1"}
+
+
+def test_guests_hold_no_more_gpus_than_the_policy_lets_them() -> None:
+    policy = GuestPolicy(most_gpus=3)
+    jobs = [guest(f"job-{i}", gpus=1, age_s=9 - i) for i in range(3)]
+    made = planned(jobs, [under(policy, guest_gpu_count=1)])
+    assert set(placed(made)) == {"job-0", "job-1"}
+    (refusal,) = made.refused[0].refusals
+    words = "asked 1 GPU as a guest, its region lets guests have 3, who hold 3"
+    assert (refusal.code, refusal.ever) == ("guest-limit", True)
+    assert refusal.detail == f"public node n1: {words}"
+    large = planned([guest(gpus=4)], [under(policy)]).refused[0].refusals[0]
+    assert (large.code, large.ever) == ("guest-limit", False)
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "open_hours"),
+    [
+        (None, None, set(range(24))),
+        (22, 6, {22, 23, 0, 1, 2, 3, 4, 5}),
+        (9, 17, set(range(9, 17))),
+        (0, 1, {0}),
+    ],
+)
+def test_guests_are_placed_at_the_hours_of_the_policy(
+    since: int | None, until: int | None, open_hours: set[int]
+) -> None:
+    policy = GuestPolicy(from_hour=since, until_hour=until)
+    found = {hour for hour in range(24) if takes_guests_at(policy, NOW.replace(hour=hour))}
+    assert found == open_hours
+    made = planned([guest()], [under(GuestPolicy(from_hour=22, until_hour=6), guests_now=False)])
+    (refusal,) = made.refused[0].refusals
+    assert (refusal.code, refusal.ever) == ("guest-hours", True)
+    assert refusal.detail == "public node n1: takes guests from 22:00 to 6:00 UTC"

@@ -91,7 +91,9 @@ def demand_key(submission: JobSubmission, account_id: str, data_bytes: int = 0) 
     computes them anew.
     """
     demand = demand_of(submission, account_id, data_bytes=data_bytes)
-    asked = json.dumps(asdict(demand), sort_keys=True)
+    fields = asdict(demand)
+    del fields["project_id"]  # The key is compared within a project.
+    asked = json.dumps(fields, sort_keys=True)
     return hashlib.sha256(asked.encode()).hexdigest()[:32]
 
 

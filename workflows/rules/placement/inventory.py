@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from workflows.contracts.placement import Demand, NodeOffer
+from workflows.contracts.regions import GuestPolicy
 from workflows.rules.catalogue.gpu_names import accepted_types
+from workflows.rules.placement.guests import admits
 
 
 def reserved_cpus(asked_cpus: int, asked_gpus: int, node_cpus: int, node_gpus: int) -> int:
@@ -44,14 +46,16 @@ class NodeCapacity:
         "podman",
         "preferred",
         "price",
+        "region",
         "shape",
         "takes_apt_packages",
         "trusted_only",
         "used_ports",
     )
 
-    def __init__(self, offer: NodeOffer) -> None:
+    def __init__(self, offer: NodeOffer, region: "RegionCapacity") -> None:
         self.offer = offer
+        self.region = region
         self.node_id = offer.node_id
         self.owner_id = offer.account_id
         self.active = offer.active
@@ -176,6 +180,8 @@ class NodeCapacity:
 
     def take(self, demand: Demand) -> tuple[int, ...]:
         """Take the resources of one worker, and return the indices of its GPUs, lowest first."""
+        if self.owner_id != demand.account_id:
+            self.region.guest_gpu_count += demand.gpu_count
         taken = tuple(self.free_gpus[: demand.gpu_count])
         self.free_gpus = self.free_gpus[demand.gpu_count :]
         self.free_cpus -= self.cpus_for(demand)
@@ -203,13 +209,16 @@ class RegionCapacity:
     provider_id: str
     provider_kind: str
     public: bool
+    guest_policy: GuestPolicy = field(default_factory=GuestPolicy)
+    guests_now: bool = True
+    guest_gpu_count: int = 0
     by_type: dict[str | None, list[NodeCapacity]] = field(default_factory=dict)
 
     def is_seen_by(self, demand: Demand) -> bool:
         """Whether a job learns of the region; public capacity is of GPUs alone."""
         if self.account_id == demand.account_id:
             return True
-        return self.public and demand.gpu_count > 0
+        return self.public and demand.gpu_count > 0 and admits(self.guest_policy, demand)
 
     def refusal(self, demand: Demand) -> str | None:
         """The code for which the whole region is refused; None: it is not."""
@@ -220,7 +229,15 @@ class RegionCapacity:
         asked = demand.providers
         if asked and self.provider_id not in asked and self.provider_kind not in asked:
             return "provider"
-        return None
+        return None if self.account_id == demand.account_id else self.guest_refusal(demand)
+
+    def guest_refusal(self, demand: Demand) -> str | None:
+        """The code for which the region takes no such guest at present."""
+        if not self.guests_now:
+            return "guest-hours"
+        most = self.guest_policy.most_gpus
+        asked = demand.gpu_count * demand.worker_count
+        return "guest-limit" if most is not None and self.guest_gpu_count + asked > most else None
 
     def machines(self) -> Iterator[NodeCapacity]:
         for machines in self.by_type.values():
@@ -254,7 +271,7 @@ class Inventory:
             if region is None:
                 region = regions[key] = _region_of(offer)
             gpu_type = offer.gpu_type if offer.gpus else None
-            region.by_type.setdefault(gpu_type, []).append(NodeCapacity(offer))
+            region.by_type.setdefault(gpu_type, []).append(NodeCapacity(offer, region))
         self.regions = [regions[key] for key in sorted(regions)]
         for region in self.regions:
             region.by_type = dict(sorted(region.by_type.items(), key=lambda entry: entry[0] or ""))
@@ -294,4 +311,7 @@ def _region_of(offer: NodeOffer) -> RegionCapacity:
         provider_id=offer.provider_id,
         provider_kind=offer.provider_kind,
         public=offer.public,
+        guest_policy=offer.guest_policy,
+        guests_now=offer.guests_now,
+        guest_gpu_count=offer.guest_gpu_count,
     )

@@ -24,6 +24,9 @@ _INACTIVE, _GPU_COUNT, _CPU, _MEMORY, _DISK, _PORT, _RESERVED, _OWNER_FIRST = (
     )
 )  # fmt: skip
 
+_FOR_NOW = ("guest-hours", "guest-limit")
+"""The codes of whole regions that capacity or time may end."""
+
 NOTHING_THERE = Refusal(
     offer_id="none", code="no-offers", detail="there is no node to choose from", ever=False
 )
@@ -82,7 +85,8 @@ def describe_refusals(found: list[Finding], demand: Demand) -> tuple[Refusal, ..
 def _findings(demand: Demand, region: RegionCapacity, job_id: str | None) -> Iterator[Finding]:
     code = region.refusal(demand)
     if code is not None:
-        yield Finding(region, code, ever=False, machines=list(region.machines()))
+        ever = code in _FOR_NOW and not _exceeds_limit(region, demand)
+        yield Finding(region, code, ever, machines=list(region.machines()))
         return
     wanted = region.pools(demand)
     chosen = {id(pool) for pool in wanted}
@@ -105,6 +109,12 @@ def _findings(demand: Demand, region: RegionCapacity, job_id: str | None) -> Ite
         yield Finding(region, code, ever, machines)
     if roomy:
         yield Finding(region, ROOMY, _could_hold(chain.from_iterable(wanted), demand), roomy)
+
+
+def _exceeds_limit(region: RegionCapacity, demand: Demand) -> bool:
+    """Whether the region takes no guest of so many GPUs, however few others hold."""
+    most = region.guest_policy.most_gpus
+    return most is not None and demand.gpu_count * demand.worker_count > most
 
 
 def _could_hold(machines: Iterable[NodeCapacity], demand: Demand) -> bool:
@@ -283,6 +293,17 @@ def _owner_first(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # n
     return "jobs of its owner wait for it"
 
 
+def _guest_hours(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noqa: ARG001
+    policy = machine.offer.guest_policy
+    return f"takes guests from {policy.from_hour}:00 to {policy.until_hour}:00 UTC"
+
+
+def _guest_limit(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noqa: ARG001
+    most, held = machine.offer.guest_policy.most_gpus, machine.region.guest_gpu_count
+    asked = counted(demand.gpu_count * demand.worker_count, "GPU")
+    return f"asked {asked} as a guest, its region lets guests have {most}, who hold {held}"
+
+
 def _apt_packages(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noqa: ARG001
     region = machine.offer.region_name or machine.offer.region_id
     return (
@@ -333,6 +354,8 @@ _WORDS: dict[str, Callable[[NodeCapacity, Demand, bool], str]] = {
     "disk": _disk,
     "gpu-count": _gpu_count,
     "gpu-type": _gpu_type,
+    "guest-hours": _guest_hours,
+    "guest-limit": _guest_limit,
     "image": _image,
     "inactive": _inactive,
     "memory": _memory,

@@ -78,7 +78,7 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
             Entry("quotas", "What a cloud allows in a region, and what to raise", "quotas"),
             Entry(
                 "region",
-                "create, add (in a cloud), change, ls, show, rm: places with machines",
+                "create, add (in a cloud), change, guests, ls, show, rm: places with machines",
                 "regions",
                 True,
             ),

@@ -144,6 +144,7 @@ def show(session: Session, region: Annotated[str, typer.Argument(help="id or nam
             ("storage", found.get("storage_mode")),
             ("storage node", found.get("storage_node_class")),
             ("public", found.get("public")),
+            ("guests", _policy_text(found) if found.get("public") else None),
             ("other logins closed", found.get("exclusive_nodes")),
             ("internal addresses", found.get("uses_internal_addresses") or None),
             ("own worker", found.get("own_worker")),
@@ -173,12 +174,21 @@ def change(
             help="whether apt packages of jobs are installed on its machines, and stay there",
         ),
     ] = None,
+    public: Annotated[
+        bool | None,
+        typer.Option(
+            "--public/--private",
+            help="whether guests may come, see baseload region guests; it must have no nodes",
+        ),
+    ] = None,
 ) -> None:
-    """Change which worker serves a region, or what jobs may leave on its machines."""
-    asked = {"own_worker": own_worker, "allows_apt_packages": apt_packages}
+    """Change which worker serves a region, what jobs may leave there, or whether it is public."""
+    asked = {"own_worker": own_worker, "allows_apt_packages": apt_packages, "public": public}
     body = {name: value for name, value in asked.items() if value is not None}
     if not body:
-        raise MistakeError("nothing to change: say --own-worker, --apt-packages or their opposites")
+        raise MistakeError(
+            "nothing to change: say --own-worker, --apt-packages, --public or their opposites"
+        )
     path = f"/v1/regions/{find_id(session, 'regions', region)}"
     changed = session.patch(path, body)
     if session.screen.as_json:
@@ -186,6 +196,80 @@ def change(
     else:
         for name in body:
             session.screen.result(f"{region}: {name.replace('_', ' ')}: {changed[name]}")
+
+
+@command(app)
+def guests(
+    session: Session,
+    region: Annotated[str, typer.Argument(help="id or name")],
+    from_account: Annotated[
+        list[str] | None, typer.Option(metavar="ID", help="let in jobs of this account; repeatable")
+    ] = None,
+    from_project: Annotated[
+        list[str] | None, typer.Option(metavar="ID", help="let in jobs of this project; repeatable")
+    ] = None,
+    hours: Annotated[
+        str | None, typer.Option(metavar="FROM-UNTIL", help="place them at these UTC hours: 22-6")
+    ] = None,
+    most_gpus: Annotated[
+        int | None, typer.Option(help="the most GPUs of the region that they hold at once")
+    ] = None,
+    preempt_after: Annotated[
+        int | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="let them leave for your jobs with this notice; without it they never must",
+        ),
+    ] = None,
+    everyone: Annotated[
+        bool, typer.Option("--everyone", help="take all, at any time, as at the beginning")
+    ] = False,
+) -> None:
+    """Show or set which guests a public region takes; what is not given has no limit."""
+    policy = {
+        "accounts": from_account,
+        "projects": from_project,
+        "most_gpus": most_gpus,
+        "preemption_notice_s": preempt_after,
+        **_hours(hours),
+    }
+    policy = {name: value for name, value in policy.items() if value is not None}
+    if everyone and policy:
+        raise MistakeError("--everyone is given alone")
+    if everyone or policy:
+        path = f"/v1/regions/{find_id(session, 'regions', region)}"
+        found = session.patch(path, {"guest_policy": policy})
+    else:
+        found = find(session, "regions", region)
+    if session.screen.as_json:
+        session.screen.json({"public": found["public"], "guest_policy": found["guest_policy"]})
+        return
+    if not found["public"]:
+        session.screen.say("the region is not public: no guest comes, whatever is set")
+    session.screen.result(f"{region}: {_policy_text(found)}")
+
+
+def _hours(hours: str | None) -> dict[str, int]:
+    if hours is None:
+        return {}
+    since, _, until = hours.partition("-")
+    if not (since.isdigit() and until.isdigit()):
+        raise MistakeError(f"--hours {hours}: is two hours from 0 to 23, such as 22-6")
+    return {"from_hour": int(since), "until_hour": int(until)}
+
+
+def _policy_text(region: Document) -> str:
+    """The guest policy of a region in words."""
+    policy = region.get("guest_policy") or {}
+    named = [*(policy.get("accounts") or ()), *(policy.get("projects") or ())]
+    parts = ["jobs of " + (", ".join(named) or "every account")]
+    if policy.get("from_hour") is not None:
+        parts.append(f"from {policy['from_hour']}:00 to {policy['until_hour']}:00 UTC")
+    if policy.get("most_gpus") is not None:
+        parts.append(f"at most {policy['most_gpus']} GPUs")
+    notice_s = policy.get("preemption_notice_s")
+    parts.append("never pre-empted" if notice_s is None else f"pre-empted after {notice_s} s")
+    return "; ".join(parts)
 
 
 @command(app, takes_yes=True)
