@@ -20,7 +20,7 @@ from tests.activities.temporal.stuck import TRIES, break_workflow
 from tests.temporal_server import TemporalServer
 from tests.waiting import eventually
 
-LOOPS = ("placement", "outbox", "device-fees", "payouts")
+LOOPS = ("placement", "outbox", "device-fees", "payouts", "balance-guard")
 
 
 @pytest.fixture(scope="module")
