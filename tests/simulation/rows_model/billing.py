@@ -21,8 +21,8 @@ from workflows.contracts.billing import BalanceForecast, BillingRequest, WorkerU
 from workflows.contracts.errors import REFUSED
 from workflows.contracts.nodes import RunSeen
 from workflows.effects.billing import (
-    BillingDone,
     BalancesGuarded,
+    BillingDone,
     ChargeDeviceDays,
     DeviceDaysCharged,
     PaidOut,
