@@ -6,6 +6,7 @@ from temporalio.worker import WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxRestrictions
 
 from workers.sandbox import QuietSandbox, visit_payloads_only_with_codec
+from workflows.billing.balance_guard import BalanceGuard
 from workflows.billing.device_fees import DeviceFees
 from workflows.billing.job_billing import JobBilling
 from workflows.billing.payouts import Payouts
@@ -37,6 +38,7 @@ WORKFLOWS: tuple[type, ...] = (
     JobBilling,
     DeviceFees,
     Payouts,
+    BalanceGuard,
     ProviderNotifications,
     PlacementLoop,
     OutboxRelay,

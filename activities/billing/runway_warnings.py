@@ -11,7 +11,7 @@ from workflows.contracts.billing import MICROCREDITS, BalanceForecast
 from workflows.contracts.events import BillingEvent, Event
 from workflows.rules.billing.runway_warnings import WARNINGS, warning_level
 
-_TYPES = [each.value for each in BillingEvent]
+WARNING_TYPES = tuple(each.value for each in BillingEvent)
 
 
 def warn_of_runway(session: Session, payer_id: str, forecast: BalanceForecast) -> None:
@@ -37,7 +37,7 @@ def _known_level(session: Session, payer_id: str) -> int:
         select(EventRow.details)
         .where(
             EventRow.resource_id == payer_id,
-            col(EventRow.type).in_(_TYPES),
+            col(EventRow.type).in_(WARNING_TYPES),
         )
         .order_by(col(EventRow.position).desc())
     )

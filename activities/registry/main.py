@@ -2,6 +2,7 @@
 
 from activities.artifacts.contents import find_progress, remove_content
 from activities.artifacts.volumes import record_volume
+from activities.billing.balance_guard import guard_balances
 from activities.billing.device_fees import charge_device_days
 from activities.billing.job_billing import begin_billing, end_billing, post_usage, tell_job_to_end
 from activities.billing.orphaned_runs import bill_orphaned_runs
@@ -70,6 +71,7 @@ MAIN: tuple[Activity, ...] = (
     tell_job_to_end,
     charge_device_days,
     pay_out,
+    guard_balances,
     find_job_data,
     seal_run_specs,
     discard_run_specs,

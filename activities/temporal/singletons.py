@@ -27,6 +27,7 @@ from workflows.contracts import queues
 from workflows.contracts.base import Contract
 from workflows.contracts.placement import PlacementRequest
 from workflows.contracts.schedules import (
+    BalanceGuardRequest,
     DeviceFeesRequest,
     PayoutsRequest,
     ReconciliationRequest,
@@ -43,8 +44,9 @@ LOOPS: tuple[tuple[str, Contract, str], ...] = (
 DAILY_LOOPS: tuple[tuple[str, Contract, str], ...] = (
     ("DeviceFees", DeviceFeesRequest(), "device-fees"),
     ("Payouts", PayoutsRequest(), "payouts"),
+    ("BalanceGuard", BalanceGuardRequest(), "balance-guard"),
 )
-"""The endless loops of which each run lasts until the next UTC day is closed."""
+"""The endless loops about money that is charged or paid by the UTC day."""
 _OURS = "baseload: "
 """The beginning of the note of each schedule that this code has made."""
 

@@ -35,6 +35,7 @@ SMALL_ON_PURPOSE = {
     "workflows/reconciliation/reconcilers.py": "workflows of their own, which the worker names",
     "workflows/providers/price_refresh.py": "a workflow of its own, which the worker names",
     "workflows/billing/device_fees.py": "a workflow of its own, which the worker names",
+    "workflows/billing/balance_guard.py": "a workflow of its own, which the worker names",
     "workflows/billing/payouts.py": "a workflow of its own, which the worker names",
     "workflows/rules/billing/device_fees.py": "the exact rounding, which an audit repeats",
     "workflows/sessions/trunk_opening.py": "a workflow of its own, which the worker names",

@@ -33,6 +33,7 @@ from tests.workflows.nodes import test_node_lifecycle as nodes
 from tests.workflows.providers.test_provider_lifecycle import CLOUD, HOME, PROVIDER, reaches
 from tests.workflows.regions.test_cloud_resources import REQUEST as CLOUD_REGION
 from workflows.artifacts.artifact_lifecycle import ArtifactLifecycle
+from workflows.billing.balance_guard import BalanceGuard
 from workflows.billing.device_fees import DeviceFees
 from workflows.billing.payouts import Payouts
 from workflows.contracts import queues
@@ -43,6 +44,7 @@ from workflows.contracts.placement import PlacementRequest
 from workflows.contracts.regions import Replacement
 from workflows.contracts.removals import Removal
 from workflows.contracts.schedules import (
+    BalanceGuardRequest,
     DeviceFeesRequest,
     PayoutsRequest,
     ReconciliationRequest,
@@ -349,6 +351,15 @@ async def earnings_paid_out(stage: Stage) -> WorkflowHandle[Any, Any]:
     return handle
 
 
+async def payers_of_devices_warned(stage: Stage) -> WorkflowHandle[Any, Any]:
+    stage.world.short.add("acc-1")
+    handle = await stage.client.start_workflow(
+        BalanceGuard.run, BalanceGuardRequest(), id="balance-guard", task_queue=queues.MAIN
+    )
+    await _sleeps(handle)
+    return handle
+
+
 async def _sleeps(handle: WorkflowHandle[Any, Any]) -> None:
     """It has done the work of its day, and waits for the next one."""
 
@@ -384,6 +395,7 @@ STORIES: tuple[Story, ...] = (
     deployment_in_steps,
     device_days_charged,
     earnings_paid_out,
+    payers_of_devices_warned,
 )
 
 

@@ -1,4 +1,4 @@
-"""What is charged and paid by the day in the fake world."""
+"""What is charged and paid by the day in the fake world, and who is warned of it."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -21,6 +21,10 @@ class DailyBilling:
     unpaid: set[str] = field(default_factory=set)
     """Earnings that wait for their payout."""
     paid: Counter[str] = field(default_factory=Counter)
+    short: set[str] = field(default_factory=set)
+    """Payers whose runway has become short."""
+    warned: Counter[str] = field(default_factory=Counter)
+    next_warning_s: int | None = None
     payout_days: set[date] = field(default_factory=set)
     """The periods that are paid."""
 
@@ -39,6 +43,11 @@ class DailyBilling:
         ]
         self.device_days.update(new if self.first_device_day is not None else ())
         return billing.DeviceDaysCharged(through=through, transactions=len(new))
+
+    def guard_balances(self, _: billing.GuardBalances) -> billing.BalancesGuarded:
+        found, self.short = self.short, set()
+        self.warned.update(found)
+        return billing.BalancesGuarded(next_s=self.next_warning_s)
 
     def pay_out(self, asked: billing.PayOut) -> billing.PaidOut:
         if asked.day in self.payout_days or not self.unpaid:

@@ -20,3 +20,7 @@ class DeviceFeesRequest(Contract):
 
 class PayoutsRequest(Contract):
     """Input of the payouts."""
+
+
+class BalanceGuardRequest(Contract):
+    """Input of the balance guard."""

@@ -1,4 +1,4 @@
-"""Effects of job billing, device fees and payouts."""
+"""Effects of job billing, device fees, payouts and the balance guard."""
 
 from datetime import date
 
@@ -74,6 +74,17 @@ class PaidOut(Contract):
     microcredits: int = 0
 
 
+class GuardBalances(Contract):
+    """Warn the payers of devices whose runway has become short."""
+
+
+class BalancesGuarded(Contract):
+    payers: int = 0
+    """Those who pay for devices."""
+    next_s: int | None = None
+    """The seconds until the next warning is due; None: none is."""
+
+
 charge_device_days = Effect(
     "charge_device_days",
     ChargeDeviceDays,
@@ -85,3 +96,8 @@ charge_device_days = Effect(
 
 pay_out = Effect("pay_out", PayOut, PaidOut, start_to_close_s=240, heartbeat_s=60)
 """Post one transaction for each provider and period; a second call posts what is missing."""
+
+guard_balances = Effect(
+    "guard_balances", GuardBalances, BalancesGuarded, start_to_close_s=240, heartbeat_s=60
+)
+"""Add the events of warnings that are due; a second call adds none."""

@@ -17,6 +17,7 @@ from tests.failure.stories.job import (
 from tests.failure.stories.lease import DeadlineStory, MachineStory
 from tests.failure.stories.leased_node import EndingNodeStory, LeasedNodeStory
 from tests.failure.stories.loops import (
+    BalanceGuardStory,
     DeviceFeesStory,
     HousekeepingStory,
     NewsStory,
@@ -73,6 +74,7 @@ STORIES: tuple[type[Story], ...] = (
     TrunkStory,
     DeviceFeesStory,
     PayoutsStory,
+    BalanceGuardStory,
 )
 
 

@@ -10,12 +10,14 @@ from tests.failure.fake_effects import FaultedWorld
 from tests.failure.pairs import Pair
 from tests.failure.stories.story import HARMLESS, Story
 from tests.workflows.fake_machines import node_address
+from workflows.billing.balance_guard import BalanceGuard
 from workflows.billing.device_fees import DeviceFees
 from workflows.billing.payouts import Payouts
 from workflows.contracts.lifecycles import JobChanges, Record
 from workflows.contracts.placement import PlacementRequest
 from workflows.contracts.providers import NotificationsRequest
 from workflows.contracts.schedules import (
+    BalanceGuardRequest,
     DeviceFeesRequest,
     PayoutsRequest,
     ReconciliationRequest,
@@ -275,6 +277,27 @@ class PayoutsStory(DailyStory):
     def look(self) -> None:
         twice = [name for name, times in self.world.paid.items() if times > 1]
         self.expect(not twice, f"paid out twice: {twice}")
+        self.look_at_the_cause()
+
+
+class BalanceGuardStory(DailyStory):
+    """Each payer is warned once, however often the guard looks."""
+
+    lifecycle = "BalanceGuard"
+    effect_of_the_day = Pair("BalanceGuard", "guard_balances")
+
+    async def start_it(self) -> None:
+        await self.start(BalanceGuard, BalanceGuardRequest(), self.workflow_id)
+
+    def add(self, job_id: str) -> None:
+        self.world.short.add(job_id)
+
+    def is_served(self, job_id: str) -> bool:
+        return job_id in self.world.warned
+
+    def look(self) -> None:
+        twice = [name for name, times in self.world.warned.items() if times > 1]
+        self.expect(not twice, f"warned twice: {twice}")
         self.look_at_the_cause()
 
 

@@ -35,7 +35,7 @@ from workflows.contracts.base import Contract
 ENDLESS = frozenset(
     {
         *("Placement", "OutboxRelay", "LifecycleReconciliation", "Housekeeping"),
-        *("DeviceFees", "Payouts"),
+        *("DeviceFees", "Payouts", "BalanceGuard"),
     }
 )
 

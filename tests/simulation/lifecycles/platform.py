@@ -193,7 +193,7 @@ def _at_rest(life: Life) -> Iterable[str]:
 
 PLATFORM = Part(
     name="platform",
-    workflows=(*LOOPS, "TrunkOpening", "DeviceFees", "Payouts"),
+    workflows=(*LOOPS, "TrunkOpening", "DeviceFees", "Payouts", "BalanceGuard"),
     drawers=(
         (4, calls_fail(*LOOPS)),
         (1, calls_keep_failing(*LOOPS)),

@@ -21,6 +21,7 @@ from workflows.contracts.billing import BalanceForecast, BillingRequest, WorkerU
 from workflows.contracts.errors import REFUSED
 from workflows.contracts.nodes import RunSeen
 from workflows.effects.billing import (
+    BalancesGuarded,
     BillingDone,
     ChargeDeviceDays,
     DeviceDaysCharged,
@@ -59,6 +60,7 @@ class Billing:
             "bill_orphaned_runs": self._bill_orphaned_runs,
             "charge_device_days": self._charge_device_days,
             "pay_out": self._pay_out,
+            "guard_balances": lambda _, __: BalancesGuarded(),
         }
 
     def _charge_device_days(self, _: Attempt, asked: ChargeDeviceDays) -> DeviceDaysCharged:

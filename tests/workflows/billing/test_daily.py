@@ -16,12 +16,17 @@ from tests.waiting import eventually
 from tests.workflows.fake_world import World
 from tests.workflows.time_skipping import skipping_clock
 from workers.registry import WORKFLOWS, workflow_runner
+from workflows.billing.balance_guard import LONGEST_WAIT, BalanceGuard
 from workflows.billing.device_fees import DeviceFees
 from workflows.billing.payouts import Payouts
 from workflows.contracts import queues
 from workflows.contracts.base import Contract, Done
-from workflows.contracts.schedules import DeviceFeesRequest, PayoutsRequest
-from workflows.effects.billing import PaidOut, PayOut
+from workflows.contracts.schedules import (
+    BalanceGuardRequest,
+    DeviceFeesRequest,
+    PayoutsRequest,
+)
+from workflows.effects.billing import BalancesGuarded, GuardBalances, PaidOut, PayOut
 from workflows.rules.billing.utc_days import DAY, last_closed_day, next_closing
 
 
@@ -164,3 +169,45 @@ async def test_earnings_are_paid_out_once_in_a_day(
             await eventually(lambda: not world.unpaid, "the next period is paid")
     assert world.paid == {"monday": 1, "tuesday": 1}
     assert sorted(set(days)) == [today, today + DAY]
+
+
+@pytest.mark.parametrize(
+    ("next_s", "wait_s"),
+    [
+        pytest.param(None, 300, id="no warning is ahead"),
+        pytest.param(100_000, 300, id="far ahead"),
+        pytest.param(120, 120, id="due soon"),
+        pytest.param(0, 10, id="due at once"),
+    ],
+)
+async def test_the_guard_looks_when_a_warning_is_due_and_every_five_minutes(
+    clock: WorkflowEnvironment, next_s: int | None, wait_s: int
+) -> None:
+    looks: list[float] = []
+
+    class Timed(World):
+        def guard_balances(self, asked: GuardBalances) -> BalancesGuarded:
+            looks.append(len(looks))
+            return super().guard_balances(asked)
+
+    world = Timed(client=clock.client)
+    world.next_warning_s = next_s
+    name = f"guard-{next_s}"
+    async with at_work(clock, world):
+        handle = await clock.client.start_workflow(
+            BalanceGuard.run, BalanceGuardRequest(), id=name, task_queue=queues.MAIN
+        )
+        async with ended(clock, name):
+            await eventually(lambda: len(looks) == 1, "it looks at once")
+            await asleep(clock, name)
+            history = await handle.fetch_history()
+            (timer,) = [
+                event.timer_started_event_attributes.start_to_fire_timeout
+                for event in history.events
+                if event.event_type == EventType.EVENT_TYPE_TIMER_STARTED
+            ]
+            assert timer.ToSeconds() == wait_s <= LONGEST_WAIT.total_seconds()
+            world.short.add("acc-1")
+            await clock.sleep(timedelta(seconds=wait_s + 1))
+            await eventually(lambda: bool(world.warned), "it has looked again")
+    assert world.warned == {"acc-1": 1}
