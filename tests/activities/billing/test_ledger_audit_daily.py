@@ -9,6 +9,7 @@ from temporalio.testing import ActivityEnvironment
 from activities.billing.device_fees import charge_device_days
 from activities.billing.ledger import DEVICE_FEES, Entry, post
 from activities.billing.ledger_audit.audit import audit
+from activities.billing.ledger_audit.checks import Difference
 from activities.billing.ledger_audit.devices import DEVICES
 from activities.billing.ledger_audit.providers import PROVIDERS
 from activities.billing.payers import credits_name, earnings_name
@@ -17,7 +18,7 @@ from activities.billing.preferred_credits import left_of, set_amount
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import Database
-from tests.activities.billing.test_ledger_audit import audited, found_by, in_sql
+from tests.activities.billing.test_ledger_audit import audited, in_sql
 from tests.activities.cloud_rows import add_cloud_region, add_lease
 from tests.activities.rows import NOW, add_payer, add_region
 from workflows.contracts.billing import TransactionKind
@@ -56,6 +57,11 @@ def charge(through: date = THROUGH, after: date | None = None) -> None:
     ActivityEnvironment().run(charge_device_days, ChargeDeviceDays(after=after, through=through))
 
 
+def reported(database: Database) -> tuple[Difference, ...]:
+    """What the audit reports, but for the earnings of these books, which no meter has posted."""
+    return tuple(each for each in audited(database).differences if each.check != "earnings")
+
+
 @pytest.fixture
 def books(migrated: Database) -> Database:
     """Books with charged devices of two accounts, payouts, and preferred credits half used."""
@@ -82,7 +88,7 @@ def books(migrated: Database) -> Database:
 
 
 def test_of_right_books_nothing_is_reported(books: Database) -> None:
-    assert audited(books).differences == ()
+    assert reported(books) == ()
     with books.read() as session:
         kinds = session.exec(select(tables.LedgerTransaction.kind)).all()
     assert (kinds.count("device-day"), kinds.count("payout")) == (2 * CHARGED_DAYS, 2)
@@ -161,7 +167,7 @@ def test_each_defect_is_reported_by_the_checks_that_it_concerns(
 ) -> None:
     statement, expected = DEFECTS[defect]
     in_sql(books, statement)
-    assert found_by(books) == expected
+    assert {each.check for each in reported(books)} == expected
 
 
 @pytest.mark.parametrize(
@@ -180,7 +186,7 @@ def test_what_goes_elsewhere_or_is_of_nothing_is_reported(
         assert account_id is not None
         legs = {credits_name(account_id): -5, other: 5}
         post(session, Entry("odd", kind, account_id, legs, NOW, "odd"))
-    assert found_by(books) == expected
+    assert {each.check for each in reported(books)} == expected
 
 
 def test_a_day_that_was_left_out_is_reported_once_a_later_one_is_charged(
@@ -190,7 +196,7 @@ def test_a_day_that_was_left_out_is_reported_once_a_later_one_is_charged(
         add_device(session, add_region(session, add_payer(session)), timedelta())
     charge(through=FIRST)
     charge(after=FIRST + timedelta(days=1), through=THROUGH)
-    [missing] = audited(migrated).differences
+    [missing] = reported(migrated)
     assert missing.check == "device-days"
     assert missing.subject.endswith("/2026-02-28")
     assert (missing.expected, missing.found) == ("1 devices", "no transaction")
@@ -200,7 +206,7 @@ def test_an_account_that_was_left_out_is_reported(books: Database) -> None:
     with books.write() as session:
         other = add_payer(session, "globex")
         add_device(session, add_region(session, other), timedelta(), 25 * HOUR)
-    subjects = [each.subject for each in audited(books).differences]
+    subjects = [each.subject for each in reported(books)]
     days = ("2026-02-27", "2026-02-28")
     assert subjects == [f"device-day/{other.id}/{day}" for day in days]
 
