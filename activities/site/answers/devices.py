@@ -5,13 +5,15 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Discriminator, Field, Tag, TypeAdapter
 
-from activities.site.answers.bounds import BootId, ByteCount, Code, Count, ExitCode, Said, Text
+from activities.site.answers.bounds import BootId, ByteCount, Code, Count, Said, Text
 from activities.site.answers.frames import MOST_HEADER_BYTES
 from activities.site.answers.reading import Speaker, parsed, violation
 from workflows.contracts.devices import DeviceRun, InferenceStatus, OutputBacklog
 
 MOST_ASSIGNMENTS = 1 << 30
 MOST_AWAY = 300
+ExitCode = Annotated[int, Field(ge=-(1 << 31), lt=1 << 31)]
+"""That of a device is a number in its row, which has no room for more."""
 
 
 class SaidRun(Said):

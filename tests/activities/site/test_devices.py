@@ -60,9 +60,13 @@ async def test_a_watch_ends_when_the_device_does_something_else(hostile: Hostile
         (Words(says(), stays=True), "another-boot", errors.OUTCOME_UNKNOWN),
         (Words(says(status="dancing"), stays=True), "", errors.PROTOCOL_VIOLATION),
         (Words(says(number=-1), stays=True), "", errors.PROTOCOL_VIOLATION),
+        (Words(says(exit_code=1 << 31), stays=True), "", errors.PROTOCOL_VIOLATION),
         (Words(b"x" * (65 << 10), stays=True), "", errors.PROTOCOL_VIOLATION),
     ],
-    ids=["it ends", "it is silent", "it has restarted", "odd status", "odd number", "no line"],
+    ids=[
+        *("it ends", "it is silent", "it has restarted", "odd status", "odd number"),
+        *("an exit code that its row has no room for", "no line"),
+    ],
 )
 async def test_a_watch_fails_as_that_of_a_node_does(
     hostile: HostileSite, monkeypatch: pytest.MonkeyPatch, words: Words, boot_id: str, kind: str
