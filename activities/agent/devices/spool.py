@@ -33,7 +33,7 @@ from .state import Revision, Store, revisions
 Work = Callable[[Store, Callable[[], float], Callable[[float], None]], None]
 GONE = "gone-output.json"
 MOST_GONE = 50
-COUNTS, COUNTS_LOCK = "output.json", "output.lock"
+COUNTS, COUNTS_LOCK = disk.OUTPUT_NOTE, "output.lock"
 INTERVAL_S = 5.0
 AWAY_S = 30.0
 """How long a datastore that has refused is left alone."""
@@ -70,7 +70,15 @@ def has_output(revision: Revision) -> bool:
 
 def files_of(revision: Revision) -> list[Waiting]:
     """The files of its output, the oldest first."""
-    found = []
+    return _seen(revision)[0]
+
+
+def _seen(revision: Revision) -> tuple[list[Waiting], bool]:
+    """The files of its output, the oldest first, and whether these are all.
+
+    They are not where folders are too deep in each other, or are moved meanwhile.
+    """
+    found, is_whole = [], False
     with contextlib.suppress(RefusedError, OSError):  # No such folder, or it was moved meanwhile.
         for entry in packing.entries(revision, "output"):
             status = entry.stat()
@@ -78,7 +86,8 @@ def files_of(revision: Revision) -> list[Waiting]:
                 mark = mark_of(entry.path, status)
                 size = status.st_blocks * 512
                 found.append(Waiting(entry.path, mark, size, status.st_mtime))
-    return sorted(found, key=lambda one: one.changed_s)
+        is_whole = True
+    return sorted(found, key=lambda one: one.changed_s), is_whole
 
 
 def stored_of(revision: Revision) -> set[str]:
@@ -131,7 +140,8 @@ def _make_room(
     revision: Revision, limit_bytes: int, noted: dict[str, Any], most_bytes: int | None
 ) -> None:
     """Remove what there is no room for, and count it in `noted`."""
-    found, stored = files_of(revision), stored_of(revision)
+    found, is_whole = _seen(revision)
+    noted["is_whole"], stored = is_whole, stored_of(revision)
     excess = sum(one.size for one in found) - (limit_bytes if most_bytes is None else most_bytes)
     too_many = len(found) - MOST_FILES
     policy = (_spec(revision).get("output_buffer") or {}).get("policy")

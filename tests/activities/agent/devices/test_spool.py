@@ -16,6 +16,7 @@ import pytest
 from activities.agent.datastores.copying import STORED
 from activities.agent.devices import spool
 from activities.agent.devices.state import Revision, Store
+from activities.agent.files import packing
 from activities.agent.folders import JOB_USER
 from activities.agent.host import disk, job_accounts
 from tests.activities.agent.devices.conftest import MakeRevision
@@ -224,7 +225,7 @@ def test_no_link_of_the_command_leads_the_spool_elsewhere(
     (Path(revision.at("output")) / "folder").rename(Path(revision.at("output")) / "moved")
     (Path(revision.at("output")) / "folder").symlink_to(outside)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spool, "files_of", lambda _: found)
+        patch.setattr(spool, "_seen", lambda _: (found, True))
         spool.bound(revision, 0)
     assert (outside / "kept").exists()
     assert spool.counts(revision)["dropped_files"] == 0
@@ -316,6 +317,21 @@ def test_very_many_files_are_bounded_whatever_their_size(
     spool.bound(revision)
     assert {one.path for one in spool.files_of(revision)} == set(map(str, range(5, 15)))
     assert spool.report([revision])["dropped_files"] == 5
+
+
+def test_what_is_too_deep_to_be_bounded_counts_for_its_command(
+    make_revision: MakeRevision,
+) -> None:
+    revision = make_revision(output=place(AWAY), disk_size_gb=0.001)
+    write(revision, "seen-later/large", bytes(2 << 20), 9)
+    deepest = Path(revision.at("output")) / "first"
+    (deepest / "/".join("d" * (packing.MOST_DEPTH + 1))).mkdir(parents=True)
+    spool.bound(revision)
+    assert "has written" in (ends_it(revision) or "")
+    shutil.rmtree(deepest)
+    spool.bound(revision)
+    assert ends_it(revision) is None
+    assert spool.counts(revision)["dropped_files"] == 1
 
 
 def test_where_room_is_needed_only_what_is_stored_goes(make_revision: MakeRevision) -> None:
