@@ -123,7 +123,7 @@ class Keeper:
         while not self.is_ending:
             if self._is_asked():
                 self._follow(self.store.asked())
-            elif self.start is None and not self.copier.has_work():
+            elif self.start is None and self.is_kept and not self.copier.has_work():
                 tidy(self.store, self.state)
                 break
             elif self.start is not None and self.start.reap():
