@@ -114,7 +114,7 @@ class Keeper:
     def main(self) -> None:
         """Run what is to run, until it is ended or nothing is to run."""
         self._listen()
-        unit.forget_other_copies(self.store)
+        self._guard(lambda: unit.forget_other_copies(self.store))
         for revision in revisions(self.store.folders):
             starting.end_left(revision)
         self._begin()

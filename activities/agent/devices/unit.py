@@ -17,9 +17,9 @@ import sys
 import zlib
 
 from ..errors import RefusedError
-from ..folders import sync_folder
+from ..folders import sync_folder, take_lock
 from ..host.launch import archive
-from .state import Store
+from .state import ASKING, Store
 
 UNITS = "/etc/systemd/system"
 SYSTEMD = "/run/systemd/system"
@@ -143,14 +143,23 @@ def remove(store: Store) -> None:
 
 
 def forget_other_copies(store: Store) -> None:
-    """Remove the copies of the agent that neither this process nor the unit runs from."""
-    keep = {os.path.basename(archive())}
-    with contextlib.suppress(OSError), open(os.path.join(UNITS, name_of(store))) as file:
-        text = file.read()
-        keep |= {name for name in os.listdir(store.path) if '/%s"' % name in text}
-    for name in os.listdir(store.path):
-        if name.startswith("agent-") and name not in keep:
-            os.unlink(store.at(name))
+    """Remove the copies of the agent that neither this process nor the unit runs from.
+
+    None is removed while somebody asks, who may be installing one that the unit will name.
+    """
+    lock = take_lock(store.at(ASKING), wait=False)
+    if lock is None:
+        return
+    try:
+        keep = {os.path.basename(archive())}
+        with contextlib.suppress(OSError), open(os.path.join(UNITS, name_of(store))) as file:
+            text = file.read()
+            keep |= {name for name in os.listdir(store.path) if '/%s"' % name in text}
+        for name in os.listdir(store.path):
+            if name.startswith("agent-") and name not in keep:
+                os.unlink(store.at(name))
+    finally:
+        os.close(lock)
 
 
 def forget_parts(store: Store) -> None:
