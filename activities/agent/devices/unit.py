@@ -22,6 +22,7 @@ from ..host.launch import archive
 from .state import ASKING, Store
 
 UNITS = "/etc/systemd/system"
+WANTS = "multi-user.target.wants"
 SYSTEMD = "/run/systemd/system"
 LIMIT_S = 60.0
 STOP_S = 90
@@ -97,13 +98,18 @@ def install(store: Store) -> bool:
     os.rename(part, unit)
     _systemctl("daemon-reload")
     _systemctl("enable", name)
-    sync_folder(UNITS)
-    sync_folder(os.path.join(UNITS, "multi-user.target.wants"))
+    _sync_units()
     return True
 
 
+def _sync_units() -> None:
+    for folder in (UNITS, os.path.join(UNITS, WANTS)):
+        with contextlib.suppress(FileNotFoundError):  # Nothing is enabled on this machine.
+            sync_folder(folder)
+
+
 def _is_enabled(name: str) -> bool:
-    return os.path.islink(os.path.join(UNITS, "multi-user.target.wants", name))
+    return os.path.islink(os.path.join(UNITS, WANTS, name))
 
 
 def start(store: Store) -> None:
@@ -138,6 +144,7 @@ def remove(store: Store) -> None:
     _systemctl("stop", name, limit_s=STOP_S + LIMIT_S)
     _systemctl("disable", name)
     os.unlink(path)
+    _sync_units()  # Else a power cut brings it back.
     _systemctl("daemon-reload")
     _run("reset-failed", name)
 

@@ -31,3 +31,18 @@ def test_a_keeper_that_starts_leaves_the_copy_that_a_request_is_just_installing(
     os.close(asking)
     unit.forget_other_copies(store)
     assert [one.name for one in Path(store.path).glob("*.pyz")] == ["agent-new.pyz"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has units")
+def test_the_removal_of_the_unit_is_on_the_disk_before_it_counts(
+    store: Store, named: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a power cut brings the unit back, and the device runs what nobody knows of any more."""
+    synced: list[tuple[str, bool]] = []
+    monkeypatch.setattr(unit, "_systemctl", lambda *_, **__: None)
+    monkeypatch.setattr(unit, "_run", lambda *_, **__: None)
+    monkeypatch.setattr(unit, "sync_folder", lambda path: synced.append((path, named.exists())))
+    (named.parent / "multi-user.target.wants").mkdir()
+    unit.remove(store)
+    folders = (str(named.parent), str(named.parent / "multi-user.target.wants"))
+    assert synced == [(folder, False) for folder in folders]
