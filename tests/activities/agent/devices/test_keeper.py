@@ -97,6 +97,28 @@ def test_an_exit_that_a_full_disk_does_not_take_is_written_when_there_is_room(
     assert (state["status"], state["exit_code"], state["reason"]) == (FAILED, 3, "no camera")
 
 
+def test_a_revision_that_has_proved_itself_runs_on_where_an_earlier_one_cannot_be_removed(
+    keeper: Keeper, make_revision: MakeRevision, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newer = make_revision(2).run_id
+    keeper.store.ask({"number": 2, "kind": "switch", "run_id": newer, "health": {"up_s": 0}})
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    class Up(Runs):
+        started_s = 0.0
+
+        def is_up(self) -> bool:
+            return True
+
+    monkeypatch.setattr(starting, "start", Up)
+    monkeypatch.setattr("activities.agent.devices.keeper.tidy", full)
+    keeper.main()
+    state = keeper.store.state()
+    assert (state["current"]["run_id"], state["status"]) == (newer, RUNNING)
+
+
 def test_a_command_that_is_to_stop_is_not_started_by_the_boot_before(
     keeper: Keeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
