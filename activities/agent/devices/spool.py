@@ -259,9 +259,27 @@ def store(revision: Revision, settled_s: float = SETTLED_S, limit_s: float = OUT
         with open(revision.at(STORED), "a+") as note:  # Before: the folder of the run is root's.
             files = opened(share, account, known_as)
             takes = lambda found: abs(now - found.st_mtime) >= settled_s  # noqa: E731
-            return Storing(files, revision, note, say, takes).run(names)._asdict()
+            drop = lambda path, found: _drop_unnoted(revision, path, found)  # noqa: E731
+            return Storing(files, revision, note, say, takes, drop).run(names)._asdict()
 
     in_child(share.place, act, stall_s=min(STALL_S, limit_s), limit_s=limit_s)
+
+
+def _drop_unnoted(revision: Revision, path: str, stored: os.stat_result) -> bool:
+    """Remove a file that is stored, where the disk has no room to note it; whether it is gone.
+
+    Else it would be stored again and again, and what is stored would make no room.
+    """
+
+    def unlink(folder: int, name: str) -> bool:
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        is_same = mark_of(path, found) == mark_of(path, stored)
+        if not is_same or abs(time.time() - found.st_mtime) < SETTLED_S:
+            return False
+        os.unlink(name, dir_fd=folder)
+        return True
+
+    return _with_folder_of(revision, path, unlink)
 
 
 def _known_as(user: str | None) -> tuple[int, int] | None:

@@ -7,13 +7,14 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from activities.agent.datastores.copying import STORED
+from activities.agent.datastores.files import FOLDER, Entry
 from activities.agent.devices import spool
 from activities.agent.devices.state import Revision, Store
 from activities.agent.files import packing
@@ -376,6 +377,50 @@ def test_a_full_disk_does_not_keep_the_spool_from_making_room(
         patch.setattr(spool, "write_json", full)
         spool.copy(revision)
     assert sum(one.size for one in spool.files_of(revision)) <= 500_000
+
+
+class Shelf:
+    """A datastore that takes everything."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def takes(self, _: str) -> bool:
+        return True
+
+    def look(self, path: str) -> Entry:
+        return Entry(path, FOLDER, 0, 0)
+
+    def write(self, path: str, chunks: Iterator[bytes]) -> None:
+        (self.folder / path.replace("/", "-")).write_bytes(b"".join(chunks))
+
+    def rename(self, path: str, to: str) -> None:
+        names = [one.replace("/", "-") for one in (path, to)]
+        (self.folder / names[0]).rename(self.folder / names[1])
+
+
+def test_what_is_stored_makes_room_where_the_disk_has_none_to_note_it(
+    make_revision: MakeRevision, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the first file would be stored again and again, and the others never."""
+    revision = make_revision()
+    shelf, names = tmp_path / "shelf", ["1.jpg", "2.jpg", "3.jpg"]
+    shelf.mkdir()
+    monkeypatch.setattr(spool, "opened", lambda *_: Shelf(shelf))
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", revision.path]
+    subprocess.run(mount, check=True)
+    try:
+        revision.write("spec.json", {"output": place(AWAY), "disk_size_gb": 1})
+        for number, name in enumerate(names):
+            write(revision, name, bytes(8192), 100 - number)
+        with pytest.raises(OSError, match="No space"):
+            Path(revision.at("filler")).write_bytes(bytes(1 << 20))
+        spool.copy(revision)
+        assert sorted(one.name for one in shelf.iterdir()) == [f"shop-7-{one}" for one in names]
+        assert disk.free_bytes(revision.path) > 0
+        assert spool.report([revision])["dropped_files"] == 0
+    finally:
+        subprocess.run(["umount", revision.path], check=True)
 
 
 def test_what_was_dropped_or_lost_with_a_revision_is_counted_after_its_end(
