@@ -1,13 +1,13 @@
 """Keep which guests a public region takes, and the pre-emption of guests.
 
-Revision: 0048, after 0042
+Revision: 0044, after 0043
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0048"
-down_revision = "0042"
+revision = "0044"
+down_revision = "0043"
 branch_labels = None
 depends_on = None
 oldest_code_revision = "0027"
