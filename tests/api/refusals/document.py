@@ -84,6 +84,8 @@ NAMED_ON = {
 PLAIN = frozenset(
     {
         *("query status", "query after", "query cloud_region", "query gpus", "query zone"),
+        *("query label", "body labels{}"),
+        *("body guest_policy.accounts[]", "body guest_policy.projects[]"),  # Others, of any name.
         *("query begins_at", "query ends_at", "query since", "query max_price"),
         *("body name", "body owner_email", "body email", "body wallet_address", "body value"),
         "body federated_egress[]",
