@@ -30,6 +30,15 @@ def test_help_names_every_command_and_every_exit_code() -> None:
     assert all(f"  {code}" in said for code, _ in EXIT_CODES)
 
 
+def test_the_commands_of_accounts_and_money_are_there() -> None:
+    groups = ("account", "user", "project", "member", "invite", "key", "secret", "credit")
+    assert {*groups, "audit", "admin"} <= {
+        name for name, each in entries().items() if each.is_group
+    }
+    assert {"statement", "usage", "costs", "tco"} <= {*entries()}
+    assert "credits" not in entries()
+
+
 def test_nothing_asked_is_a_mistake_and_shows_help() -> None:
     ended = _python("-m", "baseload")
     assert (ended.code, ended.out) == (2, help_text() + "\n")
