@@ -55,24 +55,14 @@ def running_guests(session: Session) -> tuple[RunningGuest, ...]:
 def due_guests(session: Session, now: datetime) -> list[str]:
     """The ids of the jobs whose notice is over, and that are not asked to leave yet.
 
-    A notice stands, also when the policy of the region has changed since: then it is over.
+    A notice stands as it was given, whatever the policy of the region says since.
     """
-    query = (
-        select(Allocation.job_id, Allocation.preemption_noticed_at, Region.guest_policy)
-        .join(Node, col(Node.id) == col(Allocation.node_id))
-        .join(Region, col(Region.id) == col(Node.region_id))
-        .where(
-            col(Allocation.preemption_noticed_at).is_not(None),
-            col(Allocation.preempted_at).is_(None),
-            is_of_job(),
-        )
+    query = select(Allocation.job_id).where(
+        col(Allocation.preemption_due_at) <= now,
+        col(Allocation.preempted_at).is_(None),
+        is_of_job(),
     )
-    due = {
-        job_id
-        for job_id, noticed_at, policy in session.execute(query)
-        if noticed_at + timedelta(seconds=_notice_s(policy) or 0) <= now
-    }
-    return sorted(due)
+    return sorted(set(session.exec(query)))
 
 
 def give_notice(session: Session, job_ids: Collection[str], now: datetime) -> None:
@@ -86,12 +76,15 @@ def give_notice(session: Session, job_ids: Collection[str], now: datetime) -> No
         held = lock_allocations(session, *unnoticed)
         if not held:
             continue
+        node = session.get_one(Node, held[0].node_id)
+        region = session.get_one(Region, node.region_id)
+        due_at = now + timedelta(seconds=_notice_s(region.guest_policy) or 0)
         session.execute(
             update(Allocation)
             .where(col(Allocation.id).in_([each.id for each in held]))
-            .values(preemption_noticed_at=now)
+            .values(preemption_noticed_at=now, preemption_due_at=due_at)
         )
-        _record_notice(session, session.get_one(Job, job_id), held[0].node_id, now)
+        _record_notice(session, session.get_one(Job, job_id), node.id, (now, due_at))
 
 
 def preempt(session: Session, job_ids: Collection[str], now: datetime) -> list[str]:
@@ -131,11 +124,12 @@ def _notice_s(stored: object) -> int | None:
     return GuestPolicy.model_validate(stored or {}).preemption_notice_s
 
 
-def _record_notice(session: Session, job: Job, node_id: str, now: datetime) -> None:
+def _record_notice(
+    session: Session, job: Job, node_id: str, instants: tuple[datetime, datetime]
+) -> None:
+    """instants: of the notice, and of its end."""
+    now, leaves_at = instants
     advisory_lock(session, f"events/{job.account_id}")
-    node = session.get_one(Node, node_id)
-    region = session.get_one(Region, node.region_id)
-    leaves_at = now + timedelta(seconds=_notice_s(region.guest_policy) or 0)
     step = EventRow.resource_id == job.id, EventRow.sequence == job.sequence
     last = session.exec(select(func.max(EventRow.index)).where(*step)).one()
     session.add(
