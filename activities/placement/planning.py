@@ -34,6 +34,7 @@ from activities.placement.burst_nodes import make_nodes
 from activities.placement.cloud_market import market
 from activities.placement.inventory import SHOWN, Held, held, node_offers, preferring
 from activities.placement.no_planner import accept_unplanned, refuse_unplanned
+from activities.placement.preemption import due_guests, give_notice, preempt, running_guests
 from activities.placement.queue import (
     MissingKeysError,
     Queue,
@@ -53,7 +54,13 @@ from activities.temporal.client import tell
 from activities.temporal.heartbeats import beating_aside
 from workflows.contracts.jobs import EndRequest, Placement
 from workflows.contracts.lifecycles import JOB, workflow_id_of
-from workflows.contracts.placement import JobRefusals, NodeOffer, Plan, PlanningRound
+from workflows.contracts.placement import (
+    JobRefusals,
+    NodeOffer,
+    Plan,
+    PlanningRound,
+    RunningGuest,
+)
 from workflows.contracts.statuses import AllocationState
 from workflows.effects.jobs import FindPlacement, PlacementFound
 from workflows.effects.placement import (
@@ -82,6 +89,10 @@ class _RoundInputs:
     held: Held
     market: Market
     volumes: dict[str, tuple[VolumeHolder, ...]]
+    guests: tuple[RunningGuest, ...]
+    """The guests that may be pre-empted."""
+    due: list[str]
+    """The guests whose notice of pre-emption is over."""
 
 
 @activity.defn
@@ -116,10 +127,14 @@ def _one_round(limit: int, *, alone: bool) -> PlanningRound:
         with database().read() as session:  # Which the plan reads on from the queue.
             inputs = _read_inputs(session)
             made, refusals = _plan(inputs, limit)
-        if not (made.assignments or made.bursts or made.failed or refusals):
-            return PlanningRound(waiting=inputs.queue.job_count)
+        placed, requests = 0, []
+        if made.assignments or made.bursts or made.failed or refusals:
+            with database().write(serialised=_LOCK) as session:
+                placed, requests = _write(session, made, refusals, inputs)
+    if made.preempted or inputs.due:  # In a transaction of its own, for the order of locks.
         with database().write(serialised=_LOCK) as session:
-            placed, requests = _write(session, made, refusals, inputs)
+            give_notice(session, made.preempted, inputs.now)
+            requests += preempt(session, inputs.due, inputs.now)
     relay_soon(requests)
     waiting = inputs.queue.job_count - placed
     taken = len(made.assignments) + len(made.bursts)
@@ -142,7 +157,8 @@ def _read_inputs(session: Session) -> _RoundInputs:
     asked = {volume_id for each in queue.demands for volume_id, _ in each.demand.volumes}
     volumes = volume_holders(session, asked)
     refusals = stored_refusals(session)
-    return _RoundInputs(now, offers, queue, refusals, holds, sold, volumes)
+    guests, due = running_guests(session), due_guests(session, now)
+    return _RoundInputs(now, offers, queue, refusals, holds, sold, volumes, guests, due)
 
 
 def _plan(inputs: _RoundInputs, limit: int) -> tuple[Plan, Refusals]:
@@ -153,6 +169,7 @@ def _plan(inputs: _RoundInputs, limit: int) -> tuple[Plan, Refusals]:
         market=inputs.market,
         reservations=inputs.held.reservations,
         volumes=inputs.volumes,
+        guests=inputs.guests,
         limit=limit,
     )
     made = plan(inputs.queue.demands, inputs.offers.values(), context)

@@ -16,7 +16,8 @@ from api.changes import ChangeContext
 from api.problems import field_error, invalid
 from api.schemas import nodes as schemas
 from api.services.cloud_machines import leased_node, must_be_own
-from api.services.lifecycles import must_be_free, remove, wrong_state
+from api.services.guests import let_guests_leave
+from api.services.lifecycles import GONE, must_be_free, remove, wrong_state
 from api.services.minions import must_be_unknown
 from api.services.ownership import lifecycle, own_locked
 from api.services.storage_nodes import (
@@ -252,5 +253,7 @@ def remove_node(context: ChangeContext, node_id: str, *, force: bool) -> schemas
     left = [] if row.machine is not None else shown.leaving_allocations
     runs = [run_id(each.job_id, each.worker, each.attempt) for each in left]
     kind = "runs that could not be ended:" if runs and not shown.job_ids else "jobs"
+    if force and row.status not in GONE:
+        let_guests_leave(context, [row.id], "its owner removes it")
     remove(context, row, force=force, holds=[(kind, shown.job_ids or runs)])
     return shown

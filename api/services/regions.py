@@ -18,6 +18,7 @@ from api.changes import ChangeContext
 from api.problems import Problem, field_error, invalid
 from api.schemas import regions as schemas
 from api.services.cloud_machines import OWN_MACHINES, must_be_left_out
+from api.services.guests import let_guests_leave
 from api.services.lifecycles import GONE, names_of, remove, wrong_state
 from api.services.ownership import lifecycle, own_locked
 from api.services.reservations import kept_in
@@ -269,8 +270,14 @@ def remove_region(context: ChangeContext, region_id: str, *, force: bool) -> sch
         ("reservations", reservations),
     )
     if row.status not in GONE:
+        if force:
+            let_guests_leave(context, _node_ids(context.session, row), "its owner removes it")
         remove(context, row, force=force, holds=holds)
     return region_response(context.session, row)
+
+
+def _node_ids(session: Session, row: tables.Region) -> Sequence[str]:
+    return session.exec(select(tables.Node.id).where(tables.Node.region_id == row.id)).all()
 
 
 def _check_region_name(context: ChangeContext, name: str) -> None:

@@ -57,6 +57,7 @@ ROUTES_WITHOUT_SERVICE = {
     "platform": "reads one setting and one key",
 }
 SERVICES_WITHOUT_ROUTE = {
+    "guests": "jobs of other accounts on nodes that are removed",
     "api_keys": "are made and revoked under users",
     "artifact_datastores": "are named by the sources of artifacts",
     "job_datastores": "are named by jobs that are made under jobs",

@@ -144,6 +144,7 @@ class JobEvent(StrEnum):
     NOT_DELIVERED = "job.not-delivered"
     NOT_STORED = "job.not-stored"
     PLACED = "job.placed"
+    PREEMPTION_NOTICED = "job.preemption-noticed"
     REACHABLE = "job.reachable"
     REMOVING = "job.removing"
     REQUEST_PARKED = "job.request-parked"

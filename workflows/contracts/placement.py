@@ -158,6 +158,20 @@ class NodeOffer(Contract):
     """Whether the provider comes before all others, because its credits are used first."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningGuest:
+    """A guest's worker on a node whose region's policy lets guests be pre-empted."""
+
+    job_id: str
+    node_id: str
+    gpu_count: int
+    cpu_count: int
+    memory_bytes: int
+    since: datetime
+    noticed: bool = False
+    """Whether it has its notice already, so that its resources become free."""
+
+
 class CloudOffer(Contract):
     """A cloud offer: one machine type of an account's cloud region at one price, in any zone."""
 
@@ -257,6 +271,8 @@ class Plan(Contract):
     refused: tuple[DemandRefusals, ...] = ()
     failed: tuple[JobRefusals, ...] = ()
     """The jobs that fail for these refusals instead of waiting."""
+    preempted: tuple[str, ...] = ()
+    """The guests that are given notice, for jobs of their nodes' owners that wait."""
 
 
 class PlanningRound(Contract):

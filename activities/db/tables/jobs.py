@@ -152,12 +152,19 @@ class Allocation(SQLModel, table=True):
     released_at: datetime | None = Field(default=None, sa_type=Instant)
     preemption_noticed_at: datetime | None = Field(default=None, sa_type=Instant)
     """When the pre-emption of a guest was announced; what it runs afterwards is not billed."""
+    preemption_due_at: datetime | None = Field(default=None, sa_type=Instant)
+    """When the notice is over."""
     preempted_at: datetime | None = Field(default=None, sa_type=Instant)
     """When the guest was asked to leave, after the notice."""
     __table_args__ = (
         CheckConstraint(one_of("state", AllocationState), name="ck_allocations_state"),
         Index("allocations_of_worker", "job_id", "attempt", "worker", unique=True),
         index_where("released_at IS NULL", "allocations_live_by_node", "node_id"),
+        index_where(
+            "preemption_due_at IS NOT NULL AND preempted_at IS NULL AND released_at IS NULL",
+            "allocations_to_preempt",
+            "preemption_due_at",
+        ),
         index_where(
             "notified_at IS NULL AND released_at IS NULL",
             "allocations_unannounced",

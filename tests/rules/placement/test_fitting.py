@@ -34,10 +34,15 @@ from workflows.rules.placement.cloud_costs import (
 from workflows.rules.placement.cloud_market import NO_MARKET, spec_of
 from workflows.rules.placement.cloud_refusals import being_made
 from workflows.rules.placement.fair_share import weight
-from workflows.rules.placement.inventory import NodeCapacity, reserved_cpus
+from workflows.rules.placement.inventory import Inventory, NodeCapacity, reserved_cpus
 from workflows.rules.placement.node_refusals import NOTHING_THERE
 from workflows.rules.placement.planner import PlanningContext, plan
 from workflows.rules.placement.ranking import rank
+
+
+def capacity_of(node: NodeOffer) -> NodeCapacity:
+    (machine,) = Inventory([node]).regions[0].machines()
+    return machine
 
 
 def demand(gpus: int = 0, **changes: Any) -> Demand:
@@ -82,14 +87,14 @@ def test_a_worker_holds_its_cpus_or_the_share_of_its_gpus(
 def test_a_node_has_free_slots_now_and_a_capacity_when_empty(
     asked: Demand, node: NodeOffer, free: int, capacity: int
 ) -> None:
-    found = NodeCapacity(node)
+    found = capacity_of(node)
     assert (found.free_slots(asked), found.capacity(asked)) == (free, capacity)
     found.held_for = "job-9"
     assert found.free_slots(asked) == 0
 
 
 def test_what_a_worker_takes_is_gone() -> None:
-    node = NodeCapacity(offer(gpus=4))
+    node = capacity_of(offer(gpus=4))
     asked = demand(2, cpu_count=3, memory_bytes=GIB, disk_size_gb=20, port=80)
     assert node.take(asked) == (0, 1)
     assert node.free_gpus == [2, 3]
@@ -100,17 +105,17 @@ def test_what_a_worker_takes_is_gone() -> None:
 
 def test_a_worker_costs_its_gpus_and_its_cpus() -> None:
     priced: dict[str, Any] = {"microcredits_per_gpu_hour": 5, "microcredits_per_cpu_core_hour": 7}
-    assert NodeCapacity(offer(gpus=2, **priced)).cost_per_hour(demand(2, cpu_count=3)) == 31
-    free = NodeCapacity(offer(gpus=2))
+    assert capacity_of(offer(gpus=2, **priced)).cost_per_hour(demand(2, cpu_count=3)) == 31
+    free = capacity_of(offer(gpus=2))
     assert free.cost_per_hour(demand(2, cpu_count=3)) == 0
     assert not free.lacks_credits(demand(2, has_credits=False))
-    cheap = NodeCapacity(offer(microcredits_per_cpu_core_hour=1))
+    cheap = capacity_of(offer(microcredits_per_cpu_core_hour=1))
     assert cheap.lacks_credits(demand(has_credits=False))
     assert not cheap.lacks_credits(demand())
 
 
 def test_a_node_may_cost_exactly_what_a_job_pays() -> None:
-    node = NodeCapacity(offer(gpus=4, microcredits_per_gpu_hour=10))
+    node = capacity_of(offer(gpus=4, microcredits_per_gpu_hour=10))
     for most, dear in ((10, False), (9, True)):
         assert node.is_too_dear(demand(1, max_price_microcredits_per_gpu_hour=most)) is dear
         asked = demand(1, max_price_microcredits_per_gpu_hour=most)

@@ -1,6 +1,7 @@
 """Guests: jobs on what the owner of a public region leaves, at the market price."""
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from tests.rules.placement.offers import (
     offer,
     public,
 )
-from workflows.contracts.placement import NodeOffer, PendingJob, Plan
+from workflows.contracts.placement import NodeOffer, PendingJob, Plan, RunningGuest
 from workflows.contracts.regions import GuestPolicy
 from workflows.rules.placement.cloud_market import NO_MARKET, Market
 from workflows.rules.placement.guests import takes_guests_at
@@ -182,3 +183,69 @@ def test_guests_are_placed_at_the_hours_of_the_policy(
     (refusal,) = made.refused[0].refusals
     assert (refusal.code, refusal.ever) == ("guest-hours", True)
     assert refusal.detail == "public node n1: takes guests from 22:00 to 6:00 UTC"
+
+
+def running(job_id: str, age_s: int, node_id: str = "n1", **changes: Any) -> RunningGuest:
+    made: dict[str, Any] = {"gpu_count": 1, "cpu_count": 1, "memory_bytes": 0}
+    since = NOW - timedelta(seconds=age_s)
+    return RunningGuest(job_id=job_id, node_id=node_id, since=since, **(made | changes))
+
+
+PREEMPTS = GuestPolicy(preemption_notice_s=600)
+
+
+def preempted(jobs: list[PendingJob], offers: list[NodeOffer], *guests: RunningGuest) -> set[str]:
+    context = PlanningContext(now=NOW, guests=guests)
+    return set(plan(by_demand(jobs), offers, context).preempted)
+
+
+def test_the_newest_guests_leave_for_a_job_of_the_owner_and_no_more_than_it_needs() -> None:
+    node = under(PREEMPTS, free=1)
+    guests = [running("old", 99), running("new", 1), running("middle", 50)]
+    assert preempted([of_owner("own", gpus=2)], [node], *guests) == {"new"}
+    assert preempted([of_owner("own", gpus=3)], [node], *guests) == {"new", "middle"}
+    assert preempted([of_owner("own", gpus=1)], [node], *guests) == set()
+    assert preempted([of_owner("own", gpus=5)], [node], *guests) == set()
+    assert preempted([guest("other", gpus=2)], [node], *guests) == set()
+
+
+def test_no_guest_is_preempted_where_the_policy_does_not_say_so() -> None:
+    node = under(GuestPolicy(), free=0)
+    assert preempted([of_owner("own")], [node], running("new", 1)) == set()
+
+
+def test_guests_with_their_notice_are_counted_on_and_none_is_added() -> None:
+    node = under(PREEMPTS, free=0)
+    guests = [running("old", 99, noticed=True), running("new", 1)]
+    assert preempted([of_owner("own")], [node], *guests) == set()
+    both = [of_owner("own-1"), of_owner("own-2", cpu_count=2)]
+    other = under(PREEMPTS, free=0).model_copy(update={"node_id": "n2"})
+    assert preempted(both, [node, other], *guests, running("there", 5, "n2")) == {"there"}
+
+
+def test_the_node_with_the_fewest_guests_to_leave_is_chosen() -> None:
+    nodes = [
+        under(PREEMPTS, free=0),
+        under(PREEMPTS, free=0).model_copy(update={"node_id": "n2"}),
+    ]
+    guests = [running("a", 1), running("b", 2), running("whole", 9, "n2", gpu_count=2)]
+    assert preempted([of_owner("own", gpus=2)], nodes, *guests) == {"whole"}
+
+
+def test_a_guest_whose_leaving_gives_no_room_stays() -> None:
+    node = under(PREEMPTS, free=0, free_cpu_count=8)
+    guests = [running("gpu", 99), running("cpus", 1, gpu_count=0, cpu_count=4)]
+    assert preempted([of_owner("own")], [node], *guests) == {"gpu"}
+    guests = [running("gpu", 1), running("cpus", 99, gpu_count=0, cpu_count=4)]
+    assert preempted([of_owner("own")], [node], *guests) == {"gpu"}
+
+
+def test_workers_of_one_job_may_need_several_nodes() -> None:
+    nodes = [
+        public("n1", 1, free=0, guest_policy=PREEMPTS),
+        public("n2", 1, free=0, guest_policy=PREEMPTS),
+    ]
+    guests = [running("one", 1), running("two", 1, "n2")]
+    wanted = [of_owner("own", worker_count=2)]
+    assert preempted(wanted, nodes, *guests) == {"one", "two"}
+    assert preempted(wanted, nodes[:1], guests[0]) == set()

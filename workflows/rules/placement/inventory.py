@@ -4,11 +4,11 @@ Built once a round from the offers; plain objects with slots, because a round as
 thousand times whether something fits. Machines lie by region and GPU type.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-from workflows.contracts.placement import Demand, NodeOffer
+from workflows.contracts.placement import Demand, NodeOffer, RunningGuest
 from workflows.contracts.regions import GuestPolicy
 from workflows.rules.catalogue.gpu_names import accepted_types
 from workflows.rules.placement.guests import admits
@@ -177,6 +177,22 @@ class NodeCapacity:
         if demand.memory_bytes:
             capacity = min(capacity, self.offer.memory_bytes // demand.memory_bytes)
         return min(capacity, 1) if demand.port is not None else capacity
+
+    def room_with(self, demand: Demand, guests: Sequence[RunningGuest]) -> int:
+        """How many workers of the owner's job fit when these guests have left."""
+        if not self.admits(demand):
+            return 0
+        cpus = self.free_cpus + sum(guest.cpu_count for guest in guests)
+        room = min(demand.worker_count, cpus // self.cpus_for(demand))
+        if demand.gpu_count:
+            gpus = len(self.free_gpus) + sum(guest.gpu_count for guest in guests)
+            room = min(room, gpus // demand.gpu_count)
+        if demand.memory_bytes:
+            memory = self.free_memory_bytes + sum(guest.memory_bytes for guest in guests)
+            room = min(room, memory // demand.memory_bytes)
+        if demand.port is not None:
+            room = min(room, int(demand.port not in self.used_ports))
+        return max(0, min(room, self.free_disk_bytes // demand.disk_bytes))
 
     def take(self, demand: Demand) -> tuple[int, ...]:
         """Take the resources of one worker, and return the indices of its GPUs, lowest first."""

@@ -33,6 +33,7 @@ from workflows.contracts.placement import (
     PendingJob,
     Plan,
     Refusal,
+    RunningGuest,
     WorkerSlot,
 )
 from workflows.rules.placement.cloud_costs import worker_cost
@@ -40,6 +41,7 @@ from workflows.rules.placement.cloud_market import NO_MARKET, Choice, Market
 from workflows.rules.placement.fair_share import FairShareQueue, Line
 from workflows.rules.placement.inventory import Inventory, NodeCapacity
 from workflows.rules.placement.node_refusals import NOTHING_THERE, refusals_of
+from workflows.rules.placement.preemption import guests_to_preempt
 from workflows.rules.placement.volumes import VolumeHolder, VolumeHolders
 
 STARVATION_LIMIT = timedelta(minutes=10)
@@ -70,6 +72,8 @@ class PlanningContext:
     """The jobs that have the volumes of pending jobs, by volume."""
     reservations: Mapping[str, str] = field(default_factory=dict)
     """The id of each reservation that a job holds, to a sentence that names both."""
+    guests: tuple[RunningGuest, ...] = ()
+    """The guests that may be pre-empted for jobs of their nodes' owners."""
     limit: int | None = None
     """The most jobs to place, and to fail; jobs that are not considered are neither placed nor
     refused."""
@@ -192,7 +196,21 @@ class _Round:
             bursts=tuple(self._bursts),
             refused=tuple(_refused(left, self._inventory, market, holders)),
             failed=tuple(islice(_failed(waiting, failing), self._context.limit)),
+            preempted=() if self.is_full else self._preempted(left),
         )
+
+    def _preempted(self, waiting: Iterable[Line]) -> tuple[str, ...]:
+        """The guests that leave for jobs which wait for nothing but room."""
+        if not self._context.guests:
+            return ()
+        lines = sorted(waiting, key=lambda line: (line.pending.priority, line.head.waiting_since))
+        demands = dict.fromkeys(line.pending.demand for line in lines)
+        wanting = (
+            demand
+            for demand in demands
+            if self._holders.refusal(demand) is None and self._inventory.holder(demand) is None
+        )
+        return guests_to_preempt(wanting, self._inventory, self._context.guests)
 
     def _help(self, line: Line) -> None:
         """Hold nodes back for a job that has waited for too long, one of each project."""
