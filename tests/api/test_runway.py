@@ -59,7 +59,7 @@ async def test_credits_lengthen_it_and_their_reversal_shortens_it(
     site: Site, admin: Person, ada: Person
 ) -> None:
     runs_for(site, ada)
-    await give(admin, ada, CREDIT + 1)
+    await give(admin, ada, CREDIT * 3 // 2)
     taken = await give(admin, ada, 100 * CREDIT)
     assert (warned(site, ada), rechecks(site)) == (["24h", "longer"], 0)
     await admin.made(f"/v1/transactions/{taken}/reversal", {"reason": "was a mistake"})

@@ -13,11 +13,14 @@ from temporalio.worker import Worker
 from activities.billing.job_billing import begin_billing, post_usage, tell_job_to_end
 from activities.billing.ledger import add_credits, balance_of
 from activities.billing.payers import credits_name
+from activities.billing.runway import recompute_runway
 from activities.db import tables
+from activities.db.ids import new_id
 from activities.db.session import Database
+from activities.outbox.relay import relay
 from activities.temporal.client import set_client
 from tests.activities.outbox.test_relay import signals_of
-from tests.activities.rows import NOW, add_job, add_payer
+from tests.activities.rows import NOW, add_job, add_payer, add_region
 from tests.waiting import eventually
 from workers.registry import workflow_runner
 from workflows.billing.job_billing import JobBilling
@@ -28,6 +31,7 @@ from workflows.contracts.nodes import NodeAddress
 from workflows.contracts.statuses import RunState
 from workflows.effects.jobs import GetRunStatus
 from workflows.rules.billing.usage_fees import usage_rates
+from workflows.rules.billing.utc_days import DAY
 
 REGION = "reg-1"
 _NODE = NodeAddress(node_id="nod-1", region_id=REGION, host="h", port=1, minion_id="m")
@@ -128,3 +132,34 @@ async def test_the_newest_job_ends_a_minute_before_the_credits_and_an_older_one_
         for job_id in (older, newest):
             for workflow_id in (f"job/{job_id}", f"job/{job_id}/billing"):
                 await temporal_server.get_workflow_handle(workflow_id).terminate()
+
+
+async def test_fees_of_devices_that_are_not_charged_yet_end_the_jobs_of_their_payer(
+    migrated: Database, payer: tables.Account, temporal_server: Client
+) -> None:
+    """The balance is above zero all the time, and of hours; ten devices of yesterday are more."""
+    async with bills(temporal_server):
+        job_id = await begin(migrated, temporal_server, payer, gpus=1)
+        with migrated.write() as session:
+            account = session.get_one(tables.Account, payer.id)
+            region_id, long_ago = add_region(session, account).id, datetime.now(UTC) - 2 * DAY
+            session.add_all(
+                tables.Device(
+                    id=new_id("dev"), account_id=payer.id, name=str(number), status="active",
+                    region_id=region_id, minion_id=str(number), requirements=[],
+                    created_at=long_ago, updated_at=long_ago,
+                )
+                for number in range(10)
+            )  # fmt: skip
+            session.flush()
+            requests = recompute_runway(session, payer.id, added=1)
+        await relay(temporal_server, requests)
+
+        async def is_asked_to_end() -> bool:
+            return set(await signals_of(temporal_server, f"job/{job_id}")) == {"stop"}
+
+        await eventually(is_asked_to_end, "the job is asked to end", limit_s=20)
+        with migrated.read() as session:
+            assert balance_of(session, credits_name(payer.id)) > 0
+        for workflow_id in (f"job/{job_id}", f"job/{job_id}/billing"):
+            await temporal_server.get_workflow_handle(workflow_id).terminate()

@@ -88,3 +88,10 @@ def test_a_newer_job_ends_by_the_estimate_and_the_oldest_by_what_is_posted(
     balance: int, early_s: int, unposted: int, *, ends: bool
 ) -> None:
     assert _forecast(balance, early_s, unposted).is_used_up == ends
+
+
+@pytest.mark.parametrize(("fees", "ends"), [(99, False), (100, True), (101, True)])
+def test_device_fees_that_are_not_charged_yet_count_as_charged(fees: int, *, ends: bool) -> None:
+    forecast = _forecast(100, 0).model_copy(update={"device_fees_microcredits": fees})
+    assert forecast.is_used_up == forecast.may_be_used_up == ends
+    assert forecast.runway_s == max(100 - fees, 0)
