@@ -1,7 +1,7 @@
 """Device days: the devices of each account that existed at any moment of a UTC day."""
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 
@@ -77,11 +77,11 @@ def business_key(account_id: str, day: date) -> str:
 
 
 def device_days(
-    session: Session, day: date, payer_ids: Collection[str] | None = None
+    session: Session, day: date, account_ids: Collection[str] | None = None
 ) -> list[DeviceDay]:
     """The devices of each account on a day that is not charged yet, with one query for all.
 
-    payer_ids: the payers in question; None: all.
+    account_ids: the accounts in question; None: all.
     """
     begins_at, ends_at = bounds(day)
     key = literal("device-day/") + col(Device.account_id) + literal(f"/{day.isoformat()}")
@@ -106,14 +106,22 @@ def device_days(
         )
         .order_by(col(Device.account_id), col(Device.region_id))
     )
-    if payer_ids is not None:
-        pays = func.coalesce(Account.billing_account_id, Account.id)
-        query = query.where(pays.in_(payer_ids))
+    if account_ids is not None:
+        query = query.where(col(Device.account_id).in_(account_ids))
     found: dict[str, DeviceDay] = {}
     for account_id, payer_id, region_id, devices in session.exec(query):
         of_account = found.setdefault(account_id, DeviceDay(account_id, payer_id, day))
         of_account.by_region[region_id] = devices
     return list(found.values())
+
+
+def _paid_for(session: Session, payer_ids: Collection[str]) -> Sequence[str]:
+    """The accounts with devices, of all times, that these pay for."""
+    paid_by = col(Account.billing_account_id)
+    own = paid_by.is_(None) & col(Account.id).in_(payer_ids)
+    has_devices = exists().where(col(Device.account_id) == col(Account.id))
+    query = select(Account.id).where(own | paid_by.in_(payer_ids), has_devices)
+    return session.exec(query).all()
 
 
 def device_costs(
@@ -125,9 +133,12 @@ def device_costs(
     """
     per_hour: dict[str, int] = defaultdict(int)
     uncharged: dict[str, int] = defaultdict(int)
+    account_ids = None if payer_ids is None else _paid_for(session, payer_ids)
+    if account_ids is not None and not account_ids:
+        return {}
     today = day = now.astimezone(UTC).date()
     for _ in range(MOST_DAYS):
-        found = device_days(session, day, payer_ids)
+        found = device_days(session, day, account_ids)
         for each in found:
             uncharged[each.payer_id] += fee_until(now, each.devices, day)
             per_hour[each.payer_id] += each.microcredits // 24 if day == today else 0

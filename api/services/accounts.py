@@ -105,8 +105,7 @@ def _change_payer(context: ChangeContext, row: tables.Account, old: str, new: st
         lock_balance(session, each)
     added = sum(
         each.microcredits // 24
-        for each in device_days(session, context.now.astimezone(UTC).date(), (new,))
-        if each.account_id == row.id
+        for each in device_days(session, context.now.astimezone(UTC).date(), (row.id,))
     )
     context.requests += recompute_runway(session, old, added=-added)
     context.requests += recompute_runway(session, new, added=added)
