@@ -15,7 +15,8 @@ def reverse(
 ) -> LedgerTransaction:
     """Post the reversal of a transaction, or return the one posted before, whatever its reason.
 
-    What a job is charged follows; its usage meters keep what was measured.
+    What a job is charged follows; its usage meters keep what was measured. With a market price goes
+    the earning that the region's owner has of it.
     Raises: LedgerError, when the transaction is a reversal itself.
     """
     if row.kind == TransactionKind.REVERSAL:
@@ -35,7 +36,13 @@ def reverse(
         paid = [leg for leg in legs if leg.ledger_account == credits_name(row.account_id)]
         job.charged_microcredits += sum(leg.amount_microcredits for leg in paid)
         session.add(job)
-    return post(session, _entry(row, key, {leg.ledger_account: leg for leg in legs}, (reason, at)))
+    made = post(session, _entry(row, key, {leg.ledger_account: leg for leg in legs}, (reason, at)))
+    if row.kind == TransactionKind.MARKET_PRICE:
+        earning = row.business_key.replace("/usage/", "/earning/")
+        of_it = select(LedgerTransaction).where(col(LedgerTransaction.business_key) == earning)
+        if (earned := session.exec(of_it).first()) is not None:
+            reverse(session, earned, reason, at)
+    return made
 
 
 def _entry(

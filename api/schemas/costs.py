@@ -28,6 +28,8 @@ class Cost(ResponseBody):
     machine_cost_is_estimate: bool
     """Whether a price is of a dated list, because the provider does not give this machine's."""
     total_microcredits: int
+    earned_microcredits: int
+    """What guests on public capacity have earned, beside what the machines cost; not taken off."""
 
 
 class Costs(ResponseBody):
@@ -38,6 +40,7 @@ class Costs(ResponseBody):
     ends_at: datetime
     by: CostKey
     items: list[Cost]
+    earned_microcredits: int
     charged_microcredits: int
     machine_microcredits: int
     total_microcredits: int

@@ -7,6 +7,7 @@ from typing import Any
 from sqlmodel import Session, col, select
 
 from activities.billing.charges import charges_by
+from activities.billing.earnings import earned_by
 from activities.billing.machine_costs import MachineCost, costs_by
 from activities.billing.periods import Cut, Period, pieces, whole_days
 from activities.db import tables
@@ -31,10 +32,17 @@ def costs(
     cut = Cut.DAY if by is CostKey.DAY else Cut.TOTAL
     charged = charges_by(session, account_id, by.value, days)
     machines = costs_by(session, account_id, by.value, list(pieces(days, cut)), now)
-    names = _names(session, by, {*charged, *machines})
+    earned = earned_by(session, account_id, by.value, days)
+    keys = {*charged, *machines, *earned}
+    names = _names(session, by, keys)
     items = [
-        _cost(key, names.get(key), charged.get(key, 0), machines.get(key, MachineCost()))
-        for key in {*charged, *machines}
+        _cost(
+            (key, names.get(key)),
+            charged.get(key, 0),
+            machines.get(key, MachineCost()),
+            earned.get(key, 0),
+        )
+        for key in keys
     ]
     if by is CostKey.DAY:
         items.sort(key=lambda each: each.key or "")
@@ -49,10 +57,15 @@ def costs(
         charged_microcredits=sum(each.charged_microcredits for each in items),
         machine_microcredits=sum(each.machine_microcredits for each in items),
         total_microcredits=sum(each.total_microcredits for each in items),
+        earned_microcredits=sum(each.earned_microcredits for each in items),
     )
 
 
-def _cost(key: str, name: str | None, charged: int, machines: MachineCost) -> schemas.Cost:
+def _cost(
+    subject: tuple[str, str | None], charged: int, machines: MachineCost, earned: int
+) -> schemas.Cost:
+    """subject: the key, which is empty for what is about none, and its name."""
+    key, name = subject
     return schemas.Cost(
         key=key or None,
         name=name,
@@ -60,6 +73,7 @@ def _cost(key: str, name: str | None, charged: int, machines: MachineCost) -> sc
         machine_microcredits=machines.microcredits,
         machine_cost_is_estimate=machines.is_estimate,
         total_microcredits=charged + machines.microcredits,
+        earned_microcredits=earned,
     )
 
 

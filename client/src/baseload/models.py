@@ -330,6 +330,7 @@ class Cost(BaseModel):
     machine_microcredits: Annotated[int, Field(title="Machine Microcredits")]
     machine_cost_is_estimate: Annotated[bool, Field(title="Machine Cost Is Estimate")]
     total_microcredits: Annotated[int, Field(title="Total Microcredits")]
+    earned_microcredits: Annotated[int, Field(title="Earned Microcredits")]
 
 
 class Costs(BaseModel):
@@ -348,6 +349,7 @@ class Costs(BaseModel):
         Field(description="By what costs are added up.", title="CostKey"),
     ]
     items: Annotated[list[Cost], Field(title="Items")]
+    earned_microcredits: Annotated[int, Field(title="Earned Microcredits")]
     charged_microcredits: Annotated[int, Field(title="Charged Microcredits")]
     machine_microcredits: Annotated[int, Field(title="Machine Microcredits")]
     total_microcredits: Annotated[int, Field(title="Total Microcredits")]

@@ -8,9 +8,11 @@ import pytest
 from sqlalchemy import update
 from sqlmodel import Session, col, select
 
+from activities.billing.earnings import earned_by
 from activities.billing.ledger import MARKET_PRICES, add_credits, balance_of
 from activities.billing.ledger_audit.audit import audit
 from activities.billing.payers import credits_name, earnings_name
+from activities.billing.reversals import reverse
 from activities.billing.usage import post_worker_usage
 from activities.db import tables
 from activities.db.session import Database
@@ -28,7 +30,7 @@ from tests.activities.placement.rows import (
     round_of,
 )
 from tests.activities.rows import NOW, add_payer
-from workflows.contracts.billing import MICROCREDITS, UsageRates, WorkerUsage
+from workflows.contracts.billing import MICROCREDITS, TransactionKind, UsageRates, WorkerUsage
 from workflows.contracts.events import JobEvent
 from workflows.contracts.job_submission import SubmittedEnvironment
 from workflows.contracts.nodes import Hardware, Preparation
@@ -366,3 +368,37 @@ def test_a_full_round_gives_no_notice(migrated: Database, public: Public) -> Non
     assert notices(migrated, job) == []
     round_of(limit=1)
     assert len(notices(migrated, job)) == 1
+
+
+def test_earnings_are_shown_by_day_provider_and_region_and_go_back_with_their_price(
+    migrated: Database, public: Public
+) -> None:
+    with migrated.write() as session:
+        guest = add_waiting_job(session, public.customer, environment=IMAGE)
+    assert round_of().placed == 1
+    with migrated.write() as session:
+        run(session, guest.id, 3600)
+    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    period = today - timedelta(days=1), today + timedelta(days=1)
+
+    def earned(by: str) -> dict[str, int]:
+        with migrated.read() as session:
+            return earned_by(session, public.owner.id, by, period)
+
+    assert sum(earned("day").values()) == 1_265_000
+    assert earned("provider") == {public.region.provider_id: 1_265_000}
+    assert earned("region") == {public.region.id: 1_265_000}
+    assert earned("project") == {"": 1_265_000}
+    with migrated.read() as session:
+        assert earned_by(session, public.customer.id, "day", period) == {}
+    prices = tables.LedgerTransaction.kind == TransactionKind.MARKET_PRICE
+    with migrated.write() as session:
+        for _ in range(2):
+            for price in session.exec(select(tables.LedgerTransaction).where(prices)).all():
+                reverse(session, price, "the node was broken", datetime.now(UTC))
+    assert earned("region") == {public.region.id: 0}
+    with migrated.read() as session:
+        assert session.get_one(tables.Job, guest.id).charged_microcredits == 0
+        assert balance_of(session, MARKET_PRICES) == 0
+        assert balance_of(session, credits_name(public.customer.id)) == 10 * MICROCREDITS
+        assert audit(session).differences == ()

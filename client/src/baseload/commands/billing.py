@@ -123,7 +123,7 @@ def costs(
     """Show charges and what leased machines cost, by default of the last 30 days."""
     found = session.get("/v1/costs", **_period(since, until), by=by.value)
     columns = ("key", "name", "charged_microcredits", "machine_microcredits",
-               "machine_cost_is_estimate", "total_microcredits")  # fmt: skip
+               "machine_cost_is_estimate", "total_microcredits", "earned_microcredits")  # fmt: skip
     if _is_exported(session, found, columns, csv=csv):
         return
     rows = [
@@ -133,13 +133,16 @@ def costs(
             ("about " if each["machine_cost_is_estimate"] else "")
             + credits_text(each["machine_microcredits"]),
             credits_text(each["total_microcredits"]),
+            credits_text(each["earned_microcredits"]),
         ]
         for each in found["items"]
     ]
-    session.screen.table((by.value, "charged", "machines", "together"), rows)
+    session.screen.table((by.value, "charged", "machines", "together", "earned"), rows)
     session.screen.result(
         f"{moment_text(found['begins_at'])} to {moment_text(found['ends_at'])}: "
         f"{credits_text(found['total_microcredits'])} credits"
+        + f", earned {credits_text(found['earned_microcredits'])}"
+        * (found["earned_microcredits"] != 0)
     )
 
 
