@@ -2,14 +2,13 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from itertools import groupby
 from typing import Any
 
 from sqlalchemy import and_, func, not_, or_, select
 from sqlmodel import Session
 
-from activities.billing.device_days import MOMENT, business_key
 from activities.billing.ledger import DEVICE_FEES
 from activities.billing.ledger_audit.books import own_credits
 from activities.billing.ledger_audit.checks import Check, Difference, streamed
@@ -23,6 +22,7 @@ _device: Any = Device
 _posting: Any = LedgerPosting
 _transaction: Any = LedgerTransaction
 _account_id = _transaction.details["account_id"].as_string()
+MOMENT = timedelta(microseconds=1)
 _fees = _transaction.kind == TransactionKind.DEVICE_DAY.value
 
 
@@ -68,7 +68,7 @@ def _of_account(
     for day, devices in existing.items():
         if devices and day < last and day not in charged:
             what = "each day is charged on which there were devices"
-            expected, subject = f"{sum(devices.values())} devices", business_key(account_id, day)
+            expected, subject = f"{sum(devices.values())} devices", _key(account_id, day)
             yield Difference("device-days", subject, what, expected, "no transaction")
 
 
@@ -84,7 +84,7 @@ def _of_day(
          row.amount_microcredits),
         ("the day is that of its instant", day.isoformat(), row.details.get("day")),
         ("its instant is the last of the day", bounds(day)[1] - MOMENT, row.at),
-        ("the business key is that of the day", business_key(account_id, day), row.business_key),
+        ("the business key is that of the day", _key(account_id, day), row.business_key),
     )  # fmt: skip
     for what, expected, found in facts:
         if expected != found:
@@ -110,6 +110,10 @@ def _existing(session: Session, account_id: str, last: date) -> dict[date, dict[
         found[day] = {region: count for region, count in there.items() if count}
         day += DAY
     return found
+
+
+def _key(account_id: str, day: date) -> str:
+    return f"device-day/{account_id}/{day.isoformat()}"
 
 
 def _day(at: datetime) -> date:

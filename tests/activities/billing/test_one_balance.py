@@ -109,7 +109,9 @@ class SkippedClock:
             query = select(tables.OutboxRow).where(col(tables.OutboxRow.delivered_at).is_(None))
             for row in session.exec(query):
                 row.delivered_at = self.now
-                self.billings[row.resource_id.removesuffix("/billing")].recheck_balance()
+                job_id, _, part = row.resource_id.partition("/")
+                if (part, row.verb) == ("billing", "recheck_balance"):
+                    self.billings[job_id].recheck_balance()
 
     def usage(self, job_id: str) -> WorkerUsage:
         seconds = int((self.ended.get(job_id, self.now) - self.began[job_id]).total_seconds())
