@@ -10,7 +10,6 @@ from pydantic import Field
 
 from workflows.contracts.artifacts import Content
 from workflows.contracts.base import Contract
-from workflows.contracts.statuses import JobStatus
 
 
 class FederatedStatus(StrEnum):
@@ -88,22 +87,6 @@ class FederatedRun(Contract):
     spec."""
 
 
-class JobEnded(Contract):
-    """Signal `job_ended`: the job of the federated job has come to its last status."""
-
-    job_id: str
-    status: JobStatus
-    reason: str | None = None
-
-
-class FederatedEnd(Contract):
-    """Signal `end`: a person, or what a party allows no longer, ends the federated job."""
-
-    reason: str
-    is_withdrawal: bool = False
-    """Whether a party has withdrawn its consent, and nobody has just canceled the job."""
-
-
 class FederatedRequest(Contract):
     """Input of `federated/{id}`."""
 
@@ -113,11 +96,9 @@ class FederatedRequest(Contract):
     consumer_account_id: str
     """Of the project's owner, on whose machines and data the job runs."""
     project_id: str
+    job_id: str
+    """The job's id, which the federated job has given it before it is created."""
     name: str
-    job_id: str | None = None
-    """The job, once it is created."""
-    ending: FederatedEnd | None = None
-    """Why it is to end, if it was asked to."""
     sequence: int = 0
     resumed_status: FederatedStatus | None = None
     resumed_reason: str | None = None
@@ -125,6 +106,6 @@ class FederatedRequest(Contract):
 
 class FederatedReport(Contract):
     federated_id: str
+    job_id: str
     status: FederatedStatus
     status_reason: str | None = None
-    job_id: str | None = None
