@@ -3,9 +3,10 @@ sealed and withdrawn."""
 
 from datetime import datetime
 
+from workflows.contracts import queues
 from workflows.contracts.base import Contract, Done
 from workflows.contracts.statuses import JobStatus
-from workflows.effects.effect import Effect
+from workflows.effects.effect import HEARTBEAT_S, Effect
 
 
 class ReviewFederation(Contract):
@@ -72,9 +73,14 @@ class WithdrawModel(Contract):
 
 review_federation = Effect("review_federation", ReviewFederation, FederationReview)
 isolate_model = Effect(
-    "isolate_model", IsolateModel, Done, start_to_close_s=3600, schedule_to_close_s=6 * 3600,
-    heartbeat_s=60,
-)  # fmt: skip
+    "isolate_model",
+    IsolateModel,
+    Done,
+    queue=queues.TRANSFERS,
+    start_to_close_s=3600,
+    schedule_to_close_s=6 * 3600,
+    heartbeat_s=HEARTBEAT_S,
+)
 create_federated_job = Effect("create_federated_job", CreateFederatedJob, FederatedJobCreated)
 end_federated_job = Effect("end_federated_job", EndFederatedJob, Done)
 withdraw_model = Effect("withdraw_model", WithdrawModel, Done, start_to_close_s=300)
