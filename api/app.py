@@ -40,6 +40,7 @@ from api.routes import (
     device_logs,
     devices,
     events,
+    federated_jobs,
     health,
     invitations,
     job_logs,
@@ -82,7 +83,7 @@ ROUTERS = (
     join_tokens, announcements, leases, provider_machines, uploads, offers, jobs, job_logs,
     artifacts, third_party_keys, sessions, utilisation, data_progress, billing, usage, costs, tco,
     datastores, reservations, devices, device_logs, device_configurations, deployments,
-    boot_drive_requests, events, audit,
+    boot_drive_requests, federated_jobs, events, audit,
 )  # fmt: skip
 RELAY_LIMIT_S = 1.0
 DESCRIPTION = """Own the base, rent the burst.

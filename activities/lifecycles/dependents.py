@@ -34,6 +34,7 @@ from workflows.contracts.lifecycles import (
     DATASTORE,
     JOB,
     LEASE,
+    NODE,
     PROVIDER,
     REGION,
     noun_of,

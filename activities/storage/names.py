@@ -181,7 +181,10 @@ def _checked_hash(sha256: str) -> str:
 
 
 def federated_folder(federated_id: str) -> str:
-    """The folder of all that is stored for one federated job."""
+    """The folder of all that is stored for one federated job.
+
+    Raises: ValueError, when the id is not one of a federated job.
+    """
     if _FEDERATED_ID.fullmatch(federated_id) is None:
         raise ValueError(f"{federated_id[:80]!r}: is no id of a federated job")
     return f"federated/{federated_id}"

@@ -6,6 +6,7 @@ from activities.accounts import accounts
 from activities.billing import payers
 from activities.db import tables
 from activities.db.session import advisory_lock
+from activities.federation.consent import wake_federated_of_account
 from api.changes import ChangeContext
 from api.problems import Problem, field_error, invalid, missing
 from api.schemas import accounts as schemas
@@ -83,6 +84,8 @@ def _changed(
     if {"wallets", "idle_workload"} & set(given):
         row.idle_revision += 1
         _wake_idle_nodes(context, row)
+    if "plan" in given:
+        context.requests += wake_federated_of_account(context.session, row.id, context.now)
     row.updated_at = context.now
     return account_response(context.session, row)
 
