@@ -15,6 +15,7 @@ from api.authorization import Caller
 from api.changes import ChangeContext
 from api.problems import Problem, field_error, invalid, missing
 from api.schemas import federated_jobs as schemas
+from api.schemas.base import FieldError
 from api.services.job_submissions import (
     ReadDocument,
     accepted,
@@ -176,6 +177,8 @@ def create_federated_job(context: ChangeContext, asked: ReadDocument) -> schemas
     `forbidden` or `conflict`, by a rule for the creator; `insufficient-credits`; `not-found`, for
     the project; `limit-reached`, `storage-exhausted`, for its owner.
     """
+    if asked.reading.submission is None:
+        raise invalid(*_mistakes(asked))
     check_plan(context, Feature.FEDERATED_JOBS)
     model = _model(context, asked)
     without_model = ReadDocument(
@@ -222,8 +225,7 @@ def _model(context: ChangeContext, asked: ReadDocument) -> tables.Model:
 
     Raises: Problem `invalid-request`, with the mistakes of the document that are known by then.
     """
-    found = asked.reading.mistakes
-    mistakes = [field_error(each.field, each.rule, each.value) for each in found]
+    mistakes = _mistakes(asked)
     submission = asked.reading.submission
     if submission is None or submission.data.model is None:
         raise invalid(*mistakes)
@@ -241,6 +243,11 @@ def _model(context: ChangeContext, asked: ReadDocument) -> tables.Model:
         rule = f"is the project of the model: this one is of {row.project_id}"
         raise invalid(*mistakes, field_error("data.model.project_id", rule, project_id))
     return row
+
+
+def _mistakes(asked: ReadDocument) -> list[FieldError]:
+    found = asked.reading.mistakes
+    return [field_error(each.field, each.rule, each.value) for each in found]
 
 
 def _named_project(document: Any) -> Any:
