@@ -21,6 +21,7 @@ from workflows.contracts.billing import TransactionKind
 USAGE_FEES = "platform/usage-fees"
 FUNDING = "platform/funding"
 DEVICE_FEES = "platform/device-fees"
+FEDERATED_FEES = "platform/federated-fees"
 
 
 class LedgerError(ValueError):

@@ -10,10 +10,11 @@ from sqlmodel import Session
 
 from activities.billing.ledger_audit.books import BOOKS
 from activities.billing.ledger_audit.checks import Check, Difference
+from activities.billing.ledger_audit.federated import FEDERATED
 from activities.billing.ledger_audit.usage import USAGE
 from activities.db.tables import LedgerAccount, LedgerPosting, LedgerTransaction, UsageMeter
 
-CHECKS: tuple[Check, ...] = (*BOOKS, *USAGE)
+CHECKS: tuple[Check, ...] = (*BOOKS, *USAGE, *FEDERATED)
 MOST_DIFFERENCES = 1000
 
 
