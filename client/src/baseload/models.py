@@ -2783,6 +2783,7 @@ class UsageLine(BaseModel):
     seconds: Annotated[int, Field(title="Seconds")]
     gpu_seconds: Annotated[int, Field(title="Gpu Seconds")]
     charged_microcredits: Annotated[int, Field(title="Charged Microcredits")]
+    federated_fee_microcredits: Annotated[int, Field(title="Federated Fee Microcredits")]
 
 
 class User1(BaseModel):
