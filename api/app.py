@@ -81,9 +81,10 @@ ROUTERS = (
     health, platform, accounts, users, invitations, memberships, projects, members, providers,
     quotas, regions, nodes,
     join_tokens, announcements, leases, provider_machines, uploads, offers, jobs, job_logs,
+    federated_jobs,
     artifacts, third_party_keys, sessions, utilisation, data_progress, billing, usage, costs, tco,
     datastores, reservations, devices, device_logs, device_configurations, deployments,
-    boot_drive_requests, federated_jobs, events, audit,
+    boot_drive_requests, events, audit,
 )  # fmt: skip
 RELAY_LIMIT_S = 1.0
 DESCRIPTION = """Own the base, rent the burst.

@@ -15,7 +15,6 @@ from api.authorization import Caller
 from api.changes import ChangeContext
 from api.problems import Problem, field_error, invalid, missing
 from api.schemas import federated_jobs as schemas
-from api.schemas.base import FieldError
 from api.services.job_submissions import (
     ReadDocument,
     accepted,
@@ -177,14 +176,12 @@ def create_federated_job(context: ChangeContext, asked: ReadDocument) -> schemas
     `forbidden` or `conflict`, by a rule for the creator; `insufficient-credits`; `not-found`, for
     the project; `limit-reached`, `storage-exhausted`, for its owner.
     """
-    if asked.reading.submission is None:
-        raise invalid(*_mistakes(asked))
-    check_plan(context, Feature.FEDERATED_JOBS)
-    model = _model(context, asked)
     without_model = ReadDocument(
         _with_model(asked.document, None), asked.reading, asked.known_gpu_types
     )
     submission, project = accepted(context, without_model)
+    check_plan(context, Feature.FEDERATED_JOBS)
+    model = _model(context, submission, asked.document)
     hold_project(context.session, project)
     row = _row(context, submission, project, model.id)
     refusal = first_of(Party.CREATOR, refusals_of(parties_of(context.session, row)))
@@ -220,34 +217,25 @@ def _row(
     )
 
 
-def _model(context: ChangeContext, asked: ReadDocument) -> tables.Model:
-    """The model that the document names, locked against its removal.
+def _model(context: ChangeContext, submission: JobSubmission, document: Any) -> tables.Model:
+    """The model that a document names, locked against its removal.
 
-    Raises: Problem `invalid-request`, with the mistakes of the document that are known by then.
+    Raises: Problem `invalid-request`, when the account cannot see it, or it is of another project.
     """
-    mistakes = _mistakes(asked)
-    submission = asked.reading.submission
-    if submission is None or submission.data.model is None:
-        raise invalid(*mistakes)
-    named = submission.data.model
-    table = tables.Model
+    named, table = submission.data.model, tables.Model
+    model_id = "" if named is None else named.id
     query = select(table).where(
-        table.id == named.id, visible_artifacts(context.session, context.caller, table)
+        table.id == model_id, visible_artifacts(context.session, context.caller, table)
     )
     row = context.session.exec(query.with_for_update(read=True)).first()
     if row is None:
         rule = "is a model of your account, whose owner alone starts federated jobs: not found"
-        raise invalid(*mistakes, field_error("data.model.id", rule, named.id))
-    project_id = _named_project(asked.document)
+        raise invalid(field_error("data.model.id", rule, model_id))
+    project_id = _named_project(document)
     if project_id is not None and project_id != row.project_id:
         rule = f"is the project of the model: this one is of {row.project_id}"
-        raise invalid(*mistakes, field_error("data.model.project_id", rule, project_id))
+        raise invalid(field_error("data.model.project_id", rule, project_id))
     return row
-
-
-def _mistakes(asked: ReadDocument) -> list[FieldError]:
-    found = asked.reading.mistakes
-    return [field_error(each.field, each.rule, each.value) for each in found]
 
 
 def _named_project(document: Any) -> Any:

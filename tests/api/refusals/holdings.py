@@ -38,7 +38,7 @@ FEDERATED = JOB | {"type": "inference", "data": {"model": {"id": "mod-1"}, "outp
 DATASTORE = {"name": "another", "type": "nfs", "address": "nas", "root_path": "/srv/another"}
 SOUND: dict[str, dict[str, Any]] = {
     "create_account": {"name": "another"},
-    "change_account": {"plan": "team"},
+    "change_account": {"plan": "enterprise"},
     "grant_credits": {"amount_microcredits": 1},
     "record_purchase": {"amount_microcredits": 25_000_000, "reference": "another"},
     "change_own_account": {"wallet_address": "another"},
@@ -219,7 +219,7 @@ def _sealed(person: Person, word: str, cloud_id: str) -> str:
 async def holdings(person: Person, word: str) -> Holdings:
     """One thing of each kind, as the API and the workflows of this person have made it."""
     site = person.site
-    site.set(tables.Account, person.account_id, wallet_address=f"{word} wallet", plan="team")
+    site.set(tables.Account, person.account_id, wallet_address=f"{word} wallet", plan="enterprise")
     region_id = await person.region(f"{word} region", public=False)
     (region,) = site.rows(tables.Region, id=region_id)
     node_id = await person.node(region_id, f"{word} node", gpu_type="A100", gpu_count=1)

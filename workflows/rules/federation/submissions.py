@@ -37,7 +37,7 @@ def _data(job: JobSubmission) -> Mistakes:
         yield field_error("data.output.type", _OUTPUT_RULE, output.type)
     if given is not None and given.type in SOURCES:
         rule = "is of the project, of one of its owner's datastores, or an upload"
-        yield field_error("data.input.type", rule, given.type)
+        yield field_error("data.input.type", rule, None)
     for index, volume in enumerate(job.data.volumes):
         if volume.access is VolumeAccess.WRITE:
             rule = "is read: the output of a federated job goes to a datastore alone"
