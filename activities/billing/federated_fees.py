@@ -7,6 +7,7 @@ project's owner is charged does not change by it.
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
+from sqlalchemy import ColumnElement
 from sqlmodel import Session, col, func, select
 
 from activities.billing.ledger import FEDERATED_FEES, Entry, balance_of, post
@@ -104,7 +105,7 @@ def _left_s(forecast: BalanceForecast) -> float:
     return forecast.runway_s if forecast.costs else float("inf")
 
 
-def _running(payer_id: str) -> tuple[object, ...]:
+def _running(payer_id: str) -> tuple[ColumnElement[bool], ...]:
     return (
         col(UsageMeter.federated_payer_id) == payer_id,
         col(UsageMeter.running).is_(True),
@@ -117,9 +118,7 @@ def _forecast_of_creator(session: Session, meters: Sequence[UsageMeter]) -> Bala
     payer_id = meters[0].federated_payer_id
     if payer_id is None or not meters[0].federated_microcredits_per_hour:
         return None
-    fees = select(func.sum(UsageMeter.federated_microcredits_per_hour)).where(
-        *_running(payer_id)  # type: ignore[arg-type]
-    )
+    fees = select(func.sum(UsageMeter.federated_microcredits_per_hour)).where(*_running(payer_id))
     own = select(func.sum(UsageMeter.microcredits_per_hour)).where(
         col(UsageMeter.payer_id) == payer_id, col(UsageMeter.running).is_(True)
     )
@@ -137,7 +136,7 @@ def _unposted(session: Session, payer_id: str, now: datetime) -> int:
     rows = session.execute(
         select(UsageMeter)
         .join(Job, col(Job.id) == col(UsageMeter.job_id))
-        .where(*_running(payer_id), col(Job.status) == JobStatus.RUNNING)  # type: ignore[arg-type]
+        .where(*_running(payer_id), col(Job.status) == JobStatus.RUNNING)
     ).scalars()
     most = settings().billing_period_s
     return sum(

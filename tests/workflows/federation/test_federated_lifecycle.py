@@ -184,17 +184,17 @@ def test_it_settles_once_all_usage_is_posted_and_the_model_is_gone_before() -> N
 def test_a_job_that_takes_long_to_end_is_asked_again() -> None:
     it = Federation().begin()
     it.until("running")
-    asked: list[str] = []
+    heard: list[str] = []
 
-    def is_heard(command: EndFederatedJob) -> Done:
-        asked.append(command.reason)
+    def is_heard(asked: EndFederatedJob) -> Done:
+        heard.append(asked.reason)
         return Done()
 
     it.world.end_federated_job = is_heard  # type: ignore[method-assign]
     it.facts.end_reason = "canceled"
     it.wake()
     it.passes(2.5 * END_INTERVAL.total_seconds())
-    assert asked == ["canceled"] * 3
+    assert heard == ["canceled"] * 3
     assert it.statuses[-1] == "withdrawing"
 
 
