@@ -4,6 +4,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.workflows.fake_daily_billing import DailyBilling
 from workflows.contracts.base import Done
 from workflows.contracts.statuses import JobStatus
 from workflows.effects import federation
@@ -30,7 +31,7 @@ class FederatedFacts:
 
 
 @dataclass
-class Federations:
+class Federations(DailyBilling):
     """Methods named like effects implement them."""
 
     federated: dict[str, FederatedFacts] = field(

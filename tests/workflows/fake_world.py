@@ -20,7 +20,6 @@ from activities.temporal.heartbeats import heartbeating
 from tests.workflows.cloud_projects import CloudProjects
 from tests.workflows.fake_artifacts import Artifacts
 from tests.workflows.fake_cloud import Cloud
-from tests.workflows.fake_daily_billing import DailyBilling
 from tests.workflows.fake_datastores import Datastores
 from tests.workflows.fake_devices import Devices
 from tests.workflows.fake_federation import Federations
@@ -59,14 +58,7 @@ Fault = Callable[[Contract], Awaitable[None]]
 
 @dataclass
 class World(
-    Artifacts,
-    WantedStatuses,
-    LeasedNodes,
-    CloudProjects,
-    Datastores,
-    Devices,
-    DailyBilling,
-    Federations,
+    Artifacts, WantedStatuses, LeasedNodes, CloudProjects, Datastores, Devices, Federations
 ):
     """Everything outside of the workflows. Methods named like effects implement them."""
 
