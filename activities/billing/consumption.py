@@ -48,6 +48,8 @@ class Consumption:
     seconds: int
     gpu_seconds: int
     microcredits: int
+    federated_fee_microcredits: int
+    """What the creators of federated jobs were charged beside that."""
 
 
 def consumption_of(
@@ -65,7 +67,10 @@ def consumption_of(
     is_own = _job.account_id == account_id
     keys = (
         begins.label("begins_at"),
-        func.coalesce(_job.creator_account_id, _job.account_id).label("consumer"),
+        case(
+            (_is_federated(), _job.account_id),
+            else_=func.coalesce(_job.creator_account_id, _job.account_id),
+        ).label("consumer"),
         case((is_own, _job.project_id)).label("project"),
         case((or_(is_own, _model.account_id == account_id), _model.id)).label("model"),
         _kind().label("kind"),
@@ -77,6 +82,7 @@ def consumption_of(
             func.sum(until_s - since_s),
             func.sum((until_s - since_s) * gpus),
             func.sum(_cost(until_s) - _cost(since_s)),
+            func.sum(_fee(until_s) - _fee(since_s)),
         )
         .select_from(UsageMeter)
         .join(periods, and_(_meter.started_at < ends, until_s > since_s))
@@ -112,11 +118,22 @@ def _kind() -> Any:
     """`federated`: with the model of another account; `public`: on machines of another account;
     `rented`: on machines of a cloud; else `own`."""
     return case(
-        (_model.account_id != _job.account_id, "federated"),
+        (_is_federated(), "federated"),
         (_region.account_id != _job.account_id, "public"),
         (_region.provider_kind.in_(cloud_kinds()), "rented"),
         else_="own",
     )
+
+
+def _is_federated() -> Any:
+    """Whether a job has the model of another account, and so is of its project's owner: whoever has
+    created it is the owner of the model."""
+    return _model.account_id != _job.account_id
+
+
+def _fee(seconds: Any) -> Any:
+    """As `cumulative_microcredits`."""
+    return (2 * _meter.federated_microcredits_per_hour * seconds + HOUR_S) // (2 * HOUR_S)
 
 
 def _cost(seconds: Any) -> Any:

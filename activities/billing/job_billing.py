@@ -1,12 +1,13 @@
 """Job billing for workflows: starting it, posting usage, ending it."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from temporalio import activity
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 
+from activities.billing.federated_fees import recheck_others, shorter_forecast
 from activities.billing.runway import balance_forecast, lock_balance, recheck_other_jobs
 from activities.billing.runway_warnings import warn_of_runway
 from activities.billing.usage import is_over, open_meter, post_on_meter
@@ -96,6 +97,9 @@ def _post(command: PostUsage) -> tuple[BalanceForecast, bool]:
         forecast = balance_forecast(session, meters, sum(each.microcredits for each in posted))
         request_ids = recheck_other_jobs(session, meters, forecast, added)
         warn_of_runway(session, meters[0].payer_id, forecast)
+        forecast = shorter_forecast(session, meters, forecast)
+        if any(is_new for _, is_new in opened):
+            request_ids += recheck_others(session, meters, datetime.now(UTC))
         over = is_over(session, command.usages[0])
     relay_soon(request_ids)
     is_all = all(each.is_all for each in posted)

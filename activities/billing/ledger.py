@@ -22,6 +22,7 @@ USAGE_FEES = "platform/usage-fees"
 MARKET_PRICES = "platform/market-prices"
 FUNDING = "platform/funding"
 DEVICE_FEES = "platform/device-fees"
+FEDERATED_FEES = "platform/federated-fees"
 
 
 class LedgerError(ValueError):

@@ -8,6 +8,7 @@ from sqlalchemy import func, update
 from sqlmodel import Session, col, select
 from temporalio.exceptions import ApplicationError
 
+from activities.billing.federated_fees import fix_fee, post_fee
 from activities.billing.ledger import MARKET_PRICES, USAGE_FEES, Entry, lock_accounts, post
 from activities.billing.payers import credits_name, earnings_name, payer_of
 from activities.db.ids import new_id
@@ -76,6 +77,7 @@ def post_on_meter(session: Session, meter: UsageMeter, through_s: int) -> Posted
     )
     subjects = _subjects_of(session, meter)
     posted = sum(_post_slice(session, meter, piece, subjects) for piece in cut)
+    post_fee(session, meter, end_s, subjects.project_id)
     seconds = end_s - meter.posted_s
     meter.posted_s = end_s
     meter.posted_microcredits += posted
@@ -202,6 +204,7 @@ def open_meter(session: Session, usage: WorkerUsage) -> tuple[UsageMeter, bool]:
         running=_runs(job, usage.attempt),
         started_at=usage.started_at,
     )
+    fix_fee(session, job, meter)
     session.add(meter)
     return meter, True
 

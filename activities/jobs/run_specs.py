@@ -26,6 +26,7 @@ from activities.db.tables import (
     place_of_content,
     table_of_artifact,
 )
+from activities.federation.run_specs import FederatedInputs, federated_inputs
 from activities.jobs import worker_addresses
 from activities.jobs.run_keys import JobKeys, OfProject, keys_of_job
 from activities.jobs.submissions import open_variables, submission_of
@@ -101,6 +102,8 @@ class RunInputs:
     """Node id to the region cache of its region, for leased machines."""
     keys: JobKeys
     """The third-party keys that the job attaches, and that its image is pulled with."""
+    federated: FederatedInputs
+    """How the runs of a federated job are confined."""
 
 
 @activity.defn
@@ -130,6 +133,8 @@ def seal_run_specs(command: SealRunSpecs) -> RunSpecsSealed:
     if not _are_needed(command, writes=ArtifactRole.VOLUME_WRITER in roles):
         _discard(command.job_id, command.attempt)
     distinct = {each.content.sha256: each.content.size_bytes for each in inputs.contents}
+    if (confined := inputs.federated.federation) is not None and confined.model is not None:
+        distinct[confined.model.reference] = confined.model.sealed_bytes
     return RunSpecsSealed(references=references, data_bytes=sum(distinct.values()))
 
 
@@ -195,6 +200,7 @@ def _gather(session: Session, command: SealRunSpecs, port: int | None) -> RunInp
         raise ApplicationError(f"{command.job_id}: there is no such job", type=NOT_FOUND)
     submission = submission_of(job.spec)
     keys = keys_of_job(session, job, submission)
+    federated = federated_inputs(session, job, submission)
     environment = {**keys.of_runs.variables, **open_variables(job.id, job.sealed_variables)}
     for name, reference in submission.environment.secrets.items():
         environment[name] = secret_of(session, job, name, reference)
@@ -212,7 +218,8 @@ def _gather(session: Session, command: SealRunSpecs, port: int | None) -> RunInp
         ports=dict(session.exec(held.order_by(col(Allocation.worker))).all()),
         rendezvous_port=port,
         hosts=_hosts(session, command),
-        contents=contents_of(session, job, submission),
+        contents=contents_of(session, job, federated.submission),
+        federated=federated,
         hostname=_hostname(session, command),
         caches=caches_of(session, {each.node.node_id for each in command.assignments}),
         keys=keys,
@@ -412,4 +419,6 @@ def _run_spec(command: SealRunSpecs, assignment: WorkerAssignment, inputs: RunIn
         is_port_private=submission.type.is_service and inputs.hostname is None,
         hostname=inputs.hostname,
         cache=inputs.caches.get(assignment.node.node_id),
+        federation=inputs.federated.federation,
+        model_key=inputs.federated.model_key,
     )

@@ -44,6 +44,7 @@ def start_job(_: Session, row: Job) -> WorkflowStart[JobRequest]:
     spec = submission_of(row.spec)
     gpu_types = resources_of(spec).gpu_types
     chosen = settings()
+    has_output = spec.data.output is not None
     request = JobRequest(
         job_id=row.id,
         account_id=row.account_id,
@@ -53,14 +54,15 @@ def start_job(_: Session, row: Job) -> WorkflowStart[JobRequest]:
         worker_count=len(spec.workers),
         gpu_types=gpu_types,
         end_all_on_failure=spec.safety.end_all_on_failure,
-        keeps_output=spec.keeps_output,
+        keeps_output=spec.keeps_output if row.federated_id is None else has_output,
         grace_s=chosen.job_end_grace_s,
         unreachable_limit_s=chosen.job_unreachable_limit_s,
         billing_period_s=chosen.billing_period_s,
         max_restarts=spec.safety.max_restarts,
         max_retries=spec.safety.max_retries,
         max_duration_s=spec.safety.max_duration_s,
-        state_interval_s=chosen.state_interval_s,
+        # A snapshot would be stored beside the datastore, where the output alone goes.
+        state_interval_s=chosen.state_interval_s if row.federated_id is None else 0,
         volumes=written_volumes(spec),
         auto_terminate=spec.safety.auto_terminate,
         idle_timeout_s=spec.idle_timeout_s,

@@ -32,10 +32,9 @@ from workflows.contracts.devices import DeviceStatus
 from workflows.contracts.lifecycles import (
     ARTIFACT_NOUNS,
     DATASTORE,
-    DEPLOYMENT,
-    DEVICE,
     JOB,
     LEASE,
+    NODE,
     PROVIDER,
     REGION,
     noun_of,
@@ -157,7 +156,7 @@ def _users_of(session: Session, resource_id: str) -> list[str]:
         return [*sorted(session.exec(query).all()), *_configurations(session, resource_id)]
     if noun in ARTIFACT_NOUNS:
         return [*jobs_using(session, resource_id), *_configurations(session, resource_id)]
-    if noun is DEVICE or noun is DEPLOYMENT:
+    if noun is not NODE:
         return []
     query = select(Allocation.job_id).where(col(Allocation.node_id) == resource_id, is_of_job())
     return sorted(set(session.exec(query).all()))

@@ -18,6 +18,7 @@ from activities.devices.starts import (
     start_deployment,
     start_device,
 )
+from activities.federation.starts import resume_federated, start_federated
 from activities.jobs.starts import end_job, resume_job, start_job
 from activities.leases.starts import resume_lease, start_lease
 from activities.nodes.starts import resume_node, start_node
@@ -30,6 +31,7 @@ from workflows.contracts.lifecycles import (
     DATASTORE,
     DEPLOYMENT,
     DEVICE,
+    FEDERATED,
     JOB,
     LEASE,
     MODEL,
@@ -52,6 +54,7 @@ KINDS: tuple[LifecycleKind[Any, Any], ...] = (
     LifecycleKind(DATASTORE, tables.Datastore, start_datastore, resume_datastore),
     LifecycleKind(DEVICE, tables.Device, start_device, resume_device),
     LifecycleKind(DEPLOYMENT, tables.DeviceDeployment, start_deployment, resume_deployment),
+    LifecycleKind(FEDERATED, tables.FederatedJob, start_federated, resume_federated),
 )
 KIND_BY_NOUN = {kind.noun.name: kind for kind in KINDS}
 

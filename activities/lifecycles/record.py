@@ -24,6 +24,7 @@ from activities.devices.outcomes import (
     follow_run,
     values_of_device,
 )
+from activities.federation.consent import wake_federated_of_job
 from activities.lifecycles.kinds import KIND_BY_NOUN
 from activities.lifecycles.platform_events import append_violation
 from activities.outbox.dispatcher import relay_soon
@@ -42,6 +43,7 @@ from workflows.contracts.lifecycles import (
     ArtifactChanges,
     DeploymentChanges,
     DeviceChanges,
+    FederatedChanges,
     JobChanges,
     LeaseChanges,
     NodeChanges,
@@ -112,6 +114,8 @@ def _apply(session: Session, step: Record) -> tuple[Recorded, list[str]]:
             staying_nodes=step.changes.staying_nodes,
         )
     free_allocations(session, left, step.at)
+    if isinstance(step.changes, JobChanges):
+        request_ids += wake_federated_of_job(session, step.resource_id, step.status, step.at)
     if isinstance(step.changes, ArtifactChanges) and step.status in _SETTLED:
         request_ids = wake_waiting_jobs(session, step.resource_id, step.at)
     if isinstance(step.changes, DeviceChanges):
@@ -168,7 +172,7 @@ def _values(step: Record) -> dict[str, Any]:
         values["retry_at"] = changes.retry_at  # No column takes an instant as JSON writes it.
         if _waits_again(step.status, changes):
             values["waiting_since"] = step.at
-    elif not isinstance(changes, LeaseChanges | DeploymentChanges) and changes.removal is not None:
+    elif not isinstance(changes, _WITHOUT_REMOVAL) and changes.removal is not None:
         values |= {
             "removal_requested_at": step.at,
             "removal_force": changes.removal.force,
@@ -191,6 +195,7 @@ def _values(step: Record) -> dict[str, Any]:
     return values
 
 
+_WITHOUT_REMOVAL = LeaseChanges | DeploymentChanges | FederatedChanges
 _SETTLED = (ArtifactStatus.READY, ArtifactStatus.FAILED, ArtifactStatus.ARCHIVED)
 """The statuses of an artifact for which no job has to wait any more."""
 _ALLOCATIONS = {"confirms", "release", "leaving", "staying_nodes"}

@@ -12,6 +12,12 @@ from activities.datastores.readers import find_datastore_reader
 from activities.devices.assignments import find_assignment
 from activities.devices.rollouts import advance_rollout, end_rollout, roll_back
 from activities.devices.specs import discard_device_specs, seal_device_spec
+from activities.federation.jobs import (
+    create_federated_job,
+    end_federated_job,
+    review_federation,
+)
+from activities.federation.models import withdraw_model
 from activities.housekeeping.retention import remove_expired
 from activities.jobs.awaited_data import find_job_data
 from activities.jobs.run_specs import (
@@ -98,4 +104,8 @@ MAIN: tuple[Activity, ...] = (
     advance_rollout,
     end_rollout,
     roll_back,
+    review_federation,
+    create_federated_job,
+    end_federated_job,
+    withdraw_model,
 )

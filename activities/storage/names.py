@@ -13,6 +13,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 _FINGERPRINT = re.compile(r"[0-9a-f]{1,64}")
 _DEVICE_ID = re.compile(r"dev-[0-9a-z]{1,60}")
 _DATASTORE_ID = re.compile(r"dst-[0-9a-z]{1,60}")
+_FEDERATED_ID = re.compile(r"fed-[0-9a-z]{1,60}")
 _ARTIFACT_ID = re.compile(r"((?:dat|mod|chk|vol)-[0-9a-z]{26})(?:\.([0-9a-z][0-9a-z-]{0,99}))?")
 """An artifact, or one of the contents that jobs have written into a volume."""
 
@@ -177,3 +178,18 @@ def _checked_hash(sha256: str) -> str:
     if _SHA256.fullmatch(sha256) is None:
         raise ValueError(f"{sha256[:80]!r}: is no SHA-256 in hexadecimal digits")
     return sha256
+
+
+def federated_folder(federated_id: str) -> str:
+    """The folder of all that is stored for one federated job.
+
+    Raises: ValueError, when the id is not one of a federated job.
+    """
+    if _FEDERATED_ID.fullmatch(federated_id) is None:
+        raise ValueError(f"{federated_id[:80]!r}: is no id of a federated job")
+    return f"federated/{federated_id}"
+
+
+def sealed_model_name(federated_id: str) -> str:
+    """The name of the model that is sealed for one federated job."""
+    return f"{federated_folder(federated_id)}/model"

@@ -23,6 +23,7 @@ from activities.storage.names import run_spec_name
 from workflows.contracts.artifacts import ArtifactRole, Content
 from workflows.contracts.base import Contract
 from workflows.contracts.devices import OutputBuffer
+from workflows.contracts.federation import FederatedRun
 from workflows.contracts.jobs import WorkerAssignment
 from workflows.contracts.nodes import NodeAddress
 
@@ -160,6 +161,11 @@ class RunSpec(Contract):
     """None: an earlier release has sealed the run spec."""
     cache: RegionCache | None = None
     """The region cache for a leased node; None: the platform brings all files to the node."""
+    federation: FederatedRun | None = None
+    """How the run of a federated job is confined; None: it is of no federated job."""
+    model_key: str | None = Field(default=None, repr=False)
+    """The key of the sealed model, 32 bytes in hexadecimal; None: no model of it is sealed, or its
+    key needs an attestation."""
 
 
 NOT_REQUIRED = frozenset(

@@ -19,6 +19,7 @@ from api.pagination import PageQuery, Paging, page
 from api.schemas.events import Event, EventPage
 from api.services.boot_drive_requests import visible_boot_drive_request
 from api.services.events import event_responses
+from api.services.federated_jobs import visible_federated_job
 from api.services.ownership import own, visible_artifact, visible_job
 from workflows.contracts.lifecycles import ARTIFACT_NOUNS
 
@@ -98,7 +99,9 @@ def _add_route(noun: str, plural: str, find: Callable[[Session, str, Caller], An
 def _find(
     kind: LifecycleKind[Any, Any], session: Session, resource_id: str, caller: Caller
 ) -> None:
-    if kind.table is tables.Job:
+    if kind.table is tables.FederatedJob:
+        visible_federated_job(session, caller, resource_id)
+    elif kind.table is tables.Job:
         visible_job(session, caller, resource_id)
     elif kind.noun in ARTIFACT_NOUNS and resource_id.startswith(f"{kind.noun.prefix}-"):
         visible_artifact(session, caller, resource_id)

@@ -10,6 +10,7 @@ from api.authorization import Caller, Needs
 from api.event_streams import LogPoll, StreamQuery, described, stream, stream_query
 from api.problems import missing
 from api.schemas.base import BINARY
+from api.services.federated_jobs import check_logs_shown, check_output_shown
 from api.services.job_logs import WorkerLog
 from api.services.job_outputs import output_of
 from api.services.log_parts import PartQuery, Stamper, part_query, stamped, start_of
@@ -52,6 +53,7 @@ def _log(
         job = visible_job(session, caller, job_id)
         if worker >= len(job.spec["workers"]):
             raise missing("worker", f"{worker} of job {job.name}")
+        check_logs_shown(session, job)
     request.app.state.reads.note_job(request, caller, job)
     found = WorkerLog(job_id, worker)
     found.ended()
@@ -123,6 +125,7 @@ def get_job_output(
     """The files that the job has left in its output folder, or those of its newest snapshot."""
     with database().read() as session:
         job = visible_job(session, caller, job_id)
+    check_output_shown(job)
     request.app.state.reads.note_job(request, caller, job)
     headers = {"Content-Disposition": f'attachment; filename="{job.id}.tar.gz"'}
     content = output_of(job, worker, snapshot=snapshot)

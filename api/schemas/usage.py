@@ -24,7 +24,8 @@ class UsageLine(ResponseBody):
     begins_at: datetime
     """When this piece of the period begins."""
     consumer_account_id: str
-    """The account for which the jobs were submitted."""
+    """The account for which the jobs were submitted; of federated jobs, the owner of the project,
+    which the owner of the model has submitted them for."""
     project_id: str | None
     """Null for a project of another account."""
     model_id: str | None
@@ -35,6 +36,8 @@ class UsageLine(ResponseBody):
     """The measured seconds of the jobs' commands, all workers together."""
     gpu_seconds: int
     charged_microcredits: int
+    federated_fee_microcredits: int
+    """What the owner of the model was charged beside that."""
 
 
 class Usage(ResponseBody):

@@ -10,6 +10,7 @@ from activities.billing.device_days import device_days
 from activities.billing.runway import lock_balance, recompute_runway
 from activities.db import tables
 from activities.db.session import advisory_lock
+from activities.federation.consent import wake_federated_of_account
 from api.changes import ChangeContext
 from api.problems import Problem, field_error, invalid, missing
 from api.schemas import accounts as schemas
@@ -90,6 +91,8 @@ def _changed(
     if {"wallets", "idle_workload"} & set(given):
         row.idle_revision += 1
         _wake_idle_nodes(context, row)
+    if "plan" in given:
+        context.requests += wake_federated_of_account(context.session, row.id, context.now)
     row.updated_at = context.now
     return account_response(context.session, row)
 

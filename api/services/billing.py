@@ -43,7 +43,7 @@ from api.schemas.accounts import CreditGrant, Purchase
 from api.schemas.base import ResponseBody
 from api.schemas.billing import Reversal
 from api.services.accounts import find_account
-from workflows.contracts.billing import MICROCREDITS
+from workflows.contracts.billing import MICROCREDITS, TransactionKind
 
 
 def grant_credits(
@@ -109,7 +109,10 @@ def transaction_response(session: Session, row: tables.LedgerTransaction) -> sch
 
 
 def charges_of(session: Session, job: tables.Job) -> job_shapes.JobCharges:
-    """The charges of a job so far, posting by posting, whichever account paid at that time."""
+    """The charges of a job so far, posting by posting, whichever account paid at that time.
+
+    The fee of a federated job is none of them: its creator pays it, and its statement has it.
+    """
     payer_id = col(tables.LedgerTransaction.account_id)
     name = literal("account/") + payer_id + literal("/credits")
     rows = session.exec(
@@ -120,6 +123,7 @@ def charges_of(session: Session, job: tables.Job) -> job_shapes.JobCharges:
         )
         .where(
             tables.LedgerTransaction.job_id == job.id,
+            tables.LedgerTransaction.kind != TransactionKind.FEDERATED_FEE.value,
             col(tables.LedgerPosting.ledger_account) == name,
         )
         .order_by(col(tables.LedgerTransaction.id))

@@ -10,6 +10,7 @@ from sqlmodel import Session, or_, select
 from activities.accounts.accounts import role_in
 from activities.db import tables
 from activities.db.ids import new_id
+from activities.federation.consent import wake_federated_of_project
 from api.authorization import hash_of
 from api.changes import ChangeContext
 from api.problems import Problem, field_error, invalid, missing
@@ -187,6 +188,10 @@ def _join_project(context: ChangeContext, row: tables.Invitation, user: tables.U
             permissions=row.permissions or {},
             created_at=context.now,
         )
+    )
+    # An earlier membership may have allowed more.
+    context.requests += wake_federated_of_project(
+        context.session, row.project_id or "", context.now, user.id
     )
 
 

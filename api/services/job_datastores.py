@@ -16,7 +16,7 @@ from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.placement import Resources
 from workflows.contracts.statuses import NodeStatus
 from workflows.rules.datastores.places import path_mistake
-from workflows.rules.jobs.datastores import regional_parts
+from workflows.rules.jobs.datastores import datastores_of
 
 FIELDS = ("input", "output", "scratch")
 UNUSABLE = (*GONE, DatastoreStatus.FAILED)
@@ -136,12 +136,6 @@ def pinned(session: Session, submission: JobSubmission) -> JobSubmission:
         region_id, port = row.region_id, row.port
     placement = submission.placement.model_copy(update={"region_id": region_id})
     return submission.model_copy(update={"placement": placement, "port": port})
-
-
-def datastores_of(submission: JobSubmission) -> list[str]:
-    """The ids of the datastores that a submission names, each once."""
-    parts = regional_parts(submission).values()
-    return list(dict.fromkeys(part.datastore_id for part in parts if part.datastore_id))
 
 
 def region_warnings(session: Session, submission: JobSubmission, resources: Resources) -> list[str]:

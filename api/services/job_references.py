@@ -35,6 +35,7 @@ _ARTIFACTS = (
     *((noun, _INPUT) for noun in (DATASET, MODEL, CHECKPOINT)),
 )
 _COMES = (ArtifactStatus.NEW, ArtifactStatus.TRANSFERRING)
+_FEDERATED = "its owner can take it to another one's project by POST /v1/federated-jobs"
 NAMED_AGAIN = timedelta(days=1)
 """Far below the retention of uploads."""
 
@@ -251,9 +252,10 @@ def _why_not(noun: LifecycleNoun, row: tables.ArtifactRow | None, project_id: st
     if row is None:
         return f"is a {noun.name} of the job's project: not found"
     if row.project_id != project_id:
-        return (
+        rule = (
             f"is a {noun.name} of the job's project {project_id}: this one is of {row.project_id}"
         )
+        return f"{rule}; {_FEDERATED}" if noun is MODEL else rule
     if row.status not in (ArtifactStatus.READY, *_COMES):
         return f"is ready, or is being transferred: this {noun.name} is {row.status}"
     return None

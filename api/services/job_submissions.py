@@ -13,14 +13,15 @@ from activities.billing.balances import left_microcredits
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import database
-from activities.jobs.submissions import open_variables, sealed_variables, stored_spec
+from activities.jobs.creation import NewJob, add_job
+from activities.jobs.submissions import open_variables, sealed_variables
 from activities.settings import settings
 from api.authorization import Caller
 from api.changes import ChangeContext
 from api.problems import Problem, field_error, invalid
 from api.schemas import jobs as schemas
 from api.services.account_limits import check_limit
-from api.services.job_datastores import datastores_of, pinned, region_warnings
+from api.services.job_datastores import pinned, region_warnings
 from api.services.job_inputs import check_input, create_input
 from api.services.job_references import personal_project, wrong_references
 from api.services.job_responses import job_response
@@ -31,10 +32,8 @@ from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.placement import Resources
 from workflows.contracts.statuses import NodeStatus
 from workflows.rules.jobs.arrays import INDEX, SIZE, jobs_of_array, with_variables
-from workflows.rules.jobs.artifacts import artifacts_of
-from workflows.rules.jobs.data_places import input_artifact
 from workflows.rules.jobs.formats import secret_reference
-from workflows.rules.jobs.resources import demand_key, resources_of
+from workflows.rules.jobs.resources import resources_of
 from workflows.rules.jobs.submission import Reading, read_submission
 
 
@@ -106,38 +105,20 @@ def _create(
     context: ChangeContext, project: tables.Project, submission: JobSubmission, data_bytes: int
 ) -> tables.Job:
     """Create the row of one job, which starts its workflow; data_bytes: as `data_bytes_of`."""
-    row = tables.Job(
-        id=new_id("job"),
-        account_id=project.account_id,
-        name=submission.name,
+    job_id = new_id("job")
+    job = NewJob(
+        id=job_id,
         project_id=project.id,
+        account_id=project.account_id,
         creator_user_id=context.caller.user_id,
         creator_account_id=context.caller.account_id,
-        type=submission.type.value,
-        priority=submission.priority,
-        spec=stored_spec(submission),
-        workers=[],
-        demand_key=demand_key(submission, project.account_id, data_bytes),
+        submission=submission,
+        sealed_variables=sealed_variables(job_id, submission),
         data_bytes=data_bytes,
-        waiting_since=context.now,
-        placement_refusals=[],
-        rates=None,
-        created_at=context.now,
-        updated_at=context.now,
     )
-    row.sealed_variables = sealed_variables(row.id, submission)
+    row, request_id = add_job(context.session, job, context.now)
     context.concerned_account_id = row.account_id
-    context.create(row)
-    for key, value in submission.labels.items():
-        label = tables.JobLabel(job_id=row.id, key=key, value=value, account_id=row.account_id)
-        context.session.add(label)
-    for role, artifact_id in (*artifacts_of(submission), *input_artifact(submission)):
-        use = tables.ArtifactUse(job_id=row.id, artifact_id=artifact_id, role=role.value)
-        context.session.add(use)
-    for datastore_id in datastores_of(submission):
-        context.session.add(tables.JobDatastore(job_id=row.id, datastore_id=datastore_id))
-    if (named := submission.reservation_id) is not None:
-        context.session.add(tables.JobReservation(job_id=row.id, reservation_id=named))
+    context.requests.append(request_id)
     return row
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from sqlmodel import Session, col, select
 
 from activities.db import tables
+from activities.federation.consent import wake_federated_of_project
 from api.changes import ChangeContext
 from api.problems import missing
 from api.schemas.members import Member, MemberChange
@@ -24,6 +25,7 @@ def change_member(
     """Change what a member may do; it counts at once. Raises: Problem `not-found`."""
     row = _member(context, project_id, user_id)
     row.permissions = dict(asked.permissions)
+    context.requests += wake_federated_of_project(context.session, project_id, context.now, user_id)
     (shown,) = member_responses(context.session, [row])
     return shown
 
@@ -36,6 +38,7 @@ def remove_member(context: ChangeContext, project_id: str, user_id: str) -> Memb
     row = _member(context, project_id, user_id)
     (shown,) = member_responses(context.session, [row])
     context.session.delete(row)
+    context.requests += wake_federated_of_project(context.session, project_id, context.now, user_id)
     return shown
 
 

@@ -8,6 +8,7 @@ from sqlmodel import Session, col, func, select
 
 from activities.db import tables
 from activities.db.session import advisory_lock
+from activities.federation.consent import wake_federated_of_project
 from api.authorization import Caller
 from api.changes import ChangeContext
 from api.problems import Problem, missing
@@ -87,6 +88,7 @@ def leave_project(context: ChangeContext, project_id: str) -> ProjectMembership:
     project = session.get_one(tables.Project, project_id)
     context.concerned_account_id, context.resource_id = project.account_id, project_id
     session.delete(row)
+    context.requests += wake_federated_of_project(session, project_id, context.now, row.user_id)
     return ProjectMembership(
         project_id=project_id,
         account_id=project.account_id,

@@ -6,6 +6,7 @@ from sqlmodel import col, select
 
 from activities.db import tables
 from activities.db.ids import new_id
+from activities.federation.consent import wake_federated_of_project
 from activities.secrets.credentials import STORED
 from activities.secrets.sealing import secret_box
 from api.authorization import USE_OF_SECRETS
@@ -92,6 +93,7 @@ def change_project(
     for name, value in given.items():
         setattr(row, name, value)
     row.updated_at = context.now
+    context.requests += wake_federated_of_project(context.session, row.id, context.now)
     return project_response(row)
 
 

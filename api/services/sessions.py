@@ -14,7 +14,7 @@ from api.problems import Problem, missing
 from api.services.ownership import visible_job
 from api.sessions.switchboard import RunPlace
 from workflows.contracts.jobs import run_id
-from workflows.contracts.sessions import SessionKind
+from workflows.contracts.sessions import SessionKind, SessionRequest
 from workflows.contracts.statuses import JobStatus, WorkerStatus
 
 ACTION = "open_job_session"
@@ -55,7 +55,19 @@ def _place(session: Session, caller: Caller, target: Target) -> RunPlace:
         run_id=run_id(job.id, target.worker, job.attempt),
         node=address_of(node, region),
         port=job.spec.get("port"),
+        is_federated=job.federated_id is not None,
     )
+
+
+def check_kind(place: RunPlace, request: SessionRequest) -> None:
+    """Refuse what would show the model of a federated job: all but what it serves at its port.
+
+    Raises: Problem `forbidden`.
+    """
+    is_served = request.kind is SessionKind.PORT and request.port == place.port
+    if place.is_federated and not is_served:
+        words = f"job {place.job_id}: nobody has a session of a federated job, which has the model"
+        raise Problem("forbidden", f"{words} of another account, but at the port that it serves")
 
 
 def note(reads: Reads, caller: Caller, place: RunPlace, kind: SessionKind) -> None:

@@ -29,6 +29,7 @@ def usage(session: Session, account_id: str, period: Period, by: Cut) -> schemas
                 seconds=each.seconds,
                 gpu_seconds=each.gpu_seconds,
                 charged_microcredits=each.microcredits,
+                federated_fee_microcredits=each.federated_fee_microcredits,
             )
             for each in found[:MOST_LINES]
         ],

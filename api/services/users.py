@@ -8,6 +8,7 @@ from sqlmodel.sql.expression import SelectOfScalar
 from activities.accounts import accounts
 from activities.db import tables
 from activities.db.session import advisory_lock
+from activities.federation.consent import wake_federated_of_account
 from api.changes import ChangeContext
 from api.problems import Problem, missing
 from api.schemas import accounts as schemas
@@ -74,6 +75,8 @@ def change_user(context: ChangeContext, user_id: str, asked: schemas.UserChange)
         member.role = asked.role
     else:
         user.role = asked.role
+        session, account_id = context.session, user.account_id
+        context.requests += wake_federated_of_account(session, account_id, context.now, user_id)
     return _user_response(user, member.role if member is not None else None)
 
 

@@ -62,6 +62,7 @@ async def enter(socket: WebSocket, target: sessions.Target) -> None:
         with state.session_counts.counted(caller.key_id, place.job_id, place.account_id):
             await socket.accept()
             request = await _request(socket)
+            sessions.check_kind(place, request)
             await run_in_threadpool(sessions.note, state.reads, caller, place, request.kind)
             line = await state.switchboard.open(place, request)
             splice = Splice(socket, line, lambda: check(caller, target))

@@ -47,6 +47,8 @@ class RunPlace:
     run_id: str
     node: NodeAddress
     port: int | None = None
+    is_federated: bool = False
+    """Whether the run is of a federated job, whose model nobody may see."""
 
     @property
     def name(self) -> str:

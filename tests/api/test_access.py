@@ -12,6 +12,7 @@ from activities.billing.ledger import add_credits
 from activities.db import tables
 from api.authorization import SCOPES
 from tests.api.device_rows import edge_things
+from tests.api.federated_rows import federated_job
 from tests.api.http_server import JOB, Person, Site
 from tests.api.openapi_document import DOCUMENT
 from tests.api.test_boot_drive_requests import DECISIONS, boot_drive_request
@@ -220,6 +221,7 @@ async def owned(site: Site, ada: Person) -> dict[str, str]:
         "device-configurations": edge["device configuration"],
         "device-deployments": edge["device-deployment"],
         "boot-drive-requests": boot_drive_request(site, ada, region_id),
+        "federated-jobs": federated_job(ada),
         "transactions": _transaction(site, ada),
     }
 
@@ -269,6 +271,7 @@ def _rows(site: Site) -> list[str]:
         tables.DeviceConfiguration,
         tables.DeviceDeployment,
         tables.BootDriveRequest,
+        tables.FederatedJob,
     )
     rest = (tables.StoredSecret, tables.OutboxRow)
     return sorted(repr(row) for table in (*of, *rest) for row in site.rows(table))

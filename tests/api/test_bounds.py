@@ -99,6 +99,7 @@ NAMED = (
     ("POST", "/v1/jobs"),
     ("POST", "/v1/jobs/arrays"),
     ("POST", "/v1/jobs/preview"),
+    ("POST", "/v1/federated-jobs"),
     *(("POST", f"/v1/{noun.plural}") for noun in ARTIFACT_NOUNS),
 )
 BODIES = {f"/v1/{noun.plural}": {"source": {"type": "upload"}} for noun in ARTIFACT_NOUNS}
@@ -110,7 +111,8 @@ async def test_a_name_that_would_move_a_terminals_cursor_is_refused(
     admin: Person, method: str, path: str
 ) -> None:
     for name in ESCAPES:
-        body = (JOB if path.startswith("/v1/jobs") else BODIES.get(path, {})) | {"name": name}
+        is_job = path.startswith(("/v1/jobs", "/v1/federated-jobs"))
+        body = (JOB if is_job else BODIES.get(path, {})) | {"name": name}
         of_admin = path.format(account_id=admin.account_id, project_id=admin.project_id)
         refused = await admin.call(method, of_admin, json=body)
         assert refused.status_code == 422, name

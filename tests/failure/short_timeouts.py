@@ -18,6 +18,7 @@ from workflows.billing import job_billing
 from workflows.datastores import datastore_lifecycle
 from workflows.devices import deployment_lifecycle, device_lifecycle, inference
 from workflows.effects.effect import Effect
+from workflows.federation import federated_lifecycle
 from workflows.hosts import connection, outage
 from workflows.jobs import awaited_data, delivery, job_lifecycle, node_outages, teardown
 from workflows.leases import lease_lifecycle
@@ -57,6 +58,8 @@ SHORTENED: tuple[tuple[ModuleType, str, float], ...] = (
     (region_lifecycle, "REMOVAL_INTERVAL", 0.2),
     (provider_lifecycle, "REMOVAL_INTERVAL", 0.2),
     (datastore_lifecycle, "OFFLINE_INTERVAL", 0.3),
+    (federated_lifecycle, "REVIEW_INTERVAL", 0.5),
+    (federated_lifecycle, "END_INTERVAL", 0.3),
     (datastore_lifecycle, "FORGET_INTERVAL", 0.3),
     (regional_transfer, "PAUSE", 0.3),
     (machine_reconciliation, "RECONCILIATION_INTERVAL", 0.5),

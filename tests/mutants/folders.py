@@ -80,6 +80,7 @@ FOLDERS = {
     "rules/catalogue": _rules("catalogue", facts=("gpu_models.py",)),
     "rules/datastores": _rules("datastores"),
     "rules/devices": _rules("devices"),
+    "rules/federation": _rules("federation"),
     "rules/jobs": _rules("jobs"),
     "rules/leases": _rules("leases"),
     "rules/nodes": _rules("nodes"),

@@ -20,9 +20,9 @@ from activities.temporal.heartbeats import heartbeating
 from tests.workflows.cloud_projects import CloudProjects
 from tests.workflows.fake_artifacts import Artifacts
 from tests.workflows.fake_cloud import Cloud
-from tests.workflows.fake_daily_billing import DailyBilling
 from tests.workflows.fake_datastores import Datastores
 from tests.workflows.fake_devices import Devices
+from tests.workflows.fake_federation import Federations
 from tests.workflows.fake_leases import LeasedNodes
 from tests.workflows.fake_machines import REGION, Machine, Run, StateSnapshot, node_address
 from tests.workflows.fake_wanted import WantedStatuses
@@ -58,7 +58,7 @@ Fault = Callable[[Contract], Awaitable[None]]
 
 @dataclass
 class World(
-    Artifacts, WantedStatuses, LeasedNodes, CloudProjects, Datastores, Devices, DailyBilling
+    Artifacts, WantedStatuses, LeasedNodes, CloudProjects, Datastores, Devices, Federations
 ):
     """Everything outside of the workflows. Methods named like effects implement them."""
 

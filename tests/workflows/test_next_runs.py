@@ -27,6 +27,7 @@ from workflows.contracts.deployments import (
     DeploymentStatus,
 )
 from workflows.contracts.devices import DeviceProgress, DeviceRequest, DeviceStatus
+from workflows.contracts.federation import FederatedRequest, FederatedStatus
 from workflows.contracts.jobs import EndRequest, JobProgress, JobRequest, NodeReachable
 from workflows.contracts.leases import LeaseProgress, LeaseRequest
 from workflows.contracts.nodes import NodeProgress, NodeRequest
@@ -36,6 +37,7 @@ from workflows.contracts.removals import Removal
 from workflows.contracts.statuses import JobStatus, LeaseStatus, NodeStatus
 from workflows.devices.deployment_lifecycle import DeploymentLifecycle
 from workflows.devices.device_lifecycle import DeviceLifecycle
+from workflows.federation.federated_lifecycle import FederatedLifecycle
 from workflows.jobs.job_lifecycle import JobLifecycle
 from workflows.leases.lease_lifecycle import LeaseLifecycle
 from workflows.nodes.node_lifecycle import NodeLifecycle
@@ -134,6 +136,11 @@ def deployment() -> DeploymentRequest:
     return asked
 
 
+def federated() -> FederatedRequest:
+    asked: FederatedRequest = filled(FederatedRequest, resumed_status=FederatedStatus.RUNNING)
+    return asked
+
+
 @pytest.mark.parametrize(
     ("lifecycle", "asked"),
     [
@@ -145,6 +152,7 @@ def deployment() -> DeploymentRequest:
         (ArtifactLifecycle, artifact()),
         (DeviceLifecycle, device()),
         (DeploymentLifecycle, deployment()),
+        (FederatedLifecycle, federated()),
     ],
 )
 def test_the_next_run_of_a_lifecycle_is_given_all_that_this_one_was(
@@ -172,6 +180,7 @@ def test_the_next_run_of_a_lifecycle_is_given_all_that_this_one_was(
         (DeviceLifecycle, device(), lambda it: it.reboot(), False),
         (DeviceLifecycle, device(), lambda it: it.remove(Removal()), False),
         (DeploymentLifecycle, deployment(), lambda it: it.wake(), True),
+        (FederatedLifecycle, federated(), lambda it: it.wake(), True),
         (DeploymentLifecycle, deployment(), lambda it: it.order(STOP), False),
     ],
 )
@@ -196,6 +205,7 @@ def test_a_run_hands_no_message_on_that_the_next_one_would_not_find(
         (ArtifactLifecycle, artifact()),
         (DeviceLifecycle, device()),
         (DeploymentLifecycle, deployment()),
+        (FederatedLifecycle, federated()),
     ],
 )
 def test_every_lifecycle_answers_a_query_for_its_status_and_says_what_it_hears(

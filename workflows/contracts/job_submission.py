@@ -316,7 +316,7 @@ class ModelReference(Submitted):
     id: str = Field(examples=["mod-01j"])
     """The id of the model."""
     project_id: str | None = Field(None, examples=["prj-01j"])
-    """The project that has the model, which is the job's own."""
+    """The project that has the model: the job's own, or another one for a federated job."""
 
 
 class VolumeReference(Submitted):

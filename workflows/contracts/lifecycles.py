@@ -31,6 +31,7 @@ from workflows.contracts.events import (
     ProviderEvent,
     RegionEvent,
 )
+from workflows.contracts.federation import FederatedEvent, FederatedStatus
 from workflows.contracts.jobs import JobEnding, WorkerProgress
 from workflows.contracts.leases import ReleaseProgress
 from workflows.contracts.machines import MachineOffer
@@ -104,8 +105,17 @@ DEPLOYMENT = LifecycleNoun(
     frozenset(status for status in DeploymentStatus if status.is_final),
     folder="devices",
 )
+FEDERATED = LifecycleNoun(
+    "fed",
+    "federated",
+    "federated-jobs",
+    "FederatedLifecycle",
+    FederatedEvent,
+    frozenset(status for status in FederatedStatus if status.is_final),
+    folder="federation",
+)
 LIFECYCLE_NOUNS = (
-    PROVIDER, REGION, NODE, LEASE, JOB, *ARTIFACT_NOUNS, DATASTORE, DEVICE, DEPLOYMENT,
+    PROVIDER, REGION, NODE, LEASE, JOB, *ARTIFACT_NOUNS, DATASTORE, DEVICE, DEPLOYMENT, FEDERATED,
 )  # fmt: skip
 
 
@@ -192,6 +202,12 @@ class DeploymentChanges(Contract):
     deadline: datetime | None = None
 
 
+class FederatedChanges(Contract):
+    """Nothing: a federated job has no more than its status and its reason."""
+
+    noun: Literal["federated"] = "federated"
+
+
 class JobChanges(Contract):
     """Fields that are None stay as they are."""
 
@@ -271,6 +287,7 @@ Changes = (
     | DatastoreChanges
     | DeviceChanges
     | DeploymentChanges
+    | FederatedChanges
 )
 
 

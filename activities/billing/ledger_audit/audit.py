@@ -11,12 +11,13 @@ from sqlmodel import Session
 from activities.billing.ledger_audit.books import BOOKS
 from activities.billing.ledger_audit.checks import Check, Difference
 from activities.billing.ledger_audit.devices import DEVICES
+from activities.billing.ledger_audit.federated import FEDERATED
 from activities.billing.ledger_audit.providers import PROVIDERS
 from activities.billing.ledger_audit.public_capacity import PUBLIC_CAPACITY
 from activities.billing.ledger_audit.usage import USAGE
 from activities.db.tables import LedgerAccount, LedgerPosting, LedgerTransaction, UsageMeter
 
-CHECKS: tuple[Check, ...] = (*BOOKS, *USAGE, *DEVICES, *PROVIDERS, *PUBLIC_CAPACITY)
+CHECKS: tuple[Check, ...] = (*BOOKS, *USAGE, *DEVICES, *PROVIDERS, *PUBLIC_CAPACITY, *FEDERATED)
 MOST_DIFFERENCES = 1000
 
 

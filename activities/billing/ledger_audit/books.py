@@ -190,8 +190,12 @@ def _reversals(session: Session) -> Iterator[Difference]:
         yield Difference("reversals", name, what, "0", str(amount))
 
 
+_OF_OTHERS = (TransactionKind.EARNING, TransactionKind.PAYOUT, TransactionKind.FEDERATED_FEE)
+"""The kinds of what a job moves for others than the payer of its project."""
+
+
 def _jobs(session: Session) -> Iterator[Difference]:
-    kinds = (TransactionKind.EARNING.value, TransactionKind.PAYOUT.value)
+    kinds = [each.value for each in _OF_OTHERS]
     moved = (
         select(_transaction.job_id, func.sum(_amount).label("amount"))
         .join(

@@ -40,6 +40,7 @@ from activities.db.tables.devices import (
     DeviceRevisionUse,
 )
 from activities.db.tables.events import AuditChain, AuditRow, EventRow
+from activities.db.tables.federation import FederatedJob
 from activities.db.tables.installation import KeyFingerprint, SchemaCompatibility, UsedLink
 from activities.db.tables.jobs import (
     Allocation,
@@ -87,6 +88,7 @@ __all__ = [
     "DeviceRevision",
     "DeviceRevisionUse",
     "EventRow",
+    "FederatedJob",
     "GpuAllocation",
     "IdempotencyKey",
     "Invitation",

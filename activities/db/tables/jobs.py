@@ -43,6 +43,8 @@ class Job(LifecycleRow, table=True):
     creator_user_id: str | None = None
     creator_account_id: str | None = None
     """Who submitted the job, and for which account; None: an earlier release has not said it."""
+    federated_id: str | None = Field(default=None, index=True)
+    """The federated job whose job it is; None: the job is its project's own."""
     type: str
     priority: int = 3
     spec: dict[str, Any] = json_column()

@@ -93,6 +93,17 @@ class UsageMeter(SQLModel, table=True):
     payer_id: str = Field(foreign_key="accounts.id")
     rates: dict[str, Any] = json_column()
     microcredits_per_hour: int = Field(default=0, sa_type=BigInteger)
+    federated_payer_id: str | None = Field(default=None, foreign_key="accounts.id")
+    """Who pays the federated fee: the creator of the federated job, or that account's billing
+    account; None: there is no fee."""
+    federated_microcredits_per_hour: int = Field(
+        default=0, sa_type=BigInteger, sa_column_kwargs={"server_default": "0"}
+    )
+    """The federated fee of an hour of the run; no part of `microcredits_per_hour`."""
+    federated_microcredits: int = Field(
+        default=0, sa_type=BigInteger, sa_column_kwargs={"server_default": "0"}
+    )
+    """The federated fee that is posted, up to `posted_s`."""
     running: bool = True
     """Whether the run counts in the burn rate of the payer."""
     started_at: datetime = Field(sa_type=Instant)

@@ -1445,7 +1445,7 @@ class ModelReference(BaseModel):
     project_id: Annotated[
         str | None,
         Field(
-            description="The project that has the model, which is the job's own.",
+            description="The project that has the model: the job's own, or another one for a federated job.",
             examples=["prj-01j"],
             title="Project Id",
         ),
@@ -2844,6 +2844,7 @@ class UsageLine(BaseModel):
     seconds: Annotated[int, Field(title="Seconds")]
     gpu_seconds: Annotated[int, Field(title="Gpu Seconds")]
     charged_microcredits: Annotated[int, Field(title="Charged Microcredits")]
+    federated_fee_microcredits: Annotated[int, Field(title="Federated Fee Microcredits")]
 
 
 class User1(BaseModel):
@@ -3353,6 +3354,51 @@ class EventPage(BaseModel):
         extra="allow",
     )
     items: Annotated[list[Event], Field(title="Items")]
+    next: Annotated[str | None, Field(title="Next")]
+
+
+class FederatedJob(BaseModel):
+    """
+    A federated job; `account_id` is the creator's, which owns the model.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    id: Annotated[str, Field(title="Id")]
+    account_id: Annotated[str, Field(title="Account Id")]
+    name: Annotated[str, Field(title="Name")]
+    status: Annotated[str, Field(title="Status")]
+    status_reason: Annotated[str | None, Field(title="Status Reason")]
+    created_at: Annotated[AwareDatetime, Field(title="Created At")]
+    updated_at: Annotated[AwareDatetime, Field(title="Updated At")]
+    workflow_id: Annotated[str, Field(title="Workflow Id")]
+    role: Annotated[
+        Literal["creator", "consumer", "both"],
+        Field(
+            description="What the reader's account is in a federated job.",
+            title="FederatedRole",
+        ),
+    ]
+    consumer_account_id: Annotated[str, Field(title="Consumer Account Id")]
+    project_id: Annotated[str, Field(title="Project Id")]
+    model_id: Annotated[str, Field(title="Model Id")]
+    type: Annotated[str, Field(title="Type")]
+    creator_user_id: Annotated[str, Field(title="Creator User Id")]
+    creator_name: Annotated[str, Field(title="Creator Name")]
+    job_id: Annotated[str | None, Field(title="Job Id")]
+    job_status: Annotated[str | None, Field(title="Job Status")]
+    egress: Annotated[list[str], Field(title="Egress")]
+    logs: Literal["none", "exit_only", "all"] | None
+    worker_seconds: Annotated[int, Field(title="Worker Seconds")]
+    federated_fee_microcredits: Annotated[int, Field(title="Federated Fee Microcredits")]
+
+
+class FederatedJobPage(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    items: Annotated[list[FederatedJob], Field(title="Items")]
     next: Annotated[str | None, Field(title="Next")]
 
 

@@ -100,7 +100,7 @@ def test_the_owner_of_a_model_sees_each_account_that_used_it(migrated: Database)
         used(session, add_job(session, owner), 60)
     [seen] = consumed(migrated, creator)
     assert (seen.model_id, seen.consumer_id, seen.kind, seen.job_count) == (
-        model.id, creator.id, "federated", 1,
+        model.id, owner.id, "federated", 1,
     )  # fmt: skip
     assert seen.project_id is None, "it is another account's"
     assert sorted(each.kind for each in consumed(migrated, owner)) == ["federated", "own"]

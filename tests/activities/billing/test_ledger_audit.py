@@ -230,6 +230,13 @@ DEFECTS: dict[str, tuple[str, set[str]]] = {
         ),
         {"slices"},
     ),
+    "the federated fee of a meter": (
+        (
+            "UPDATE usage_meters SET federated_microcredits = federated_microcredits + 1, "
+            f"federated_payer_id = payer_id WHERE job_id = {RUN}"
+        ),
+        {"federated", "federated-fees"},
+    ),
     "a meter that is gone": (
         f"DELETE FROM usage_meters WHERE job_id = {RUN}",
         {"slices", "gpu-seconds"},

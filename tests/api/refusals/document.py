@@ -30,6 +30,9 @@ NAMED = {
     "query device_id": "device",
     "path configuration_id": "device configuration",
     "path deployment_id": "device-deployment",
+    "path federated_id": "federated-job",
+    "query model_id": "model",
+    "query consumer_account_id": "account",
     "query configuration_id": "device configuration",
     "query node_id": "node",
     "body configuration_id": "device configuration",
@@ -78,6 +81,7 @@ NAMED_ON = {
     "end_provider_machine": {"path provider_id": "cloud", "path name": "machine"},
     "change_provider": {"path provider_id": "cloud"},
     "list_quotas": {"query provider_id": "cloud"},
+    "create_federated_job": {"body data.model.id": "model"},
     "list_provider_machines": {"path provider_id": "cloud"},
 }
 """The kinds that differ on one route, by its operation."""

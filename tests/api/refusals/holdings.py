@@ -15,6 +15,7 @@ from activities.secrets.credentials import own_place, seal_credentials
 from tests.activities.providers.fake_driver import RentedDriver
 from tests.activities.providers.kinds import kind_with
 from tests.api.device_rows import edge_things
+from tests.api.federated_rows import federated_job
 from tests.api.http_server import JOB, Person, Site, host_key, tar_gz
 from tests.api.refusals.document import (
     Place,
@@ -33,10 +34,11 @@ from workflows.contracts.lifecycles import ARTIFACT_NOUNS
 
 ARCHIVE = tar_gz({"train.py": b"print(1)"})
 PART = b"a part of a tar"
+FEDERATED = JOB | {"type": "inference", "data": {"model": {"id": "mod-1"}, "output": None}}
 DATASTORE = {"name": "another", "type": "nfs", "address": "nas", "root_path": "/srv/another"}
 SOUND: dict[str, dict[str, Any]] = {
     "create_account": {"name": "another"},
-    "change_account": {"plan": "team"},
+    "change_account": {"plan": "enterprise"},
     "grant_credits": {"amount_microcredits": 1},
     "record_purchase": {"amount_microcredits": 25_000_000, "reference": "another"},
     "change_own_account": {"wallet_address": "another"},
@@ -70,6 +72,7 @@ SOUND: dict[str, dict[str, Any]] = {
     "create_deployment": {},
     "submit_job": JOB,
     "preview_job": JOB,
+    "create_federated_job": FEDERATED,
     "submit_job_array": {**JOB, "array": [{}, {}]},
     **{
         f"create_{noun.name}": {"name": "another", "source": {"type": "upload"}}
@@ -91,6 +94,7 @@ NEEDED = {
     "create_deployment": ("configuration_id",),
     "list_quotas": ("provider_id",),
     "create_invitation": ("project_id",),
+    "create_federated_job": ("project_id", "data.model.id"),
     "accept_invitation": ("token",),
 }
 """The fields that name things and without which a request is not sound."""
@@ -215,7 +219,7 @@ def _sealed(person: Person, word: str, cloud_id: str) -> str:
 async def holdings(person: Person, word: str) -> Holdings:
     """One thing of each kind, as the API and the workflows of this person have made it."""
     site = person.site
-    site.set(tables.Account, person.account_id, wallet_address=f"{word} wallet", plan="team")
+    site.set(tables.Account, person.account_id, wallet_address=f"{word} wallet", plan="enterprise")
     region_id = await person.region(f"{word} region", public=False)
     (region,) = site.rows(tables.Region, id=region_id)
     node_id = await person.node(region_id, f"{word} node", gpu_type="A100", gpu_count=1)
@@ -271,6 +275,7 @@ async def holdings(person: Person, word: str) -> Holdings:
             site, person, region_id, ship_to=[f"{word} house", "London"]
         ),
         "token": await person.join_token(region_id),
+        "federated-job": federated_job(person, model_id=artifacts["model"]),
         **await edge_things(person, region_id, word),
     }
     return Holdings(person, word, named)

@@ -20,6 +20,7 @@ NOT_NOW = {
     *("add_device", "resume_deployment", "create_invitation", "accept_invitation"),
     *("enable_provider", "reboot_node", "replace_node", "stop_job", "start_job"),
     *(f"{verb}_{noun.name}" for verb in ("retry", "complete") for noun in ARTIFACT_NOUNS),
+    "create_federated_job",
     *("refuse_boot_drive_request", "withdraw_boot_drive_request"),  # It is approved by then.
 }
 """What the holder's things are not ready for; a refused request does not use up its key."""

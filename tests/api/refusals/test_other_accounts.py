@@ -30,6 +30,10 @@ FILTERS = {
         for subject in ("project", "provider", "region", "job", "device")
     ),
     "list_audit query resource_id",
+    *(
+        f"list_federated_jobs query {subject}"
+        for subject in ("project_id", "model_id", "consumer_account_id")
+    ),
     "list_offers query region_id",
     "list_datastores query region_id",
     "list_reservations query region_id",
@@ -54,9 +58,10 @@ INVALID = {
         for verb in ("create", "change")
         for field in ("model.id", "checkpoints[]", "output.datastore_id", "environment.secrets{}")
     ),
+    "create_federated_job body data.model.id",
     *(
         f"{name} body {field}"
-        for name in ("submit_job", "preview_job", "submit_job_array")
+        for name in ("submit_job", "preview_job", "submit_job_array", "create_federated_job")
         for field in (
             *("code.upload_id", "data.input.upload_id", "placement.region_id"),
             *("data.input.id", "data.input.job_id", "data.input.secret", "data.output.secret"),

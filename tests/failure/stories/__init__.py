@@ -7,6 +7,7 @@ from tests.failure.stories.cloud_region import CloudRegionStory
 from tests.failure.stories.datastores import DatastoreStory
 from tests.failure.stories.devices import DEVICE_STORIES
 from tests.failure.stories.ends import ENDED_STORIES
+from tests.failure.stories.federation import FEDERATED_STORIES
 from tests.failure.stories.job import (
     DeliveredStory,
     KeptStateStory,
@@ -48,6 +49,7 @@ STORIES: tuple[type[Story], ...] = (
     RescheduledStory,
     KeptStateStory,
     BillStory,
+    *FEDERATED_STORIES,
     NodeStory,
     LossStory,
     StuckRunStory,

@@ -119,7 +119,7 @@ def test_a_worker_has_one_to_64_gpus() -> None:
         ({"data": {"model": {"id": "chk-1"}}}, "is the id of a model, mod-…"),
         (
             {"data": {"model": {"id": "mod-1", "project_id": "prj-2"}}},
-            "is the job's own project: models of other projects are not available yet",
+            "is the job's own project; POST /v1/federated-jobs takes a model of another one",
         ),
         (
             {"data": {"input": {"type": "ftp"}}},

@@ -161,6 +161,7 @@ class Job(LifecycleRow):
     restarts: int = 0
     retries: int = 0
     retry_at: datetime | None = None
+    federated_id: str | None = None
     ran_s: int = 0
     ending: JobEnding | None = None
     unsettled: tuple[WorkerUsage, ...] | None = None

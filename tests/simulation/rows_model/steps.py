@@ -22,6 +22,7 @@ from workflows.contracts.errors import NOT_FOUND
 from workflows.contracts.lifecycles import (
     ArtifactChanges,
     DeploymentChanges,
+    FederatedChanges,
     JobChanges,
     LeaseChanges,
     NodeChanges,
@@ -132,7 +133,10 @@ def _values(step: Record) -> dict[str, Any]:
         instants = {name: getattr(changes, name) for name in _INSTANTS}
         values |= {name: value for name, value in instants.items() if value is not None}
         return {**_NO_MACHINE, **values} if changes.is_another else values
-    elif not isinstance(changes, DeploymentChanges) and changes.removal is not None:
+    elif (
+        not isinstance(changes, DeploymentChanges | FederatedChanges)
+        and changes.removal is not None
+    ):
         values |= {
             "removal_requested_at": step.at,
             "removal_force": changes.removal.force,

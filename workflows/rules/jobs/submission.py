@@ -242,7 +242,7 @@ def _model(job: JobSubmission, model: ModelReference) -> Mistakes:
     if not model.id.startswith("mod-"):
         yield field_error("data.model.id", "is the id of a model, mod-…", model.id)
     if model.project_id is not None and model.project_id != job.project_id:
-        rule = "is the job's own project: models of other projects are not available yet"
+        rule = "is the job's own project; POST /v1/federated-jobs takes a model of another one"
         yield field_error("data.model.project_id", rule, model.project_id)
 
 

@@ -653,6 +653,52 @@ class AsyncOperations:
             models.JobPlacement, Call("GET", f"/v1/jobs/{segment(job_id)}/placement")
         )
 
+    async def list_federated_jobs(
+        self,
+        *,
+        status: Sequence[str] | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        project_id: str | None = None,
+        model_id: str | None = None,
+        consumer_account_id: str | None = None,
+    ) -> models.FederatedJobPage:
+        """The federated jobs that the account has created, and those that it is the consumer
+        of."""
+        return await self._ask(
+            models.FederatedJobPage,
+            Call(
+                "GET",
+                "/v1/federated-jobs",
+                query={
+                    "status": status,
+                    "limit": limit,
+                    "after": after,
+                    "project_id": project_id,
+                    "model_id": model_id,
+                    "consumer_account_id": consumer_account_id,
+                },
+            ),
+        )
+
+    async def create_federated_job(self, body: models.JobSubmission) -> models.FederatedJob:
+        """Run a model of the account in the project of another one, at that one's data."""
+        return await self._ask(
+            models.FederatedJob, Call("POST", "/v1/federated-jobs", body=_sent(body))
+        )
+
+    async def get_federated_job(self, federated_id: str) -> models.FederatedJob:
+        """A federated job, for both parties."""
+        return await self._ask(
+            models.FederatedJob, Call("GET", f"/v1/federated-jobs/{segment(federated_id)}")
+        )
+
+    async def cancel_federated_job(self, federated_id: str) -> models.FederatedJob:
+        """End a federated job, whichever party asks; its model is withdrawn after that."""
+        return await self._ask(
+            models.FederatedJob, Call("POST", f"/v1/federated-jobs/{segment(federated_id)}/cancel")
+        )
+
     async def list_datasets(
         self,
         *,
@@ -1666,6 +1712,19 @@ class AsyncOperations:
             Call(
                 "GET",
                 f"/v1/device-deployments/{segment(resource_id)}/events",
+                query={"limit": limit, "after": after},
+            ),
+        )
+
+    async def list_federated_events(
+        self, resource_id: str, *, limit: int | None = None, after: str | None = None
+    ) -> models.EventPage:
+        """Events of a federated."""
+        return await self._ask(
+            models.EventPage,
+            Call(
+                "GET",
+                f"/v1/federated-jobs/{segment(resource_id)}/events",
                 query={"limit": limit, "after": after},
             ),
         )

@@ -625,6 +625,50 @@ class Operations:
         """Why the job waits, or on which nodes it was placed."""
         return self._ask(models.JobPlacement, Call("GET", f"/v1/jobs/{segment(job_id)}/placement"))
 
+    def list_federated_jobs(
+        self,
+        *,
+        status: Sequence[str] | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        project_id: str | None = None,
+        model_id: str | None = None,
+        consumer_account_id: str | None = None,
+    ) -> models.FederatedJobPage:
+        """The federated jobs that the account has created, and those that it is the consumer
+        of."""
+        return self._ask(
+            models.FederatedJobPage,
+            Call(
+                "GET",
+                "/v1/federated-jobs",
+                query={
+                    "status": status,
+                    "limit": limit,
+                    "after": after,
+                    "project_id": project_id,
+                    "model_id": model_id,
+                    "consumer_account_id": consumer_account_id,
+                },
+            ),
+        )
+
+    def create_federated_job(self, body: models.JobSubmission) -> models.FederatedJob:
+        """Run a model of the account in the project of another one, at that one's data."""
+        return self._ask(models.FederatedJob, Call("POST", "/v1/federated-jobs", body=_sent(body)))
+
+    def get_federated_job(self, federated_id: str) -> models.FederatedJob:
+        """A federated job, for both parties."""
+        return self._ask(
+            models.FederatedJob, Call("GET", f"/v1/federated-jobs/{segment(federated_id)}")
+        )
+
+    def cancel_federated_job(self, federated_id: str) -> models.FederatedJob:
+        """End a federated job, whichever party asks; its model is withdrawn after that."""
+        return self._ask(
+            models.FederatedJob, Call("POST", f"/v1/federated-jobs/{segment(federated_id)}/cancel")
+        )
+
     def list_datasets(
         self,
         *,
@@ -1594,6 +1638,19 @@ class Operations:
             Call(
                 "GET",
                 f"/v1/device-deployments/{segment(resource_id)}/events",
+                query={"limit": limit, "after": after},
+            ),
+        )
+
+    def list_federated_events(
+        self, resource_id: str, *, limit: int | None = None, after: str | None = None
+    ) -> models.EventPage:
+        """Events of a federated."""
+        return self._ask(
+            models.EventPage,
+            Call(
+                "GET",
+                f"/v1/federated-jobs/{segment(resource_id)}/events",
                 query={"limit": limit, "after": after},
             ),
         )

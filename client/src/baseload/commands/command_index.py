@@ -66,6 +66,12 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
             Entry("stop", "Stop notebooks or endpoints; they can be started again", "job_actions"),
             Entry("start", "Start stopped notebooks or endpoints", "job_actions"),
             Entry("rm", "Remove jobs that have ended", "job_actions"),
+            Entry(
+                "federated",
+                "create, ls, show, cancel: your model at the data of another account",
+                "federated_jobs",
+                True,
+            ),
             Entry("kill-all", "End all jobs of the account", "job_actions"),
         ),
     ),

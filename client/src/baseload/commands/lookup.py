@@ -26,10 +26,12 @@ PREFIXES = {
     "devices": "dev",
     "device-configurations": "dcf",
     "device-deployments": "dpl",
+    "federated-jobs": "fed",
 }
 _SINGULARS = {
     "device-configurations": "device configuration",
     "device-deployments": "deployment",
+    "federated-jobs": "federated job",
 }
 """What people read, where it is not the noun of the URL without its `s`."""
 NEWEST = 1000

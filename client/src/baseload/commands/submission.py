@@ -44,6 +44,20 @@ def send(session: Session, file: JobFile) -> Document:
     return _posted(session, "/v1/jobs/arrays" if is_array else "/v1/jobs", document, file)
 
 
+def send_federated(session: Session, file: JobFile) -> Document:
+    """Send the code of a federated job, and create it in the project of its consumer.
+
+    Where it would go is not asked before: that is the consumer's affair.
+    Raises: ApiError and MistakeError, as `send`.
+    """
+    file = with_ids(session, file)
+    document = file.job
+    if file.code_folder is not None:
+        _check_code(file, file.code_folder)
+        document = document | {"code": {"upload_id": _uploaded(session, file.code_folder)}}
+    return _posted(session, "/v1/federated-jobs", document, file)
+
+
 def preview(session: Session, file: JobFile) -> Document | None:
     """Where the job would go now, as the API says; None: the API cannot say it.
 

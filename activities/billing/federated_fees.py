@@ -1,0 +1,148 @@
+"""The fees of federated jobs: what their creators pay for each hour of a worker.
+
+The fee of a run is posted with its usage, for the same seconds, from another payer. What the
+project's owner is charged does not change by it.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy import ColumnElement
+from sqlmodel import Session, col, func, select
+
+from activities.billing.ledger import FEDERATED_FEES, Entry, balance_of, post
+from activities.billing.payers import credits_name, payer_of
+from activities.db.tables import Account, FederatedJob, Job, UsageMeter
+from activities.outbox.requests import enqueue
+from activities.settings import settings
+from workflows.contracts.billing import BalanceForecast, TransactionKind
+from workflows.contracts.statuses import JobStatus, JobType
+from workflows.rules.billing.metering import cumulative_microcredits, slices
+from workflows.rules.federation.fees import worker_hour_fee
+
+
+def fix_fee(session: Session, job: Job, meter: UsageMeter) -> None:
+    """Fix who pays the federated fee of a new meter, and how much; other jobs have none."""
+    if job.federated_id is None:
+        return
+    row = session.get_one(FederatedJob, job.federated_id)
+    creator = session.get_one(Account, row.account_id)
+    is_one_owner = row.account_id == row.consumer_account_id
+    meter.federated_payer_id = payer_of(creator)
+    meter.federated_microcredits_per_hour = worker_hour_fee(
+        JobType(job.type), is_one_owner, meter.started_at
+    )
+
+
+def post_fee(session: Session, meter: UsageMeter, through_s: int, project_id: str) -> None:
+    """Post the federated fee of a run from what is posted of it to `through_s`.
+
+    The caller's transaction moves the meter forwards by the same seconds.
+    """
+    rate, payer_id = meter.federated_microcredits_per_hour, meter.federated_payer_id
+    if not rate or payer_id is None:
+        return
+    period_s = settings().billing_period_s
+    for piece in slices(rate, posted_s=meter.posted_s, through_s=through_s, period_s=period_s):
+        amount, seconds = piece.amount_microcredits, piece.end_s - piece.start_s
+        begins = meter.started_at + timedelta(seconds=piece.start_s)
+        if not amount:
+            continue
+        post(
+            session,
+            Entry(
+                business_key=f"job/{meter.job_id}/federated/{meter.worker}/{begins.isoformat()}",
+                kind=TransactionKind.FEDERATED_FEE,
+                account_id=payer_id,
+                project_id=project_id,
+                job_id=meter.job_id,
+                legs={credits_name(payer_id): -amount, FEDERATED_FEES: amount},
+                at=meter.started_at + timedelta(seconds=piece.end_s),
+                description=(
+                    f"federated job, worker {meter.worker}: {seconds} s from "
+                    f"{begins:%Y-%m-%d %H:%M:%S} UTC"
+                ),
+                details={
+                    "worker": meter.worker,
+                    "attempt": meter.attempt,
+                    "from_s": piece.start_s,
+                    "through_s": piece.end_s,
+                    "microcredits_per_hour": rate,
+                },
+            ),
+        )
+        meter.federated_microcredits += amount
+
+
+def shorter_forecast(
+    session: Session, meters: Sequence[UsageMeter], forecast: BalanceForecast
+) -> BalanceForecast:
+    """The forecast of the project's payer, or that of the creator's where it ends sooner."""
+    of_creator = _forecast_of_creator(session, meters)
+    if of_creator is None or _left_s(of_creator) >= _left_s(forecast):
+        return forecast
+    posted = forecast.posted_microcredits
+    return of_creator.model_copy(update={"posted_microcredits": posted})
+
+
+def recheck_others(session: Session, meters: Sequence[UsageMeter], at: datetime) -> list[str]:
+    """Let the other federated jobs of a creator forecast anew, as one more has begun.
+
+    Returns the ids of the outbox rows.
+    """
+    payer_id = meters[0].federated_payer_id
+    if payer_id is None or not meters[0].federated_microcredits_per_hour:
+        return []
+    others = select(UsageMeter.job_id).where(
+        *_running(payer_id), col(UsageMeter.job_id) != meters[0].job_id
+    )
+    job_ids = session.exec(others.distinct().order_by(col(UsageMeter.job_id))).all()
+    return [enqueue(session, f"{each}/billing", "recheck_balance", None, at) for each in job_ids]
+
+
+def _left_s(forecast: BalanceForecast) -> float:
+    """How long the balance lasts; for ever, where the job costs its payer nothing."""
+    return forecast.runway_s if forecast.costs else float("inf")
+
+
+def _running(payer_id: str) -> tuple[ColumnElement[bool], ...]:
+    return (
+        col(UsageMeter.federated_payer_id) == payer_id,
+        col(UsageMeter.running).is_(True),
+        col(UsageMeter.federated_microcredits_per_hour) > 0,
+    )
+
+
+def _forecast_of_creator(session: Session, meters: Sequence[UsageMeter]) -> BalanceForecast | None:
+    """What the creator's balance is, and how fast fees and the creator's own jobs use it up."""
+    payer_id = meters[0].federated_payer_id
+    if payer_id is None or not meters[0].federated_microcredits_per_hour:
+        return None
+    fees = select(func.sum(UsageMeter.federated_microcredits_per_hour)).where(*_running(payer_id))
+    own = select(func.sum(UsageMeter.microcredits_per_hour)).where(
+        col(UsageMeter.payer_id) == payer_id, col(UsageMeter.running).is_(True)
+    )
+    burn = sum(int(session.exec(query).one() or 0) for query in (fees, own))
+    return BalanceForecast(
+        posted_microcredits=0,
+        balance_microcredits=balance_of(session, credits_name(payer_id)),
+        burn_microcredits_per_hour=burn,
+        unposted_microcredits=_unposted(session, payer_id, datetime.now(UTC)),
+    )
+
+
+def _unposted(session: Session, payer_id: str, now: datetime) -> int:
+    """An estimate of the fees since the last posting, at most one billing period for each meter."""
+    rows = session.execute(
+        select(UsageMeter)
+        .join(Job, col(Job.id) == col(UsageMeter.job_id))
+        .where(*_running(payer_id), col(Job.status) == JobStatus.RUNNING)
+    ).scalars()
+    most = settings().billing_period_s
+    return sum(
+        cumulative_microcredits(
+            each.federated_microcredits_per_hour,
+            max(0, min(int((now - each.started_at).total_seconds()) - each.posted_s, most)),
+        )
+        for each in rows
+    )

@@ -1,0 +1,118 @@
+"""Checks of federated fees: each is computed anew from the meter of its run and the fee tables."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+from sqlalchemy import select
+from sqlmodel import Session
+
+from activities.billing.ledger import FEDERATED_FEES
+from activities.billing.ledger_audit.checks import Check, Difference, batches, streamed
+from activities.db.tables import (
+    FederatedJob,
+    Job,
+    LedgerPosting,
+    LedgerTransaction,
+    UsageMeter,
+)
+from workflows.contracts.billing import TransactionKind
+from workflows.contracts.statuses import JobType
+from workflows.rules.billing.metering import cumulative_microcredits
+from workflows.rules.federation.fees import worker_hour_fee
+
+JOBS_AT_ONCE = 100
+_meter: Any = UsageMeter
+_job: Any = Job
+_federated: Any = FederatedJob
+_posting: Any = LedgerPosting
+_transaction: Any = LedgerTransaction
+Run = tuple[str, int, int]
+
+
+def _fees(session: Session) -> Iterator[Difference]:
+    """A meter has posted the fee of its seconds, by the job's type and the owners of both sides."""
+    query = (
+        select(UsageMeter, Job, FederatedJob)
+        .join(Job, _job.id == _meter.job_id)
+        .outerjoin(FederatedJob, _federated.id == _job.federated_id)
+        .order_by(_meter.job_id, _meter.worker, _meter.attempt)
+    )
+    for meter, job, row in streamed(session, query):
+        is_one_owner = row is None or row.account_id == row.consumer_account_id
+        rate = worker_hour_fee(JobType(job.type), is_one_owner, meter.started_at)
+        facts = (
+            ("the federated fee of an hour", rate, meter.federated_microcredits_per_hour),
+            (
+                f"the federated fee of {meter.posted_s} s",
+                cumulative_microcredits(rate, meter.posted_s),
+                meter.federated_microcredits,
+            ),
+        )
+        for what, expected, found in facts:
+            if expected != found:
+                yield Difference("federated", _name(meter), what, str(expected), str(found))
+
+
+def _postings(session: Session) -> Iterator[Difference]:
+    """The fees that were posted of a run add up to its meter, and its creator pays them."""
+    jobs = select(_meter.job_id).where(_meter.federated_payer_id.is_not(None)).distinct()
+    for rows in batches(session, jobs, _meter.job_id, JOBS_AT_ONCE):
+        yield from _of_jobs(session, [row[0] for row in rows])
+    has_meter = (
+        select(_meter.job_id)
+        .where(_meter.job_id == _transaction.job_id, _meter.federated_payer_id.is_not(None))
+        .exists()
+    )
+    fees = _transaction.kind == TransactionKind.FEDERATED_FEE.value
+    for name, job_id in streamed(
+        session, select(_transaction.id, _transaction.job_id).where(fees, ~has_meter)
+    ):
+        what = "a federated fee is of a run of a federated job"
+        yield Difference("federated-fees", name, what, "a meter", str(job_id))
+
+
+def _of_jobs(session: Session, job_ids: list[str]) -> Iterator[Difference]:
+    of_jobs = select(UsageMeter).where(_meter.job_id.in_(job_ids))
+    meters: dict[Run, UsageMeter] = {
+        (each.job_id, each.worker, each.attempt): each
+        for each in session.execute(of_jobs).scalars()
+    }
+    posted: dict[Run, int] = defaultdict(int)
+    query = (
+        select(
+            _transaction.id,
+            _transaction.job_id,
+            _transaction.account_id,
+            _transaction.details,
+            _posting.amount_microcredits,
+        )
+        .join(LedgerPosting, _posting.transaction_id == _transaction.id)
+        .where(
+            _transaction.job_id.in_(job_ids),
+            _transaction.kind == TransactionKind.FEDERATED_FEE.value,
+            _posting.ledger_account == FEDERATED_FEES,
+        )
+    )
+    for row in streamed(session, query):
+        run = (row.job_id, row.details.get("worker", -1), row.details.get("attempt", -1))
+        posted[run] += row.amount_microcredits
+        payer = meters[run].federated_payer_id if run in meters else None
+        if payer != row.account_id:
+            what = "a federated fee is paid by the creator"
+            yield Difference("federated-fees", row.id, what, str(payer), row.account_id)
+    for run, meter in meters.items():
+        if posted[run] != meter.federated_microcredits:
+            what = "the meter has posted the sum of its federated fees"
+            sums = str(posted[run]), str(meter.federated_microcredits)
+            yield Difference("federated-fees", _name(meter), what, *sums)
+
+
+def _name(meter: UsageMeter) -> str:
+    return f"{meter.job_id} worker {meter.worker} attempt {meter.attempt}"
+
+
+FEDERATED = (
+    Check("federated", "each meter has posted the federated fee of its seconds", _fees),
+    Check("federated-fees", "each creator has paid the federated fees of its meters", _postings),
+)

@@ -1,0 +1,161 @@
+"""Federated fees: to the creator by worker-hour, posted with usage, exact however it is cut."""
+
+from datetime import timedelta
+
+import pytest
+from sqlmodel import col, select
+
+from activities.billing.job_billing import post_usage
+from activities.billing.ledger import FEDERATED_FEES, add_credits, balance_of
+from activities.billing.ledger_audit.audit import audit
+from activities.billing.payers import credits_name
+from activities.db import tables
+from activities.db.session import Database
+from activities.federation.jobs import create_federated_job
+from activities.settings import settings
+from tests.activities.billing.test_ledger import assert_books_are_right
+from tests.activities.federation.rows import Federation, federation
+from tests.activities.rows import NOW, allocate
+from workflows.contracts.billing import BalanceForecast, TransactionKind, WorkerUsage
+from workflows.effects.billing import PostUsage
+from workflows.effects.federation import CreateFederatedJob
+from workflows.rules.billing.usage_fees import usage_rates
+
+CREDITS = 100_000_000
+A100_HOUR, INFERENCE_HOUR, TRAINING_HOUR = 250_000, 1_850_000, 2_650_000
+
+
+@pytest.fixture(autouse=True)
+def _key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BASELOAD_SECRETS_KEY", "cd" * 32)
+    settings.cache_clear()
+
+
+def running(database: Database, *, type_: str = "inference", one_owner: bool = False) -> Federation:
+    """A federated job that runs on one A100, both of whose parties have credits."""
+    parties = federation(database, type_=type_, one_owner=one_owner)
+    create_federated_job(CreateFederatedJob(federated_id=parties.federated_id, at=NOW))
+    rates = usage_rates("A100", 1, 2, NOW, cpu_core_hour=0).model_dump(mode="json")
+    with database.write() as session:
+        job = session.get_one(tables.Job, parties.job_id)
+        job.status, job.rates = "running", {"0": rates}
+        session.flush()
+        (node,) = session.exec(select(tables.Node)).all()
+        allocate(session, job, node, 0).rates = rates
+        for account_id in {parties.clinic_id, parties.maker_id}:
+            account = session.get_one(tables.Account, account_id)
+            add_credits(session, account, CREDITS, account_id, NOW)
+    return parties
+
+
+def used(parties: Federation, through_s: int) -> BalanceForecast:
+    usage = WorkerUsage(
+        job_id=parties.job_id, worker=0, attempt=1, started_at=NOW, through_s=through_s
+    )
+    return post_usage(PostUsage(usages=(usage,)))
+
+
+def spent(parties: Federation, account_id: str) -> int:
+    with parties.database.read() as session:
+        return CREDITS - balance_of(session, credits_name(account_id))
+
+
+@pytest.mark.parametrize(
+    ("type_", "an_hour"), [("inference", INFERENCE_HOUR), ("training", TRAINING_HOUR)]
+)
+def test_the_creator_pays_by_the_worker_hour_and_the_projects_owner_the_usage_fee(
+    migrated: Database, type_: str, an_hour: int
+) -> None:
+    parties = running(migrated, type_=type_)
+    used(parties, 5400)
+    used(parties, 5400)
+    assert spent(parties, parties.maker_id) == an_hour * 3 // 2
+    assert spent(parties, parties.clinic_id) == A100_HOUR * 3 // 2
+    with migrated.read() as session:
+        assert balance_of(session, FEDERATED_FEES) == an_hour * 3 // 2
+        row = tables.LedgerTransaction
+        fees = session.exec(
+            select(row).where(row.kind == TransactionKind.FEDERATED_FEE.value).order_by(col(row.at))
+        ).all()
+        assert [(each.account_id, each.job_id) for each in fees] == (
+            [(parties.maker_id, parties.job_id)] * 2
+        )
+        assert fees[-1].at == NOW + timedelta(seconds=5400)
+        assert audit(session).is_clean, audit(session).differences
+    assert_books_are_right(migrated)
+
+
+def test_one_owner_of_both_projects_pays_no_federated_fee(migrated: Database) -> None:
+    parties = running(migrated, one_owner=True)
+    used(parties, 3600)
+    assert spent(parties, parties.clinic_id) == A100_HOUR
+    with migrated.read() as session:
+        assert balance_of(session, FEDERATED_FEES) == 0
+        assert audit(session).is_clean
+
+
+def test_however_it_is_cut_the_fee_is_that_of_all_seconds(migrated: Database) -> None:
+    parties = running(migrated)
+    for through_s in (1, 7, 8, 3599, 3601, 9999, 10_001):
+        used(parties, through_s)
+    exact = (2 * INFERENCE_HOUR * 10_001 + 3600) // 7200
+    assert spent(parties, parties.maker_id) == exact
+    with migrated.read() as session:
+        (meter,) = session.exec(select(tables.UsageMeter)).all()
+        assert meter.federated_microcredits == exact
+        assert audit(session).is_clean
+
+
+def test_the_billing_account_of_the_creator_pays(migrated: Database) -> None:
+    parties = running(migrated)
+    with migrated.write() as session:
+        account = session.get_one(tables.Account, parties.maker_id)
+        account.billing_account_id = parties.clinic_id
+    used(parties, 3600)
+    assert spent(parties, parties.maker_id) == 0
+    assert spent(parties, parties.clinic_id) == A100_HOUR + INFERENCE_HOUR
+
+
+def test_the_job_ends_when_the_credits_of_its_creator_are_used_up(migrated: Database) -> None:
+    parties = running(migrated)
+    first = used(parties, 0)
+    assert first.burn_microcredits_per_hour in (A100_HOUR, INFERENCE_HOUR)
+    assert not first.is_used_up
+    with migrated.write() as session:
+        name = credits_name(parties.maker_id)
+        session.get_one(tables.LedgerAccount, name).balance_microcredits = INFERENCE_HOUR
+    assert used(parties, 0).burn_microcredits_per_hour == INFERENCE_HOUR
+    last = used(parties, 3600)
+    assert (last.balance_microcredits, last.is_used_up) == (0, True)
+    assert last.posted_microcredits == A100_HOUR
+
+
+def test_one_more_federated_job_lets_the_others_of_its_creator_forecast_anew(
+    migrated: Database,
+) -> None:
+    parties = running(migrated)
+    used(parties, 0)
+    other = "job-other"
+    with migrated.write() as session:
+        values = session.get_one(tables.Job, parties.job_id).model_dump()
+        row = tables.OutboxRow
+        session.add(tables.Job(**{**values, "id": other}))
+        assert session.exec(select(row).where(row.verb == "recheck_balance")).all() == []
+    usage = WorkerUsage(job_id=other, worker=0, attempt=1, started_at=NOW, through_s=0)
+    post_usage(PostUsage(usages=(usage,)))
+    post_usage(PostUsage(usages=(usage,)))
+    with migrated.read() as session:
+        rows = session.exec(select(row).where(row.verb == "recheck_balance")).all()
+        assert [each.resource_id for each in rows] == [f"{parties.job_id}/billing"]
+
+
+def test_the_audit_reports_a_fee_that_is_missing_or_of_another_payer(migrated: Database) -> None:
+    parties = running(migrated)
+    used(parties, 3600)
+    with migrated.write() as session:
+        (meter,) = session.exec(select(tables.UsageMeter)).all()
+        meter.federated_microcredits += 1
+        meter.federated_payer_id = parties.clinic_id
+    with migrated.read() as session:
+        found = {each.check for each in audit(session).differences}
+    assert found == {"federated", "federated-fees"}

@@ -1,0 +1,169 @@
+"""The model of a federated job: sealed with a key of its own, in its run specs alone, then gone."""
+
+import io
+import tarfile
+from dataclasses import dataclass
+
+import pytest
+from sqlmodel import select
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
+
+from activities.db import tables
+from activities.db.session import Database
+from activities.federation import models
+from activities.federation.jobs import create_federated_job
+from activities.federation.models import isolate_model, sealed_model_of, withdraw_model
+from activities.federation.run_specs import FederatedInputs, federated_inputs
+from activities.federation.sealed_models import sealed_bytes
+from activities.jobs.submissions import submission_of
+from activities.settings import settings
+from activities.storage.blobs import BlobStore, blob_store
+from activities.storage.contents import ContentWriter
+from tests.activities.federation.rows import Federation, federation
+from tests.activities.rows import NOW
+from workflows.contracts import errors
+from workflows.effects.federation import CreateFederatedJob, IsolateModel, WithdrawModel
+
+MARKER = b"the weights of this model are a secret"
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Both parties, with a model whose content is stored."""
+
+    parties: Federation
+    store: BlobStore
+    size_bytes: int
+
+    def isolate(self) -> None:
+        command = IsolateModel(federated_id=self.parties.federated_id, at=NOW)
+        ActivityEnvironment().run(isolate_model, command)
+
+    def withdraw(self) -> None:
+        withdraw_model(WithdrawModel(federated_id=self.parties.federated_id))
+
+    def inputs(self) -> FederatedInputs:
+        with self.parties.database.read() as session:
+            job = session.get_one(tables.Job, self.parties.job_id)
+            return federated_inputs(session, job, submission_of(job.spec))
+
+    @property
+    def sealed(self) -> bytes:
+        return self.store.get(f"federated/{self.parties.federated_id}/model")
+
+
+@pytest.fixture
+def stored(migrated: Database) -> Stored:
+    parties, packed = federation(migrated), io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        member = tarfile.TarInfo("weights.bin")
+        member.size = len(MARKER)
+        tar.addfile(member, io.BytesIO(MARKER))
+    store = blob_store(settings().storage)
+    writer = ContentWriter(store, parties.model_id, "one")
+    writer.write(packed.getvalue())
+    content = writer.finish(1, len(MARKER))
+    values = content.model_dump(exclude={"sha256"})
+    parties.set(tables.Model, parties.model_id, content_sha256=content.sha256, **values)
+    return Stored(parties, store, content.size_bytes)
+
+
+def test_the_model_is_sealed_once_and_nothing_of_it_is_plain(stored: Stored) -> None:
+    stored.isolate()
+    sealed = stored.sealed
+    assert MARKER not in sealed
+    assert len(sealed) == sealed_bytes(stored.size_bytes)
+    stored.isolate()
+    assert stored.sealed == sealed
+    found = sealed_model_of(stored.parties.row())
+    assert found is not None
+    model, key = found
+    assert (model.artifact_id, model.name) == (stored.parties.model_id, "lungs")
+    assert model.sealed_bytes == len(sealed)
+    row = stored.parties.row()
+    assert row.sealed_key is not None
+    assert key.encode() not in row.sealed_key
+    assert key not in repr(row.sealed_model)
+
+
+def test_a_second_attempt_after_a_kill_seals_with_the_same_key(
+    stored: Stored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise RuntimeError("the worker is killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(models, "_seal", killed)
+        with pytest.raises(RuntimeError):
+            stored.isolate()
+    before = stored.parties.row().sealed_key
+    stored.isolate()
+    assert stored.parties.row().sealed_key == before
+
+
+def test_the_run_spec_has_the_confinement_and_the_key_and_the_model_as_no_other_content(
+    stored: Stored,
+) -> None:
+    stored.isolate()
+    command = CreateFederatedJob(federated_id=stored.parties.federated_id, at=NOW)
+    create_federated_job(command)
+    inputs = stored.inputs()
+    assert inputs.federation is not None
+    assert inputs.federation.egress == ("api.example.com:443",)
+    assert inputs.federation.model is not None
+    assert inputs.federation.model.reference == f"federated/{stored.parties.federated_id}/model"
+    assert inputs.model_key is not None
+    assert len(bytes.fromhex(inputs.model_key)) == 32
+    assert inputs.submission.data.model is None
+
+
+def test_a_model_that_is_withdrawn_is_gone_with_its_key_and_starts_no_run(stored: Stored) -> None:
+    stored.isolate()
+    create_federated_job(CreateFederatedJob(federated_id=stored.parties.federated_id, at=NOW))
+    stored.withdraw()
+    stored.withdraw()
+    row = stored.parties.row()
+    assert (row.sealed_key, row.sealed_model) == (None, None)
+    assert stored.store.names(f"federated/{stored.parties.federated_id}") == []
+    with pytest.raises(ApplicationError, match="it was withdrawn") as refused:
+        stored.inputs()
+    assert refused.value.type == errors.WORK_REFUSED
+
+
+def test_an_attempt_that_was_held_up_leaves_nothing_after_the_withdrawal(
+    stored: Stored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seal = models._seal
+
+    def late(*given: object) -> object:
+        sealed = seal(*given)  # type: ignore[arg-type]
+        stored.withdraw()
+        return sealed
+
+    monkeypatch.setattr(models, "_seal", late)
+    with pytest.raises(ApplicationError, match="was withdrawn meanwhile"):
+        stored.isolate()
+    assert stored.store.names(f"federated/{stored.parties.federated_id}") == []
+    assert stored.parties.row().sealed_model is None
+
+
+def test_a_model_that_is_not_ready_or_broken_is_refused_with_the_reason(stored: Stored) -> None:
+    parties = stored.parties
+    parties.set(tables.Model, parties.model_id, status="removing")
+    with pytest.raises(ApplicationError, match="it is removing") as refused:
+        stored.isolate()
+    assert refused.value.type == errors.WORK_REFUSED
+    parties.set(tables.Model, parties.model_id, status="ready", content_sha256="ef" * 32)
+    with pytest.raises(ApplicationError, match="the model cannot be read"):
+        stored.isolate()
+
+
+def test_a_job_that_is_its_projects_own_has_no_confinement(stored: Stored) -> None:
+    create_federated_job(CreateFederatedJob(federated_id=stored.parties.federated_id, at=NOW))
+    stored.parties.set(tables.Job, stored.parties.job_id, federated_id=None)
+    inputs = stored.inputs()
+    assert (inputs.federation, inputs.model_key) == (None, None)
+    assert inputs.submission.data.model is not None
+    with stored.parties.database.read() as session:
+        assert session.exec(select(tables.FederatedJob)).one()

@@ -1,0 +1,202 @@
+"""The lifecycle of a federated job."""
+
+from datetime import timedelta
+
+from temporalio import workflow
+
+from workflows.contracts.events import Event
+from workflows.contracts.federation import (
+    FederatedEvent,
+    FederatedReport,
+    FederatedRequest,
+    FederatedStatus,
+)
+from workflows.contracts.lifecycles import FederatedChanges, Wake
+from workflows.effects.federation import (
+    CreateFederatedJob,
+    EndFederatedJob,
+    FederationReview,
+    IsolateModel,
+    ReviewFederation,
+    WithdrawModel,
+    create_federated_job,
+    end_federated_job,
+    isolate_model,
+    review_federation,
+    withdraw_model,
+)
+from workflows.primitives.failures import EFFECT_FAILED, cause_of
+from workflows.primitives.inbox import Inbox
+from workflows.primitives.journal import Journal
+
+REVIEW_INTERVAL = timedelta(minutes=15)
+"""Between two reviews without a wake, which may have been lost."""
+END_INTERVAL = timedelta(minutes=5)
+"""Between two requests to a job to end, and between two looks at its bill."""
+_NOT_POSTED = "waits until all usage of its job is posted"
+
+
+@workflow.defn(name="FederatedLifecycle")
+class FederatedLifecycle:
+    """The model of one account at work on the machines and the data of another one.
+
+    new → verifying → isolating → running → withdrawing → settled · refused
+    """
+
+    @workflow.init
+    def __init__(self, request: FederatedRequest) -> None:
+        self._request = request
+        self._journal = Journal(
+            request.federated_id, request.account_id, request.sequence, request.resumed_reason
+        )
+        self._journal.next_run = self._next_run
+        self._status = request.resumed_status or FederatedStatus.NEW
+        self._inbox = Inbox()
+
+    @workflow.run
+    async def run(self, _: FederatedRequest) -> FederatedReport:
+        while not self._status.is_final:
+            if self._status is FederatedStatus.NEW:
+                await self._begin()
+            elif self._status is FederatedStatus.VERIFYING:
+                await self._verify()
+            elif self._status is FederatedStatus.ISOLATING:
+                await self._isolate()
+            elif self._status is FederatedStatus.RUNNING:
+                await self._follow_job()
+            else:
+                await self._withdraw()
+            await self._journal.continue_when_long()
+        return self._report()
+
+    async def _begin(self) -> None:
+        await self._enter(
+            FederatedStatus.VERIFYING, FederatedEvent.VERIFYING, "asks what both parties allow"
+        )
+
+    async def _verify(self) -> None:
+        """Refuse what a party does not allow, before anything of the model is copied."""
+        review = await self._review()
+        if review.end_reason is not None:
+            await self._settle(review.end_reason)
+        elif review.refusals and not review.has_job:
+            await self._refuse("; ".join(review.refusals))
+        else:
+            await self._enter(
+                FederatedStatus.ISOLATING,
+                FederatedEvent.ISOLATING,
+                "seals the model and fixes what its job may reach",
+            )
+
+    async def _isolate(self) -> None:
+        """Seal the model, then create the job, for which both parties are asked once more."""
+        federated_id = self._request.federated_id
+        try:
+            await isolate_model(IsolateModel(federated_id=federated_id, at=workflow.now()))
+            command = CreateFederatedJob(federated_id=federated_id, at=workflow.now())
+            refusals = (await create_federated_job(command)).refusals
+        except EFFECT_FAILED as failure:
+            refusals = (cause_of(failure)[1],)
+        if not refusals:
+            await self._enter(
+                FederatedStatus.RUNNING,
+                FederatedEvent.RUNNING,
+                f"its job is {self._request.job_id}",
+            )
+        elif (await self._review()).has_job:
+            # An attempt whose answer was lost had created it.
+            await self._begin_withdrawal("; ".join(refusals))
+        else:
+            await withdraw_model(WithdrawModel(federated_id=federated_id))
+            await self._refuse("; ".join(refusals))
+
+    async def _follow_job(self) -> None:
+        """Wait for the job's end, and end it when a party does not allow it any longer."""
+        review = await self._review()
+        if review.has_ended:
+            await self._begin_withdrawal(_described(review))
+        elif review.end_reason is not None:
+            await self._begin_withdrawal(review.end_reason)
+        elif review.refusals:
+            why = "; ".join(review.refusals)
+            withdrawn = Event(type=FederatedEvent.CONSENT_WITHDRAWN, message=why)
+            await self._begin_withdrawal(why, withdrawn)
+        else:
+            await self._inbox.wait(REVIEW_INTERVAL)
+
+    async def _begin_withdrawal(self, why: str, *before: Event) -> None:
+        self._status = FederatedStatus.WITHDRAWING
+        withdrawing = Event(type=FederatedEvent.WITHDRAWING, message=why)
+        await self._write(*before, withdrawing, reason=why)
+
+    async def _withdraw(self) -> None:
+        """Take the model back once nothing runs with it, and settle once all usage is posted."""
+        review = await self._review()
+        federated_id, why = self._request.federated_id, self._journal.reason or ""
+        if not review.has_ended:
+            command = EndFederatedJob(federated_id=federated_id, reason=why, at=workflow.now())
+            await end_federated_job(command)
+            await self._inbox.wait(END_INTERVAL)
+            return
+        await withdraw_model(WithdrawModel(federated_id=federated_id))
+        if not review.is_billed:
+            workflow.set_current_details(f"**{self._status}**: {_NOT_POSTED}")
+            await self._inbox.wait(END_INTERVAL)
+            return
+        await self._settle(why)
+
+    async def _review(self) -> FederationReview:
+        self._inbox.drop(lambda message: isinstance(message, Wake))
+        command = ReviewFederation(federated_id=self._request.federated_id)
+        review = await review_federation(command)
+        await self._journal.stop_if_behind(review.sequence)
+        return review
+
+    async def _refuse(self, why: str) -> None:
+        await self._enter(FederatedStatus.REFUSED, FederatedEvent.REFUSED, why, reason=why)
+
+    async def _settle(self, why: str) -> None:
+        await self._enter(FederatedStatus.SETTLED, FederatedEvent.SETTLED, why, reason=why)
+
+    async def _enter(
+        self, status: FederatedStatus, event: FederatedEvent, says: str, reason: str | None = None
+    ) -> None:
+        self._status = status
+        await self._write(Event(type=event, message=says), reason=reason)
+
+    @workflow.signal(description="Ask again what both parties allow, and how far the job is.")
+    def wake(self) -> None:
+        if not self._inbox.holds(Wake):
+            self._inbox.put(Wake())
+
+    @workflow.query(description="Status, reason, and the id of the job.")
+    def status(self) -> FederatedReport:
+        return self._report()
+
+    def _next_run(self) -> FederatedRequest:
+        """The request of the next workflow run, which reviews anew whatever woke this one."""
+        update = {
+            "sequence": self._journal.sequence,
+            "resumed_status": self._status,
+            "resumed_reason": self._journal.reason,
+        }
+        return self._request.model_copy(update=update)
+
+    async def _write(self, *events: Event, reason: str | None) -> None:
+        await self._journal.write(self._status, FederatedChanges(), *events, reason=reason)
+
+    def _report(self) -> FederatedReport:
+        return FederatedReport(
+            federated_id=self._request.federated_id,
+            job_id=self._request.job_id,
+            status=self._status,
+            status_reason=self._journal.reason,
+        )
+
+
+def _described(review: FederationReview) -> str:
+    """How the job ended, in words; a reason of it is that of the platform, and no line of a log."""
+    if review.job_status is None:
+        return "its job is gone"
+    why = f": {review.job_reason}" if review.job_reason else ""
+    return f"its job is {review.job_status}{why}"
