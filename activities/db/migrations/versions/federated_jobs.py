@@ -1,6 +1,6 @@
 """Keep federated jobs, and the fees of their runs.
 
-Revision: 0046, after 0042
+Revision: 0045, after 0044
 """
 
 import sqlalchemy as sa
