@@ -11,6 +11,7 @@ from typing import Any
 
 from ..cache.location import PackageCache
 from ..errors import RefusedError
+from ..federated import terms
 from ..files import code as uploads
 from ..files.removal import unless_removed
 from ..folders import OWN_ENVIRONMENT, Folders, Run, take_lock
@@ -58,7 +59,8 @@ def stage(request: dict[str, Any]) -> dict[str, Any]:
             if not (run.has("spec.json") or run.has("process.json") or run.has("exit.json")):
                 _stage(folders, run, request)
         except RefusedError as refused:
-            if refused.output and not run.has("log"):
+            is_shown = not terms.withholds_log(request["spec"])
+            if refused.output and is_shown and not run.has("log"):
                 with open(run.log, "x", errors="replace") as log:
                     log.write(refused.output)
             raise
