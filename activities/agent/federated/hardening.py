@@ -13,7 +13,7 @@ import errno
 import os
 import resource
 import struct
-from typing import List
+from typing import Any, Dict, List
 
 from ..errors import RefusedError
 from ..folders import Run
@@ -102,20 +102,52 @@ def _program(architecture: int, column: int) -> List[bytes]:
     return [*steps, step(RETURN, ALLOW), step(RETURN, REFUSE)]
 
 
-def keep_off_swap(run: Run) -> None:
+def profile() -> Dict[str, object]:
+    """The filter for podman, as the profile that it reads."""
+    closed = {"names": sorted(CLOSED), "action": "SCMP_ACT_ERRNO", "errnoRet": errno.EPERM}
+    return {"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [closed]}
+
+
+def keep_off_swap(run: Run, spec: Dict[str, Any]) -> None:
     """Let nothing of the run be written to swap, by its cgroups.
 
+    systemd and podman have cgroups of their own, see `launch` and `Confinement.options`.
     Raises: RefusedError `swap`, on a machine that has swap and whose cgroups cannot forbid it.
     """
-    if not has_swap():
+    if not has_swap() or _is_off_swap(run, spec):
         return
-    for folder in cgroups.folders_of(run):
-        with contextlib.suppress(OSError), open(os.path.join(folder, MOST_SWAP), "w") as file:
-            file.write("0")
-            return
     raise RefusedError(
         "swap", "this machine has swap, and its cgroups cannot keep a federated run off it"
     )
+
+
+def _is_off_swap(run: Run, spec: Dict[str, Any]) -> bool:
+    if spec.get("runtime") == "podman":
+        return bool(spec.get("memory_bytes"))
+    if spec.get("runtime") == "systemd":
+        with open("/proc/self/cgroup") as file:
+            own = [line.strip()[3:] for line in file if line.startswith("0::")]
+        paths = ["/sys/fs/cgroup%s/%s" % (one, MOST_SWAP) for one in own]
+        return any(os.path.exists(path) and _said(path) == "0" for path in paths)
+    for folder in cgroups.folders_of(run):
+        parent = os.path.dirname(folder)
+        for above in (os.path.dirname(parent), parent):
+            with contextlib.suppress(OSError):
+                _write(os.path.join(above, "cgroup.subtree_control"), "+memory")
+        with contextlib.suppress(OSError):
+            _write(os.path.join(folder, MOST_SWAP), "0")
+            return True
+    return False
+
+
+def _said(path: str) -> str:
+    with open(path) as file:
+        return file.read().strip()
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w") as file:
+        file.write(text)
 
 
 def has_swap() -> bool:

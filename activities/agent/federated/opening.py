@@ -54,13 +54,9 @@ def open_model(
         cipher.close()
 
 
-def why_no_cipher() -> str | None:
-    """Why this machine can open no sealed model; None: it can."""
-    try:
-        _library()
-    except RefusedError as refused:
-        return refused.message
-    return None
+def check_cipher() -> None:
+    """Check that this machine can open sealed models. Raises: RefusedError `no-cipher`."""
+    _library()
 
 
 class _Cipher:

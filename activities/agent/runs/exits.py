@@ -11,6 +11,7 @@ from typing import Any
 from ..federated import terms
 from ..folders import Run
 from ..host import command_file, disk
+from ..loading import load
 
 SHELL_SIGNAL_BASE = 128
 NOT_FOUND = 127
@@ -26,6 +27,10 @@ LONGEST_LINE = 400
 
 def describe(run: Run, spec: dict[str, Any], status: int) -> dict[str, Any]:
     """The exit_code, signal, reason and message of a wait status; reads the run's files."""
+    if terms.is_federated(spec):
+        failure = load("federated.confinement:failure")(run)
+        if failure is not None:
+            return not_run(*failure)
     document = _by_status(run, spec, status)
     if command_file.is_in_setup(run, spec):
         document = _of_setup(document, spec)

@@ -46,6 +46,7 @@ def stage(request: dict[str, Any]) -> dict[str, Any]:
     What pip has said to a refusal of packages is the log of the run.
     Raises: RefusedError `disk-full`, `no-code`, `packages`, `requirements`, `apt-not-allowed`,
     `apt-needs-root`, `apt`, `image`, `job-user`, `no-user`, `network-wall`, `removed`;
+    `not-confined`, `bad-egress`, `no-cipher` for a run of a federated job;
     `image-away`, `packages-away`, where a registry or a package index may answer later;
     `port-taken`, where a service of this machine listens at the run's port.
     """
@@ -72,6 +73,8 @@ def stage(request: dict[str, Any]) -> dict[str, Any]:
 def _stage(folders: Folders, run: Run, request: dict[str, Any]) -> None:
     spec = dict(request["spec"])
     owned = bool(request.get("owned"))
+    if terms.is_federated(spec):
+        load("federated.confinement:check")(spec)
     _check_disk(folders, run, request.get("disk_size_gb"))
     if request.get("apt_packages"):
         provide = load("packages.system_packages:provide")
