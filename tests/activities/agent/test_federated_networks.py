@@ -1,10 +1,8 @@
 """The confinement of a federated run, from inside: what it tries, and what alone it reaches."""
 
-import contextlib
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -76,6 +74,11 @@ class Confining(LocalAgent):
             f"--mount=/proc/{self.machine}/ns/mnt",
         ]
 
+    def inside(self, *command: str) -> str:
+        """What a program of root's prints on that machine."""
+        done = [*self.entering(), *command]
+        return subprocess.run(done, capture_output=True, check=True, text=True).stdout
+
 
 def serving(folder: Path, name: str, before: str, *ports: int) -> subprocess.Popen[bytes]:
     """A network namespace in which a program answers `hello` at these ports."""
@@ -94,7 +97,7 @@ def serving(folder: Path, name: str, before: str, *ports: int) -> subprocess.Pop
             SERVE,
             str(ready),
             *map(str, ports),
-        ]  # fmt: skip
+        ]
     )
     wait_for(ready.exists, f"the services of {name}")
     return process
@@ -138,11 +141,9 @@ def confining(agent: LocalAgent) -> Iterator[Confining]:
 def found(agent: LocalAgent, run_id: str, *places: str, **more: Any) -> dict[str, Any]:
     """What a federated run finds from inside, at these places and around it."""
     terms = {"federated_id": "fed-1", "egress": [], "logs": "none", "model": None, **more}
-    program = "/".join(["$BASELOAD_OUTPUT", "found.json"])
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink("/var/tmp/baseload-federated-probe.py")
     code = PROBE.read_text().replace("'", "'\\''")
-    command = f"/usr/bin/python3 -c '{code}' \"{program}\" {' '.join(places)}"
+    output = '"$BASELOAD_OUTPUT/found.json"'
+    command = f"/usr/bin/python3 -c '{code}' {output} {' '.join(places)}"
     agent.run(run_id, command, user="baseload-job", federated=terms)
     document = agent.exit_of(run_id)
     assert document["exit_code"] == 0, document
@@ -157,8 +158,7 @@ PLACES += [f"{NAMED}:{ALLOWED}", f"{NAMED}:{CLOSED}", f"inner.example:{ALLOWED}"
 
 
 def test_a_federated_run_without_egress_reaches_nothing_at_all(confining: Confining) -> None:
-    with socket.socket(socket.AF_UNIX) as _:
-        heard = found(confining, "job-alone-0-1", *PLACES)
+    heard = found(confining, "job-alone-0-1", *PLACES)
     assert set(heard["tcp"]) == set(PLACES)
     assert [place for place, words in heard["tcp"].items() if words == "hello"] == []
     assert [place for place, words in heard["udp"].items() if words == "hello"] == []
@@ -180,6 +180,30 @@ def test_what_the_egress_allows_works_and_nothing_else(confining: Confining) -> 
         *(f"{FAR}:{ALLOWED}", f"{BEHIND}:{CLOSED}", f"[{FAR6}]:{ALLOWED}", f"{NAMED}:{ALLOWED}"),
     }
     assert [place for place, words in heard["udp"].items() if words == "hello"] == []
+
+
+def test_a_federated_run_shares_no_memory_and_shows_none_and_writes_to_none_of_the_disk(
+    confining: Confining,
+) -> None:
+    segment = confining.inside("ipcmk", "--shmem", "4096", "--mode", "0666").split()[-1]
+    shared = Path("/dev/shm/baseload-federated-test")
+    shared.write_text("of another run")
+    shared.chmod(0o666)
+    try:
+        heard = found(confining, "job-memory-0-1")
+    finally:
+        confining.inside("ipcrm", "--shmem-id", segment)
+        shared.unlink()
+    assert heard["shared"] == []
+    assert heard["segments"] == []
+    assert heard["ptrace"] == [-1, 1]
+    assert [line.split()[1] for line in heard["filter"]] == ["2"]
+    cores = next(line for line in heard["limits"].splitlines() if "core file" in line)
+    assert cores.split()[4:6] == ["1", "1"]
+    assert heard["writable"] == []
+    assert {"shm", "null", "pts"} <= set(heard["dev"])
+    assert not {"fuse", "net", "infiniband", "log", "kmsg", "mem"} & set(heard["dev"])
+    assert {"boot", "baseload"}.isdisjoint(heard["root"])
 
 
 @pytest.mark.parametrize("text", ["example.com", "x:0", "x:99999", "a b:1", "10.0.0.0/40:1", ":1"])
