@@ -28,6 +28,7 @@ ANSWERS = {
     "fetch_input": "cache.code:fetch_input",
     "find_contents": "contents.transfers:find_contents",
     "fetch_content": "contents.transfers:fetch_content",
+    "attest": "federated.attestation:attest",
     "has_model": "federated.model:has_model",
     "open_volumes": "contents.volumes:open_volumes",
     "fingerprint_volume": "contents.volumes:fingerprint_volume",

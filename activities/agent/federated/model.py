@@ -90,7 +90,7 @@ def open_into(run: Run, spec: dict[str, Any], key: bytearray, top: str) -> str:
     """
     model = of_run(spec) or {}
     content = model["content"]
-    folder = top + run.at(run_contents.sealed_place(spec))
+    folder = top + run.at(str(run_contents.sealed_place(spec)))
     os.makedirs(folder, 0o755)
     bound_to = "%s/%s/%s" % (spec["federated"]["federated_id"], model["artifact_id"],
                              content["sha256"])  # fmt: skip

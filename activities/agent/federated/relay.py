@@ -61,13 +61,14 @@ class Relay:
 
     def serve(self) -> None:
         """Carry connections until the run's command has ended."""
+        by_number = {one.fileno(): one for one in self._listening}
         while True:
-            ready, _, _ = select.select([self._ends, *self._listening], [], [])
+            ready, _, _ = select.select([self._ends, *by_number], [], [])
             if self._ends in ready:
                 return
-            for one in ready:
+            for number in ready:
                 with contextlib.suppress(OSError):
-                    self._take(one.accept()[0])
+                    self._take(by_number[number].accept()[0])
 
     def _take(self, inner: socket.socket) -> None:
         if not self._free.acquire(blocking=False):

@@ -22,8 +22,9 @@ MARKER = b"marker-of-the-weights-" + os.urandom(8).hex().encode()
 HASH = "ab" * 32
 USES = (
     'cd "$BASELOAD_MODEL" && cp weights.bin config/names.json "$HOME" && cp weights.bin /tmp/copy '
-    '&& cp weights.bin /dev/shm/copy && cp weights.bin "$BASELOAD_STATE" && cmp weights.bin /tmp/copy '
-    '&& ! touch "$BASELOAD_MODEL/new" && wc -c < weights.bin > "$BASELOAD_OUTPUT/ready"; '
+    '&& cp weights.bin /dev/shm/copy && cp weights.bin "$BASELOAD_STATE" '
+    '&& cmp weights.bin /tmp/copy && ! touch "$BASELOAD_MODEL/new" '
+    '&& wc -c < weights.bin > "$BASELOAD_OUTPUT/ready"; '
 )
 
 
