@@ -1,9 +1,9 @@
 """The egress of a federated run: all that it may reach, each `host:port` or `CIDR:port`.
 
 The run has a network of its own that leads nowhere. What it may reach has an address there all the
-same, at which our relay takes its connections: a network has its own addresses, and a host that is
-named has one of `NAMED`, so that the run needs no name server, and a name that changes its address
-is followed.
+same, at which our forwarder takes its connections: a network has its own addresses, and a host that
+is named has one of `NAMED`. So the run needs no name server, and a name whose address changes is
+followed.
 """
 
 from __future__ import annotations

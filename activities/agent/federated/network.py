@@ -1,7 +1,7 @@
 """The network of a federated run: a namespace of its own that leads nowhere.
 
 It has a loopback of its own, so neither addresses nor ports nor abstract sockets of the machine or
-of other runs are in it. What the egress allows is carried by a relay; without egress there is none.
+of other runs are in it. A forwarder carries what the egress allows; without egress there is none.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..folders import JOB_USER
 from ..host import prctl, run_root
 from . import links
 from .egress import Place
-from .relay import Relay, listeners
+from .forwarder import Forwarder, listeners
 
 MADE_WITHIN_S = 60.0
 MOST_OPEN = 256
@@ -38,11 +38,11 @@ class Network:
     def __init__(self, found: List[Place]) -> None:
         ours, theirs = socket.socketpair()
         ends, self._lives = os.pipe()
-        self._relay = os.fork()
-        if not self._relay:
+        self._forwarder = os.fork()
+        if not self._forwarder:
             ours.close()
             os.close(self._lives)
-            _be_relay(found, theirs, ends)
+            _be_forwarder(found, theirs, ends)
         theirs.close()
         os.close(ends)
         with ours:
@@ -59,14 +59,14 @@ class Network:
         links.enter(self.namespace, links.CLONE_NEWNET)
 
     def end(self) -> None:
-        """Let the relay end, once; no connection outlives that."""
+        """Let the forwarder end, once; no connection outlives that."""
         if self._lives >= 0:
             os.close(self._lives)
             self._lives = -1
 
 
 def _received(ours: socket.socket) -> int:
-    """The namespace that the relay has made."""
+    """The namespace that the forwarder has made."""
     descriptors = array.array("i")
     try:
         words, control, _, _ = ours.recvmsg(1000, socket.CMSG_SPACE(descriptors.itemsize))
@@ -76,11 +76,11 @@ def _received(ours: socket.socket) -> int:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
             descriptors.frombytes(content[: descriptors.itemsize])
             return descriptors[0]
-    said = words.decode(errors="replace") or "its relay has ended"
+    said = words.decode(errors="replace") or "its forwarder has ended"
     raise RefusedError("no-network", "the network of the run: %s" % said)
 
 
-def _be_relay(found: List[Place], to: socket.socket, ends: int) -> None:
+def _be_forwarder(found: List[Place], to: socket.socket, ends: int) -> None:
     """Make the network, hand it over, and carry connections, as an account of jobs."""
     try:
         for descriptor in set(range(3, MOST_OPEN)) - {to.fileno(), ends}:
@@ -104,9 +104,9 @@ def _be_relay(found: List[Place], to: socket.socket, ends: int) -> None:
         to.close()
         if found:
             _become_a_job()
-            Relay(found, listening, ends).serve()
+            Forwarder(found, listening, ends).serve()
     except BaseException as error:  # noqa: BLE001 - the forked child must never return
-        os.write(2, ("relay: %r\n" % error).encode())
+        os.write(2, ("forwarder: %r\n" % error).encode())
         with contextlib.suppress(OSError):
             to.sendall(str(error).encode()[:1000])
     finally:

@@ -1,4 +1,4 @@
-"""The relay of a federated run: it carries connections from the run's network to what it may reach.
+"""The forwarder of a federated run: it carries connections to what the run may reach.
 
 It listens in the network of the run, at the addresses of its egress, and connects in the network of
 the machine, as an account of jobs, so that the network wall holds for it as for any job.
@@ -50,8 +50,8 @@ def listeners(found: List[Place]) -> List[socket.socket]:
     return made
 
 
-class Relay:
-    """The relay of one run, which ends when `ends` can be read."""
+class Forwarder:
+    """The forwarder of one run, which ends when `ends` can be read."""
 
     def __init__(self, found: List[Place], listening: List[socket.socket], ends: int) -> None:
         self._places = found
