@@ -273,10 +273,9 @@ def _request(
         "is_port_private": run_spec.is_port_private,
         "hostname": run_spec.hostname and run_spec.hostname.model_dump(),
         "contents": [_content(each) for each in run_spec.contents],
+        "federated": run_spec.federation and run_spec.federation.model_dump(mode="json"),
         **more,
     }
-    if run_spec.federation is not None:
-        spec["federated"] = run_spec.federation.model_dump(mode="json")
     cache = run_spec.cache
     return {
         "run_id": RunNames(node).of(run_spec.run_id),

@@ -36,7 +36,7 @@ PROGRAMS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr", "opt", "etc
 IN_MEMORY = ("work", "state")
 """The folders of the run that it finds as they were staged, and writes to in memory alone."""
 WRITABLE = ("output", SETUP)
-READABLE = (COMMAND, "input", "datasets", "models", "checkpoints", "volumes", OWN_ENVIRONMENT, KEYS)
+READABLE = (COMMAND, "input", OWN_ENVIRONMENT, KEYS)
 FOR_ALL = ("tmp", "var/tmp", "run/lock", "dev/shm")
 EMPTY = ("run", "root", "home", "mnt", "srv", "media")
 
@@ -156,7 +156,7 @@ def _show_run(run: Run, spec: dict[str, Any], top: str) -> None:
     os.makedirs(top + run.path, 0o755, exist_ok=True)
     bindings = spec.get("bindings") or {}
     written = [run_contents.WRITTEN + one["name"] for one in run_contents.written(spec)]
-    for name in READABLE:
+    for name in {*READABLE, *run_contents.folders(spec)}:
         if run.has(name) and name not in bindings:
             run_root.show(run.at(name), top + run.at(name))
             close(top + run.at(name))

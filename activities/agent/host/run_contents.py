@@ -48,6 +48,11 @@ def written(spec: dict[str, Any]) -> list[dict[str, Any]]:
     return [one for one in _checked(spec) if one.get("writes")]
 
 
+def folders(spec: dict[str, Any]) -> list[str]:
+    """The folders of the run in which its contents have their places. Raises: ValueError."""
+    return sorted({_place(one).partition("/")[0] for one in _checked(spec)})
+
+
 def written_folder(run: Run, name: str) -> str:
     """The folder of a volume that the run writes to."""
     return run.at(WRITTEN + name)

@@ -76,59 +76,62 @@ def holding(marker: bytes, *folders: Path) -> list[str]:
 def test_a_run_has_its_model_and_the_disk_of_the_node_never_does(prepared: LocalAgent) -> None:
     plain, key = archive(MARKER * 100_000), new_key()
     places = [prepared.root, Path("/tmp"), Path("/dev/shm"), Path("/var/lib"), Path("/run")]
-    started(prepared, "job-sealed-0-1", USES + "sleep 600", plain, key)
-    ready = prepared.path("job-sealed-0-1", "output/ready")
+    started(prepared, "job-fedsealed-0-1", USES + "sleep 600", plain, key)
+    ready = prepared.path("job-fedsealed-0-1", "output/ready")
     wait_for(ready.exists, "the run has its model")
     assert int(ready.read_text()) == len(MARKER) * 100_000
     # What SECURITY.md says: root of the machine can enter what it has made.
-    pid = prepared.document("job-sealed-0-1", "process.json")["pid"]
+    pid = prepared.document("job-fedsealed-0-1", "process.json")["pid"]
     assert holding(MARKER, Path(f"/proc/{pid}/root/tmp")) != []
     subprocess.run(["sync"], check=True)
     assert holding(MARKER, *places) == [], "while it runs"
     assert holding(key.encode(), prepared.root) == [], "the key is nowhere"
-    assert not prepared.path("job-sealed-0-1", "model.sealed").exists()
-    prepared.call("end", run_id="job-sealed-0-1", grace_s=0)
+    assert not prepared.path("job-fedsealed-0-1", "model.sealed").exists()
+    prepared.call("end", run_id="job-fedsealed-0-1", grace_s=0)
     subprocess.run(["sync"], check=True)
     assert holding(MARKER, *places) == [], "after it has ended"
-    assert "job-sealed-0-1" not in Path("/proc/mounts").read_text()
+    assert "job-fedsealed-0-1" not in Path("/proc/mounts").read_text()
 
 
 def test_a_run_whose_model_does_not_open_says_why_and_starts_nothing(prepared: LocalAgent) -> None:
     plain, key = archive(MARKER), new_key()
-    sent(prepared, "job-other-0-1", plain, new_key())
+    sent(prepared, "job-fedother-0-1", plain, new_key())
     prepared.stage(
-        "job-other-0-1", "touch $BASELOAD_OUTPUT/ran", user="baseload-job", federated=terms(plain)
+        "job-fedother-0-1",
+        "touch $BASELOAD_OUTPUT/ran",
+        user="baseload-job",
+        federated=terms(plain),
     )
-    prepared.call("start", run_id="job-other-0-1", model_key=key)
-    document = prepared.exit_of("job-other-0-1")
+    prepared.call("start", run_id="job-fedother-0-1", model_key=key)
+    document = prepared.exit_of("job-fedother-0-1")
     assert document["reason"] == "sealed-model", document
     assert "altered" in document["message"]
-    assert not prepared.path("job-other-0-1", "output/ran").exists()
-    assert not prepared.path("job-other-0-1", "model.sealed").exists()
+    assert not prepared.path("job-fedother-0-1", "output/ran").exists()
+    assert not prepared.path("job-fedother-0-1", "model.sealed").exists()
 
 
 def test_a_run_without_its_key_or_its_sealed_model_does_not_start(prepared: LocalAgent) -> None:
     plain = archive(MARKER)
-    prepared.stage("job-bare-0-1", "true", user="baseload-job", federated=terms(plain))
+    prepared.stage("job-fedbare-0-1", "true", user="baseload-job", federated=terms(plain))
     with pytest.raises(Refused) as refused:
-        prepared.call("start", run_id="job-bare-0-1", model_key=new_key())
+        prepared.call("start", run_id="job-fedbare-0-1", model_key=new_key())
     assert refused.value.code == "no-content"
-    sent(prepared, "job-bare-0-1", plain, new_key())
-    assert prepared.call("has_model", run_id="job-bare-0-1")["present"]
+    sent(prepared, "job-fedbare-0-1", plain, new_key())
+    assert prepared.call("has_model", run_id="job-fedbare-0-1")["present"]
     with pytest.raises(Refused) as refused:
-        prepared.call("start", run_id="job-bare-0-1")
+        prepared.call("start", run_id="job-fedbare-0-1")
     assert refused.value.code == "no-model-key"
 
 
 def test_a_machine_whose_account_is_not_root_refuses_a_federated_run(agent: LocalAgent) -> None:
     agent.become_ordinary()
     with pytest.raises(Refused) as refused:
-        agent.stage("job-plain-0-1", "true", federated=terms(b""))
+        agent.stage("job-fedplain-0-1", "true", federated=terms(b""))
     assert refused.value.code == "not-confined"
 
 
 def test_a_sealed_model_that_does_not_arrive_whole_is_not_kept(prepared: LocalAgent) -> None:
-    asked = {"root": str(prepared.root), "run_id": "job-cut-0-1", "sealed_bytes": 100}
+    asked = {"root": str(prepared.root), "run_id": "job-fedcut-0-1", "sealed_bytes": 100}
     done = subprocess.run(
         prepared.command("receive_model"),
         input=json.dumps(asked).encode() + b"\n" + b"x" * 50,
@@ -136,4 +139,4 @@ def test_a_sealed_model_that_does_not_arrive_whole_is_not_kept(prepared: LocalAg
     )  # fmt: skip
     assert done.returncode == 3
     assert b"sealed-model" in done.stderr
-    assert not prepared.call("has_model", run_id="job-cut-0-1")["present"]
+    assert not prepared.call("has_model", run_id="job-fedcut-0-1")["present"]

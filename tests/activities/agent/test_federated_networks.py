@@ -158,7 +158,7 @@ PLACES += [f"{NAMED}:{ALLOWED}", f"{NAMED}:{CLOSED}", f"inner.example:{ALLOWED}"
 
 
 def test_a_federated_run_without_egress_reaches_nothing_at_all(confining: Confining) -> None:
-    heard = found(confining, "job-alone-0-1", *PLACES)
+    heard = found(confining, "job-fedalone-0-1", *PLACES)
     assert set(heard["tcp"]) == set(PLACES)
     assert [place for place, words in heard["tcp"].items() if words == "hello"] == []
     assert [place for place, words in heard["udp"].items() if words == "hello"] == []
@@ -174,7 +174,7 @@ def test_what_the_egress_allows_works_and_nothing_else(confining: Confining) -> 
     allowed = [f"{FAR}:{ALLOWED}", f"192.0.2.128/25:{CLOSED}", f"[2001:db8::/64]:{ALLOWED}",
                f"{NAMED}:{ALLOWED}", f"inner.example:{ALLOWED}", f"{MACHINE}:{ALLOWED}",
                f"{METADATA}:{ALLOWED}", f"127.0.0.1:{ALLOWED}"]  # fmt: skip
-    heard = found(confining, "job-egress-0-1", *PLACES, egress=allowed)
+    heard = found(confining, "job-fedegress-0-1", *PLACES, egress=allowed)
     reached = {place for place, words in heard["tcp"].items() if words == "hello"}
     assert reached == {
         *(f"{FAR}:{ALLOWED}", f"{BEHIND}:{CLOSED}", f"[{FAR6}]:{ALLOWED}", f"{NAMED}:{ALLOWED}"),
@@ -190,7 +190,7 @@ def test_a_federated_run_shares_no_memory_and_shows_none_and_writes_to_none_of_t
     shared.write_text("of another run")
     shared.chmod(0o666)
     try:
-        heard = found(confining, "job-memory-0-1")
+        heard = found(confining, "job-fedmemory-0-1")
     finally:
         confining.inside("ipcrm", "--shmem-id", segment)
         shared.unlink()
@@ -219,5 +219,5 @@ def test_an_egress_that_is_no_place_is_refused_when_the_run_is_staged(
     terms = {"federated_id": "fed-1", "egress": [text], "logs": "none", "model": None}
     more = spec("true", user="baseload-job", federated=terms)
     with pytest.raises(Refused) as said:
-        agent.call("stage", run_id="job-odd-0-1", spec=more)
+        agent.call("stage", run_id="job-fedodd-0-1", spec=more)
     assert said.value.code == "bad-egress"

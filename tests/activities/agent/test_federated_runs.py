@@ -40,7 +40,7 @@ def test_a_federated_run_keeps_no_log_and_its_exit_carries_no_line_of_it(
     for number, command in enumerate(
         ("true", "exit 37", "kill -9 $$", f"./{SAID}", f"nothing-{SAID}", "exit 126")
     ):
-        run_id = f"job-withheld{number}-0-1"
+        run_id = f"job-fedwithheld{number}-0-1"
         document = ended(prepared, run_id, PRINTS + command, federated=federated())
         assert MARKER not in json.dumps(document)
         assert document["exit_code"] == (0 if command == "true" else 1), document
@@ -58,25 +58,27 @@ def test_exit_codes_are_shown_where_the_project_shows_them_and_lines_are_not(
     prepared: LocalAgent,
 ) -> None:
     shown = federated(logs="exit_only")
-    document = ended(prepared, "job-codes-0-1", PRINTS + "exit 37", federated=shown)
+    document = ended(prepared, "job-fedcodes-0-1", PRINTS + "exit 37", federated=shown)
     assert document["exit_code"] == 37
-    document = ended(prepared, "job-codes-1-1", PRINTS + "exec ./" + SAID, federated=shown)
+    document = ended(prepared, "job-fedcodes-1-1", PRINTS + "exec ./" + SAID, federated=shown)
     assert MARKER not in json.dumps(document)
     setup = [f"echo {SAID}; exit 3"]
-    document = ended(prepared, "job-codes-2-1", "true", setup=setup, federated=shown)
+    document = ended(prepared, "job-fedcodes-2-1", "true", setup=setup, federated=shown)
     assert document["reason"] == "setup"
     assert MARKER not in json.dumps(document)
     assert document["log_bytes"] == 0
 
 
 def test_logs_are_kept_where_the_project_shows_all(prepared: LocalAgent) -> None:
-    document = ended(prepared, "job-all-0-1", PRINTS + "exit 37", federated=federated(logs="all"))
+    document = ended(
+        prepared, "job-fedall-0-1", PRINTS + "exit 37", federated=federated(logs="all")
+    )
     assert document["exit_code"] == 37
-    assert MARKER in prepared.path("job-all-0-1", "log").read_text()
+    assert MARKER in prepared.path("job-fedall-0-1", "log").read_text()
 
 
 def test_nobody_runs_commands_in_a_federated_run_nor_takes_its_state(prepared: LocalAgent) -> None:
-    run_id = "job-closed-0-1"
+    run_id = "job-fedclosed-0-1"
     prepared.run(run_id, "sleep 60", user="baseload-job", federated=federated())
     wait_for(lambda: prepared.look(run_id)["state"] == "running", "the run")
     for verb, more in (
