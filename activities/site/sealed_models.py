@@ -71,7 +71,7 @@ async def model_key(node: NodeAddress, run_id: str, run_spec: RunSpec) -> str:
         return run_spec.model_key
     if federation is None or not federation.needs_attestation:
         raise ApplicationError(f"run {run_id}: its model has no key", type=errors.REFUSED)
-    asked = ask(RunNames(node).of(run_id), node.host_key)
+    asked = ask(RunNames(node).of(run_id), node.minion_id)
     request = {"nonce": asked.nonce, "run_id": asked.run_name, "host_key": asked.host_key}
     said = await NodeClient(node).call("attest", request, Attestation, limit_s=CALL_S)
     try:

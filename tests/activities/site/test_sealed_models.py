@@ -47,7 +47,6 @@ def weights() -> bytes:
 async def test_a_sealed_model_comes_to_its_run_and_its_key_passes_through_no_history(
     site: Site,
 ) -> None:
-    site.agent.has_staged_before()
     site.agent.call("prepare", peers=[])
     plain, key = weights(), new_key()
     terms = federation(b"".join(seal_model([plain], key, about("fed-1", "art-1", HASH))), HASH)
@@ -131,7 +130,7 @@ async def test_a_key_is_not_released_to_another_image_or_signer_or_for_an_old_re
     site: Site, holder: SoftwareHolder
 ) -> None:
     real = AttestingNode.processor
-    old = real.evidence(ask(*site.names(RUN), site.node.host_key).bound)
+    old = real.evidence(ask(*site.names(RUN), site.node.minion_id).bound)
 
     class Replaying(SoftwareProcessor):
         def evidence(self, bound: bytes) -> Any:
