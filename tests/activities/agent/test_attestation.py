@@ -46,7 +46,7 @@ def test_a_report_is_bound_to_the_question_the_run_and_the_host_key(
         ):
             Path(path, name).write_bytes(content)
 
-    monkeypatch.setattr(attestation.os, "mkdir", make)
+    monkeypatch.setattr(os, "mkdir", make)
     asked = ask("run-1", FINGERPRINT)
     found = attestation.attest(
         {"nonce": asked.nonce, "run_id": asked.run_name, "host_key": FINGERPRINT}

@@ -101,7 +101,7 @@ class AttestingNode:
         bound = on_node.bound(nonce, request["run_id"], request["host_key"])
         evidence = self.processor.evidence(bound)
         report = base64.b64encode(evidence.report).decode()
-        return Attestation(ok=True, kind=evidence.kind, report=report, certificates="")
+        return Attestation(kind=evidence.kind, report=report, certificates="")
 
 
 @pytest.fixture
@@ -130,7 +130,7 @@ async def test_a_key_is_not_released_to_another_image_or_signer_or_for_an_old_re
     site: Site, holder: SoftwareHolder
 ) -> None:
     real = AttestingNode.processor
-    old = real.evidence(ask(*site.names(RUN), site.node.minion_id).bound)
+    old = real.evidence(ask(site.names(RUN)[0], site.node.minion_id).bound)
 
     class Replaying(SoftwareProcessor):
         def evidence(self, bound: bytes) -> Any:
