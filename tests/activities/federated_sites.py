@@ -1,23 +1,20 @@
 """Federated runs as a site brings them to a node: a sealed model in the store, and its terms."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
+from activities.federation.attestation import hold_keys
 from activities.settings import settings
-from activities.site.runs import start_worker
+from activities.site.sealed_models import model_key
 from activities.site.staging import stage_worker
 from activities.storage.blobs import blob_store
-from tests.failure.hostile_node import HostileNode, Words
+from activities.storage.run_specs import RunSpec
 from workflows.contracts.artifacts import Content
 from workflows.contracts.federation import FederatedRun, SealedModel
-from workflows.effects.jobs import StageWorker, StartWorker
+from workflows.contracts.nodes import NodeAddress
+from workflows.effects.jobs import StageWorker
 
 REFERENCE = "sealed-models/fed-1"
-NO_KEY = Words(
-    json.dumps({"ok": False, "error": {"code": "no-model-key", "message": "no key"}}).encode()
-)
-"""What a node answers to the start of a run whose model is sealed."""
 HONEST: dict[str, dict[str, Any]] = {
     "has_model": {"present": False},
     "attest": {"kind": "sev_guest", "report": "AAAA", "certificates": ""},
@@ -25,23 +22,36 @@ HONEST: dict[str, dict[str, Any]] = {
 """What our agent answers to the verbs of federated runs."""
 
 
+class Anybody:
+    """Who releases a key to any machine, so that nothing but the machine itself is in question."""
+
+    async def release(self, *_: object) -> str:
+        return "00" * 32
+
+
 def federated_verbs(
-    stage: Callable[..., StageWorker], machine: HostileNode
+    stage: Callable[..., StageWorker], node: NodeAddress
 ) -> dict[str, Callable[[], tuple[Any, Any]]]:
     """By verb of federated runs: an activity and its command, for a machine that lies.
 
     stage: makes the command that stages a run with this run spec.
     """
 
-    def attested() -> StartWorker:
-        staged = stage(federation=federation(needs_attestation=True))
-        machine.says["start"] = NO_KEY
-        return StartWorker(node=staged.node, run_id=staged.run_id)
+    async def released(run_spec: RunSpec) -> str:
+        hold_keys(Anybody())
+        try:
+            return await model_key(node, run_spec.run_id, run_spec)
+        finally:
+            hold_keys(None)
+
+    def attested() -> RunSpec:
+        terms = federation(needs_attestation=True)
+        return RunSpec(run_id=stage().run_id, command="true", federation=terms)
 
     return {
         "has_model": lambda: (stage_worker, stage(federation=federation())),
         "receive_model": lambda: (stage_worker, stage(federation=federation())),
-        "attest": lambda: (start_worker, attested()),
+        "attest": lambda: (released, attested()),
     }
 
 

@@ -256,7 +256,7 @@ class HostileSite:
             "fetch_content": lambda: (stage_worker, staged()),
             "missing_parts": lambda: (stage_worker, staged()),
             "keep_parts": lambda: (stage_worker, staged()),
-            **federated_verbs(self._stage, self.machine),
+            **federated_verbs(self._stage, self.node),
             "open_volumes": lambda: (stage_worker, self._stage(contents=self._contents(VOLUME))),
             "fingerprint_volume": lambda: (store_volume, self._store_volume()),
             "pack_volume": lambda: (store_volume, self._store_volume()),
