@@ -59,6 +59,9 @@ WORK_REFUSALS = {
     "image-away": "the registry of the image does not answer the node now: check "
     "environment.image, and try again later",
     "packages-away": "the package index does not answer the node now: try again later",
+    "bad-egress": "federated_egress of the project is not as it must be: each place is host:port "
+    "or CIDR:port",
+    "sealed-model": "the sealed model does not open on the node: create the federated job again",
     "disk-full": "the node's disk has no room: free space on the disk, or ask for less in "
     "resources.disk_size_gb",
     "broken-archive": "the upload cannot be read: upload it again as tar.gz",

@@ -1,15 +1,21 @@
 """The activities by which a job starts, polls, ends and cleans the run of a worker."""
 
+from typing import Any
+
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from activities.site.answers.reading import refusal_code
 from activities.site.answers.verbs import Cleaned, RunStatus
 from activities.site.node_client import NodeClient
 from activities.site.run_names import RunNames
+from activities.site.sealed_models import model_key
+from activities.site.staging import open_spec
+from activities.storage.names import run_spec_name
 from activities.temporal.heartbeats import heartbeating
 from workflows.contracts import errors
 from workflows.contracts.base import Done
-from workflows.contracts.jobs import RunReport
+from workflows.contracts.jobs import RunReport, parse_run_id
 from workflows.contracts.statuses import RunState
 from workflows.effects.jobs import CleanWorker, EndWorker, GetRunStatus, StartWorker
 
@@ -29,7 +35,7 @@ async def start_worker(command: StartWorker) -> RunReport:
     """
     request = {"run_id": RunNames(command.node).of(command.run_id)}
     try:
-        answer = await NodeClient(command.node).call("start", request, RunStatus, limit_s=START_S)
+        answer = await _start(command, request)
     except ApplicationError as failure:
         if failure.type != errors.OUTCOME_UNKNOWN:
             raise
@@ -38,6 +44,21 @@ async def start_worker(command: StartWorker) -> RunReport:
             raise
         return report
     return answer.report(command.run_id)
+
+
+async def _start(command: StartWorker, request: dict[str, Any]) -> RunStatus:
+    """Start the run; with the key of its model, if it has one that is sealed."""
+    client = NodeClient(command.node)
+    try:
+        return await client.call("start", request, RunStatus, limit_s=START_S)
+    except ApplicationError as failure:
+        if refusal_code(failure) != "no-model-key":
+            raise
+    job_id, worker, attempt = parse_run_id(command.run_id)
+    reference = run_spec_name(job_id, attempt, worker)
+    run_spec = await open_spec(reference, command.run_id, command.node.region_id)
+    key = await model_key(command.node, command.run_id, run_spec)
+    return await client.call("start", {**request, "model_key": key}, RunStatus, limit_s=START_S)
 
 
 @activity.defn

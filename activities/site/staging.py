@@ -19,6 +19,7 @@ from activities.site.datastore_networks import networks_for_agent
 from activities.site.node_client import NodeClient
 from activities.site.region_cache import bring_out_of_cache, cache_access, image_mirror
 from activities.site.run_names import RunNames
+from activities.site.sealed_models import bring_model
 from activities.site.state_snapshots import bring_state
 from activities.site.volumes import open_volumes
 from activities.storage.blobs import BlobMissingError, blob_store
@@ -68,6 +69,7 @@ async def stage_worker(command: StageWorker) -> WorkerStaged:
         )
         async with together(staging, bringing):
             restored, brought = await asyncio.gather(staging, bringing)
+        await bring_model(command.node, command.run_id, run_spec.federation)
         marks = await open_volumes(command.node, command.run_id, run_spec)
     return restored.model_copy(update={"contents": brought, "volume_marks": marks})
 
@@ -271,6 +273,7 @@ def _request(
         "is_port_private": run_spec.is_port_private,
         "hostname": run_spec.hostname and run_spec.hostname.model_dump(),
         "contents": [_content(each) for each in run_spec.contents],
+        "federated": run_spec.federation and run_spec.federation.model_dump(mode="json"),
         **more,
     }
     cache = run_spec.cache

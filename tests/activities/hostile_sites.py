@@ -61,6 +61,7 @@ from activities.storage.run_specs import (
 from activities.storage.state_snapshots import StateSnapshot
 from activities.temporal import client
 from tests.activities.archives import file, packed
+from tests.activities.federated_sites import HONEST, federated_verbs
 from tests.activities.sites import REGION, Jobs, isolated
 from tests.failure.hostile_node import HostileNode, Words, answer, frame, hostile_node
 from workflows.contracts.artifacts import ArtifactRole, RegionalSource
@@ -255,6 +256,7 @@ class HostileSite:
             "fetch_content": lambda: (stage_worker, staged()),
             "missing_parts": lambda: (stage_worker, staged()),
             "keep_parts": lambda: (stage_worker, staged()),
+            **federated_verbs(self._stage, self.node),
             "open_volumes": lambda: (stage_worker, self._stage(contents=self._contents(VOLUME))),
             "fingerprint_volume": lambda: (store_volume, self._store_volume()),
             "pack_volume": lambda: (store_volume, self._store_volume()),
@@ -385,6 +387,7 @@ class HostileSite:
                 "smb_way": "user-space (kernel without cifs)",
             },
             "has_code": {"present": False},
+            **HONEST,
             "fetch_code": {"found": "missing", "words": "404", "fetched_bytes": 0},
             "fetch_input": {"found": "missing", "words": "404", "fetched_bytes": 0},
             "find_cache_address": {"host": "10.0.0.1"},
@@ -447,6 +450,7 @@ class HostileSite:
             self.machine.says[verb] = Words(UPLOAD)
         for verb in ("put_input", "restore_state", "receive_content", "keep_parts"):
             self.machine.says[verb] = Words(takes=True)
+        self.machine.says["receive_model"] = Words(takes=True)
         self.machine.says["read_log"] = Words(b"hello")
         self.machine.says["read_datastore"] = Words(gzip.decompress(UPLOAD))
         ended = encode(EXIT, b'{"reason": "exited", "exit_code": 0}')

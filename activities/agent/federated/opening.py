@@ -54,13 +54,9 @@ def open_model(
         cipher.close()
 
 
-def why_no_cipher() -> str | None:
-    """Why this machine can open no sealed model; None: it can."""
-    try:
-        _library()
-    except RefusedError as refused:
-        return refused.message
-    return None
+def check_cipher() -> None:
+    """Check that this machine can open sealed models. Raises: RefusedError `no-cipher`."""
+    _library()
 
 
 class _Cipher:
@@ -72,6 +68,7 @@ class _Cipher:
         self._context = ctypes.c_void_p(self._library.EVP_CIPHER_CTX_new())
         self._key = ctypes.create_string_buffer(key, KEY_BYTES)
         self._plain = ctypes.create_string_buffer(PIECE_BYTES + TAG_BYTES)
+        self._rest = ctypes.create_string_buffer(TAG_BYTES)
 
     def open(self, nonce: bytes, piece: bytes) -> memoryview | None:
         """What was sealed, which the next call overwrites; None: it was sealed otherwise."""
@@ -80,23 +77,18 @@ class _Cipher:
         content, tag = piece[:-TAG_BYTES], piece[-TAG_BYTES:]
         crypto, context, got = self._library, self._context, ctypes.c_int(0)
         kind = ctypes.c_void_p(crypto.EVP_aes_256_gcm())
-        steps = (
-            lambda: crypto.EVP_DecryptInit_ex(context, kind, None, self._key, nonce),
-            lambda: crypto.EVP_DecryptUpdate(
-                context, None, ctypes.byref(got), self._bound, len(self._bound)
-            ),
-            lambda: crypto.EVP_DecryptUpdate(
-                context, self._plain, ctypes.byref(got), content, len(content)
-            ),
-            lambda: crypto.EVP_CIPHER_CTX_ctrl(context, SET_TAG, TAG_BYTES, tag),
-            lambda: crypto.EVP_DecryptFinal_ex(context, self._rest(), ctypes.byref(got)),
+        plain, bound = self._plain, self._bound
+        is_sealed_so = (
+            crypto.EVP_DecryptInit_ex(context, kind, None, self._key, nonce) > 0
+            and crypto.EVP_DecryptUpdate(context, None, ctypes.byref(got), bound, len(bound)) > 0
+            and crypto.EVP_DecryptUpdate(context, plain, ctypes.byref(got), content, len(content))
+            > 0
+            and crypto.EVP_CIPHER_CTX_ctrl(context, SET_TAG, TAG_BYTES, tag) > 0
+            and crypto.EVP_DecryptFinal_ex(context, self._rest, ctypes.byref(got)) > 0
         )
-        if not all(step() > 0 for step in steps):
+        if not is_sealed_so:
             return None
         return memoryview(self._plain).cast("B")[: len(content)]
-
-    def _rest(self) -> Any:
-        return ctypes.create_string_buffer(TAG_BYTES)
 
     def close(self) -> None:
         """Forget the key and what was opened."""

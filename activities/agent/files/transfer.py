@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
 from ..errors import RefusedError
+from ..federated import terms
 from ..folders import Folders, Run
 from ..host import file_tree
 from . import code_archive, packing
@@ -41,8 +42,13 @@ def read_log(request: dict[str, Any]) -> None:
 
 
 def pack_output(request: dict[str, Any]) -> None:
-    """Write the run's output folder as tar.gz to stdout. Raises: RefusedError `no-folder`."""
-    packing.pack(Folders(request.get("root", "")).run(request["run_id"]), ["output"])
+    """Write the run's output folder as tar.gz to stdout.
+
+    Raises: RefusedError `no-folder`; `federated`, for a run whose output goes to a datastore alone.
+    """
+    run = Folders(request.get("root", "")).run(request["run_id"])
+    terms.keep_out(run, "its output goes to a datastore alone")
+    packing.pack(run, ["output"])
 
 
 def put_input(request: dict[str, Any]) -> None:

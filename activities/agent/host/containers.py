@@ -37,9 +37,14 @@ def answers() -> bool:
 
 
 def prepare(
-    run: Run, spec: dict[str, Any], variables: dict[str, str]
+    run: Run,
+    spec: dict[str, Any],
+    variables: dict[str, str],
+    confined: list[str] | None = None,
 ) -> tuple[list[str], dict[str, str]]:
     """The podman command that runs the job, and podman's own environment.
+
+    confined: options of a container of a federated job, which has no network of the machine.
 
     The command and its values reach the container by files that only we and the job can read; never
     on a command line, and never through podman's own environment, where a job could say what
@@ -59,7 +64,7 @@ def prepare(
         run.run_id,
         "--replace",
         "--pull=never",
-        "--network=host",
+        *(confined or ["--network=host"]),
         "--cap-drop=ALL",
         "--security-opt=no-new-privileges",
         "--log-driver=none",

@@ -21,6 +21,8 @@ PLAIN = (
     *("fd", "stdin", "stdout", "stderr", "hugepages", "fuse", "net", "infiniband"),
 )
 """What each run has, where this machine has it; `infiniband` is the network between GPUs."""
+SHARED = frozenset(("shm", "mqueue", "log", "hugepages", "fuse", "net", "infiniband"))
+"""What leads to other runs, to services and to other machines: no federated run has it."""
 OF_ALL_GPUS = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
 """What each run with a GPU has; a GPU itself is opened by a file of its own."""
 ONE_FOR_ALL = "dxg"
@@ -38,7 +40,8 @@ def of_run(spec: dict[str, Any]) -> list[str] | None:
     """
     if os.geteuid() != 0 or not spec.get("user") or spec.get("runtime") == "podman":
         return None
-    return _existing([*PLAIN, *of_its_gpus(spec), *of_media(spec)])
+    plain = [one for one in PLAIN if not (spec.get("federated") and one in SHARED)]
+    return _existing([*plain, *of_its_gpus(spec), *of_media(spec)])
 
 
 def of_media(spec: dict[str, Any]) -> list[str]:

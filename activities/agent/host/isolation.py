@@ -6,6 +6,7 @@ and it ends with the run at the latest, as everything of the run's cgroup and ac
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import fcntl
@@ -16,6 +17,7 @@ from collections.abc import Callable
 from typing import List, Tuple
 
 from ..errors import RefusedError
+from ..federated import links
 from ..folders import DEVICES, Run
 from . import cgroups, mount_namespace, processes, spawn
 
@@ -23,6 +25,7 @@ GROUPS = "cgroup.procs"
 BEGUN_WITHIN_S = 5.0
 NS_GET_USERNS = 0xB701
 USER_NAMESPACE = "/proc/%s/ns/user"
+NETWORK = "/proc/%s/ns/net"
 ENV_OF_PODMAN = ("PATH", "HOME", "XDG_RUNTIME_DIR", "LANG", "CONTAINERS_STORAGE_CONF", "TMPDIR")
 
 
@@ -91,6 +94,25 @@ class Isolation:
         if is_own and libc.setns(descriptor, mount_namespace.CLONE_NEWNS) != 0:
             raise OSError(ctypes.get_errno(), "setns")
         os.close(descriptor)
+
+    def enter_network(self) -> None:
+        """Be in the network of the run from now on, where it has one of its own; needs root.
+
+        Raises: OSError, when no process of the run is in it.
+        """
+        if not self.spec.get("federated"):
+            return
+        own = os.stat(NETWORK % "self").st_ino
+        for one in self._processes():
+            with contextlib.suppress(FileNotFoundError):
+                descriptor = os.open(NETWORK % one.pid, os.O_RDONLY)
+                try:
+                    if os.fstat(descriptor).st_ino != own:
+                        links.enter(descriptor, links.CLONE_NEWNET)
+                        return
+                finally:
+                    os.close(descriptor)
+        raise ProcessLookupError("no process of the run is in its network")
 
     def identity(self, variables: dict[str, str]) -> Identity | None:
         """The run's account, as `become` takes it; to be asked before the run's mounts are seen."""

@@ -61,6 +61,8 @@ def _launch_unit(run: Run, spec: dict[str, Any], names: list[str] | None) -> Non
     ]
     if spec.get("is_idle_workload"):
         arguments += ["--property=CPUWeight=1", "--property=IOWeight=1"]
+    if spec.get("federated"):
+        arguments += ["--property=MemorySwapMax=0", "--property=LimitCORE=1:1"]
     if spec.get("memory_bytes"):
         arguments.append("--property=MemoryMax=%d" % spec["memory_bytes"])
     if spec.get("cpu_count"):

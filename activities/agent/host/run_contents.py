@@ -48,6 +48,11 @@ def written(spec: dict[str, Any]) -> list[dict[str, Any]]:
     return [one for one in _checked(spec) if one.get("writes")]
 
 
+def folders(spec: dict[str, Any]) -> list[str]:
+    """The folders of the run in which its contents have their places. Raises: ValueError."""
+    return sorted({_place(one).partition("/")[0] for one in _checked(spec)})
+
+
 def written_folder(run: Run, name: str) -> str:
     """The folder of a volume that the run writes to."""
     return run.at(WRITTEN + name)
@@ -74,7 +79,22 @@ def variables(spec: dict[str, Any], top: str) -> dict[str, str]:
             found["BASELOAD_" + SINGLE.upper()] = folder
         else:
             found["BASELOAD_%sS" % one["role"].upper()] = os.path.dirname(folder)
+    if sealed_place(spec) is not None:
+        found["BASELOAD_" + SINGLE.upper()] = "%s/%s" % (top, sealed_place(spec))
     return found
+
+
+def sealed_place(spec: dict[str, Any]) -> str | None:
+    """The place in the run's folder of the sealed model of a federated run; None: it has none.
+
+    Raises: ValueError, as `places`.
+    """
+    model = (spec.get("federated") or {}).get("model")
+    if model is None:
+        return None
+    if not NAME.match(str(model["name"])):
+        raise ValueError("model %r: no name for a folder" % (model["name"],))
+    return _place({"role": SINGLE, "name": model["name"]})
 
 
 def _place(one: dict[str, Any]) -> str:
@@ -120,6 +140,9 @@ def volumes(run: Run, spec: dict[str, Any], top: str) -> list[str]:
     found = []
     for place, content in places(run.folders, spec).items():
         found += ["--volume", "%s:%s/%s:ro" % (content, top, place)]
+    if sealed_place(spec) is not None:
+        folder = sealed_place(spec)
+        found += ["--volume", "%s:%s/%s:ro" % (run.at(str(folder)), top, folder)]
     for one in written(spec):
         folder = written_folder(run, one["name"])
         found += ["--volume", "%s:%s/%s:rw" % (folder, top, _place(one))]

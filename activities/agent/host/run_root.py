@@ -136,7 +136,7 @@ def mounted_below(folder: str) -> list[str]:
     """The paths below a folder at which something is mounted, but not those below one of these."""
     found: list[str] = []
     with open("/proc/self/mountinfo", errors="surrogateescape") as file:
-        paths = {_plain(line.split()[4]) for line in file}
+        paths = {plain(line.split()[4]) for line in file}
     for path in sorted(paths - {"/"}, key=lambda path: path.split("/")):
         is_inside = bool(found) and path.startswith(found[-1] + "/")
         if path.startswith(folder.rstrip("/") + "/") and not is_inside:
@@ -144,7 +144,7 @@ def mounted_below(folder: str) -> list[str]:
     return found
 
 
-def _plain(path: str) -> str:
+def plain(path: str) -> str:
     """A path of the list of mounts, which has its blanks and the like in octal digits."""
     return re.sub(r"\\(\d{3})", lambda found: chr(int(found.group(1), 8)), path)
 

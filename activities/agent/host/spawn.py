@@ -72,11 +72,16 @@ def _enter_environment(run: Run, shared: str, variables: dict[str, str]) -> None
     variables["VIRTUAL_ENV"] = found[0]
 
 
-def spawn(run: Run, spec: dict[str, Any], log: int) -> int:
-    """Start the command with `log` as its stdout and stderr; its process id."""
+def spawn(run: Run, spec: dict[str, Any], log: int, confinement: Any = None) -> int:
+    """Start the command with `log` as its stdout and stderr; its process id.
+
+    confinement: of the run of a federated job, see `federated/confinement.py`.
+    """
     run_keys.write(run, spec)
     if spec.get("runtime") == "podman":
-        arguments, variables = containers.prepare(run, spec, environment(run, spec))
+        arguments, variables = containers.prepare(
+            run, spec, environment(run, spec), confinement and confinement.options()
+        )
         user, folder = None, run.path  # podman is ours: it must find no file of the job's.
     else:
         command_file.write(run, spec, {})
@@ -92,12 +97,16 @@ def spawn(run: Run, spec: dict[str, Any], log: int) -> int:
         os.dup2(log, 2)
         cgroups.enter(groups)
         enter_mounts(run, spec, devices)
+        if confinement is not None:
+            confinement.enter()
         os.setsid()
         if spec.get("is_idle_workload"):
             os.nice(LEAST_PRIORITY)
         nothing = os.open(os.devnull, os.O_RDONLY)
         take_streams(nothing, log, log)
         become(folder, identity, cgroups.most_tasks(spec))
+        if confinement is not None:
+            confinement.harden()
         os.execvpe(arguments[0], arguments, variables)
     except BaseException as error:  # noqa: BLE001 - the forked child must never return
         os.write(2, ("baseload: the command could not be started: %s\n" % error).encode())

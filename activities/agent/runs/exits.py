@@ -8,8 +8,10 @@ import os
 import signal
 from typing import Any
 
+from ..federated import terms
 from ..folders import Run
 from ..host import command_file, disk
+from ..loading import load
 
 SHELL_SIGNAL_BASE = 128
 NOT_FOUND = 127
@@ -25,9 +27,14 @@ LONGEST_LINE = 400
 
 def describe(run: Run, spec: dict[str, Any], status: int) -> dict[str, Any]:
     """The exit_code, signal, reason and message of a wait status; reads the run's files."""
+    if terms.is_federated(spec):
+        failure = load("federated.confinement:failure")(run)
+        if failure is not None:
+            return not_run(*failure)
     document = _by_status(run, spec, status)
     if command_file.is_in_setup(run, spec):
-        document = _of_setup(document)
+        document = _of_setup(document, spec)
+    document = terms.exit_shown(document, spec)
     full = disk.nearly_full(run) if status else None
     if full:
         document.update(reason="disk-full", message="%s; %s" % (full, document["message"]))
@@ -48,16 +55,22 @@ def _by_status(run: Run, spec: dict[str, Any], status: int) -> dict[str, Any]:
         return _by_signal(code, number)  # By this code a shell reports a killed command.
     if code == NOT_EXECUTABLE:
         return _exited(code, "exited", "the command cannot be executed: %s" % _last_line(run, spec))
-    return _exited(code, "exited", "the command ended with exit code %d, see its log" % code)
+    words = "the command ended with exit code %d, %s"
+    return _exited(code, "exited", words % (code, _where_to_look(spec)))
 
 
-def _of_setup(document: dict[str, Any]) -> dict[str, Any]:
+def _where_to_look(spec: dict[str, Any]) -> str:
+    return terms.WITHHELD if terms.withholds_log(spec) else "see its log"
+
+
+def _of_setup(document: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
     """The exit of a run whose command has not begun, because its set-up has not ended well."""
     found = "exit code %s" % document["exit_code"]
     if document["signal"] is not None:
         found = document["message"].replace("the command was", "it was", 1)
-    words = "environment.setup failed: %s; the command was not started, see the log"
-    return dict(document, reason="setup", message=words % found)
+    words = "environment.setup failed: %s; the command was not started, %s"
+    where = _where_to_look(spec).replace("its log", "the log")
+    return dict(document, reason="setup", message=words % (found, where))
 
 
 def not_run(reason: str, message: str) -> dict[str, Any]:
@@ -80,6 +93,8 @@ def _last_line(run: Run, spec: dict[str, Any]) -> str:
 
     The line becomes part of the job's reason, which more people may read than the log.
     """
+    if terms.withholds_log(spec):
+        return terms.WITHHELD
     text = masked(log_tail(run, MASKED_TAIL_BYTES).decode(errors="replace"), spec)
     lines = text.strip().splitlines() or ["it printed nothing"]
     return "".join(one if one.isprintable() else "?" for one in lines[-1][:LONGEST_LINE])

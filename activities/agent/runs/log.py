@@ -11,11 +11,13 @@ import contextlib
 import fcntl
 import os
 import select
+import stat
 import sys
 import termios
 import threading
 from typing import Any
 
+from ..federated import terms
 from ..folders import Run
 from ..host import spawn
 
@@ -32,7 +34,9 @@ class Log:
     """The log of one run while its supervisor lives. Raises: OSError."""
 
     def __init__(self, run: Run, spec: dict[str, Any]) -> None:
-        self.file = os.open(run.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        # What is withheld never comes to the disk, where a job of another time could find it.
+        path = os.devnull if terms.withholds_log(spec) else run.log
+        self.file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self._outlet, self.inlet = os.pipe()
         """What the command prints into."""
         os.set_blocking(self._outlet, False)  # The run may read its own pipe, and take all of it.
@@ -57,7 +61,8 @@ class Log:
         os.close(self._tell)
         self._thread.join(FINISH_S)
         try:
-            os.fsync(self.file)
+            if stat.S_ISREG(os.fstat(self.file).st_mode):
+                os.fsync(self.file)
         except OSError as error:  # The outcome of the run matters more.
             sys.stderr.write("the log is not written for good: %s\n" % error)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..cache.location import PackageCache
 from ..errors import RefusedError
+from ..federated import terms
 from ..files import code as uploads
 from ..files.removal import unless_removed
 from ..folders import OWN_ENVIRONMENT, Folders, Run, take_lock
@@ -45,6 +46,7 @@ def stage(request: dict[str, Any]) -> dict[str, Any]:
     What pip has said to a refusal of packages is the log of the run.
     Raises: RefusedError `disk-full`, `no-code`, `packages`, `requirements`, `apt-not-allowed`,
     `apt-needs-root`, `apt`, `image`, `job-user`, `no-user`, `network-wall`, `removed`;
+    `not-confined`, `bad-egress`, `no-cipher` for a run of a federated job;
     `image-away`, `packages-away`, where a registry or a package index may answer later;
     `port-taken`, where a service of this machine listens at the run's port.
     """
@@ -58,7 +60,8 @@ def stage(request: dict[str, Any]) -> dict[str, Any]:
             if not (run.has("spec.json") or run.has("process.json") or run.has("exit.json")):
                 _stage(folders, run, request)
         except RefusedError as refused:
-            if refused.output and not run.has("log"):
+            is_shown = not terms.withholds_log(request["spec"])
+            if refused.output and is_shown and not run.has("log"):
                 with open(run.log, "x", errors="replace") as log:
                     log.write(refused.output)
             raise
@@ -70,6 +73,8 @@ def stage(request: dict[str, Any]) -> dict[str, Any]:
 def _stage(folders: Folders, run: Run, request: dict[str, Any]) -> None:
     spec = dict(request["spec"])
     owned = bool(request.get("owned"))
+    if terms.is_federated(spec):
+        load("federated.confinement:check")(spec)
     _check_disk(folders, run, request.get("disk_size_gb"))
     if request.get("apt_packages"):
         provide = load("packages.system_packages:provide")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from ..errors import RefusedError
+from ..federated import terms
 from ..folders import Folders, Run
 from ..host import launch, ports
 from ..idle import workload
@@ -20,9 +22,10 @@ def start(request: dict[str, Any]) -> dict[str, Any]:
     """Start the run, unless it was started before; return its state as `status` does.
 
     The supervisor that takes the run's lock first runs the command; any other ends at once.
+    model_key: of the run's sealed model, if it has one; it is kept in memory alone.
     Raises: RefusedError `not-staged`, `start-failed`; `no-content`, when one of the run's contents
     is not here as it should be; `port-taken`, when another listens at the
-    run's port; as `launch`.
+    run's port; `no-model-key`; as `launch`.
     """
     run = Folders(request.get("root", "")).run(request["run_id"])
     state = status.state_of(run)
@@ -33,7 +36,9 @@ def start(request: dict[str, Any]) -> dict[str, Any]:
         workload.give_way(run.folders, spec)
         check_contents(run, spec)
         ports.check(run, spec.get("port"))
+        give_key = _key_handover(run, spec, request.get("model_key"))
         launch.launch(run, spec, lambda: _supervise(run))
+        give_key()
     deadline = time.monotonic() + STARTED_WITHIN_S
     while time.monotonic() < deadline:
         if state["state"] in ("exited", "lost") or state["pid"]:
@@ -45,6 +50,18 @@ def start(request: dict[str, Any]) -> dict[str, Any]:
         "run %s: no process after %d s: %s"
         % (run.run_id, STARTED_WITHIN_S, _notes(run.at("supervisor.log"))),
     )
+
+
+def _key_handover(run: Run, spec: dict[str, Any], key: str | None) -> Callable[[], None]:
+    """What gives the supervisor the key of a sealed model, once it is launched.
+
+    Raises: RefusedError `no-content`, `no-model-key`.
+    """
+    if not terms.is_federated(spec) or spec["federated"].get("model") is None:
+        return lambda: None
+    load("federated.model:check")(run, spec, key)
+    give: Callable[[], None] = load("federated.key_handover:Handover")(run, key).serve
+    return give
 
 
 def check_contents(run: Run, spec: dict[str, Any]) -> None:

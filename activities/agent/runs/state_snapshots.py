@@ -10,6 +10,7 @@ import stat
 from typing import Any
 
 from ..errors import RefusedError
+from ..federated import terms
 from ..files import packing, transfer
 from ..files.removal import unless_removed
 from ..folders import Folders, Run, take_lock
@@ -32,9 +33,10 @@ def pack_state(request: dict[str, Any]) -> None:
     """Write what is kept as tar.gz to stdout, each file as it was at one moment.
 
     Raises: RefusedError `no-folder`, `bad-folder`, `unsettled`, `bad-name`; the caller then drops
-    the archive.
+    the archive; `federated`, for a run whose state may hold its model.
     """
     run = Folders(request.get("root", "")).run(request["run_id"])
+    terms.keep_out(run, "its state stays on the node")
     packing.pack(run, _folders(request), settled=True)
 
 

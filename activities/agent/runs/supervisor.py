@@ -14,6 +14,7 @@ import select
 import signal
 from typing import Any
 
+from ..errors import RefusedError
 from ..folders import Folders, Run, take_lock
 from ..host import (
     cgroups,
@@ -86,6 +87,8 @@ class Supervisor:
         self.wall: network_wall.Upkeep
         self.publication: Any = None
         """What publishes the run's hostname; None: it has none."""
+        self.confinement: Any = None
+        """What confines the run of a federated job; None: it is of none."""
 
     def main(self) -> None:
         """Start the command, supervise it until its process tree has ended, and write its exit."""
@@ -95,7 +98,13 @@ class Supervisor:
         with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
             file.write(OOM_SCORE)  # Only some containers do not let root do this.
         prctl.adopt_orphans()
-        self._start()
+        try:
+            self._start()
+        except RefusedError as refused:
+            if not self.process:
+                raise
+            self._report_unstarted(refused)
+            return
         while self._reap():
             self._consider_ending()
             self._pump()
@@ -116,7 +125,6 @@ class Supervisor:
         network_wall.keep(self.run.folders, self.spec.get("user"))
         self.wall = network_wall.Upkeep(self.run.folders, self.spec.get("user"))
         disk.reserve(self.run)
-        self.log = self._open_log()
         mine = processes.find(os.getpid())
         self.process = {
             "pid": None,
@@ -129,8 +137,13 @@ class Supervisor:
         }
         # Written before the start, so that a supervisor that dies in between counts as started.
         self.run.write("process.json", self.process)
+        if self.spec.get("federated"):
+            self.confinement = load("federated.confinement:Confinement")(self.run, self.spec)
+        self.log = self._open_log()
         self.started_s = processes.monotonic_s()
-        self.pid = spawn.spawn(self.run, self.spec, self.log.inlet)
+        self.pid = spawn.spawn(self.run, self.spec, self.log.inlet, self.confinement)
+        if self.confinement is not None:
+            self.confinement.started()
         self.log.begin()
         if self.spec.get("hostname"):
             self.publication = load("mdns.publication:Publication")(self.run, self.spec)
@@ -157,6 +170,8 @@ class Supervisor:
             if pid == self.pid:
                 self.status = status
                 self.ended_s = processes.monotonic_s()
+                if self.confinement is not None:
+                    self.confinement.end()
             elif self.publication is not None:
                 self.publication.reaped(pid, status)
 
@@ -263,6 +278,8 @@ class Supervisor:
         job_accounts.forget_ipc(self.spec.get("user"))
         self.log.finish()
         document = exits.describe(self.run, self.spec, self.status or 0)
+        if self.confinement is not None:
+            self.confinement.forget()
         disk.release(self.run)
         with contextlib.suppress(OSError):  # On a full disk the outcome matters more.
             self.run.forget_variables()
@@ -270,6 +287,21 @@ class Supervisor:
             document.update(reason=self.reason, message=self.message)
         document.update(
             elapsed_s=self._elapsed_s(),
+            started_at=self.process["started_at"],
+            finished_at=processes.now(),
+            log_bytes=self.run.log_bytes(),
+            tree_gone=True,
+        )
+        self._write_exit(document)
+
+    def _report_unstarted(self, refused: RefusedError) -> None:
+        """Write the exit of a run whose command was not started, because a rule forbids it."""
+        document = exits.not_run(refused.code, refused.message)
+        disk.release(self.run)
+        with contextlib.suppress(OSError):  # On a full disk the outcome matters more.
+            self.run.forget_variables()
+        document.update(
+            elapsed_s=0.0,
             started_at=self.process["started_at"],
             finished_at=processes.now(),
             log_bytes=self.run.log_bytes(),

@@ -18,6 +18,7 @@ import time
 from typing import Any
 
 from ..errors import RefusedError
+from ..federated import terms
 from ..folders import Folders
 from ..host import process_tree, processes, spawn
 from ..host.isolation import Isolation, own_variables
@@ -39,9 +40,11 @@ def run_command(request: dict[str, Any]) -> None:
     """Run a command in a run: `arguments`, none for a shell; `terminal` with `rows`, `columns` and
     `type`, or None.
 
-    Raises: RefusedError `not-running`, `no-account`, `session-failed`.
+    Raises: RefusedError `not-running`, `no-account`, `session-failed`; `federated`, for a run of a
+    federated job: what its model is, nobody sees.
     """
     isolation = Isolation(Folders(request.get("root", "")).run(request["run_id"]))
+    terms.keep_out(isolation.run, "nobody runs commands in it")
     command = Command(isolation, request)
     try:
         command.start()

@@ -98,6 +98,7 @@ def _connected(isolation: Isolation, port: int) -> int | None:
 
 def _hand_over(isolation: Isolation, port: int, to: socket.socket) -> None:
     isolation.enter_groups()
+    isolation.enter_network()
     isolation.become("/", isolation.identity({}))
     for family, host in HOSTS:
         try:

@@ -147,6 +147,23 @@ class CodePresence(Said):
     present: bool
 
 
+class ModelPresence(Said):
+    """The answer of `has_model`."""
+
+    present: bool
+
+
+InBase64 = Annotated[str, Field(max_length=96 << 10)]
+
+
+class Attestation(Said):
+    """The answer of `attest`: a report, and the certificates for it."""
+
+    kind: Annotated[str, Field(max_length=64, pattern=r"^[a-z0-9_]*$")]
+    report: InBase64
+    certificates: InBase64
+
+
 class Fetch(StrEnum):
     """The outcome of fetching code from a region's cache."""
 

@@ -20,6 +20,7 @@ from activities.settings import settings as process_settings
 from activities.site.run_names import RunNames
 from activities.storage.logs import log_store
 from tests.activities.documents import leaves, replaced
+from tests.activities.federated_sites import REFERENCE
 from tests.activities.hostile_sites import (
     DATASET,
     DATASTORE,
@@ -186,7 +187,7 @@ def strangers(store: Path) -> list[Path]:
     """The files in the store that are neither of its job, nor the upload, nor were there before."""
     found = [path for path in store.rglob("*") if path.is_file()]
     own = (f"/{DATASET}/", f"/{VOLUME}/", f"/datastores/{DATASTORE.id}")
-    known = (OWN_JOB, VICTIM_JOB, "/code/", f"/device-specs/{DEVICE}/", *own)
+    known = (OWN_JOB, VICTIM_JOB, "/code/", f"/{REFERENCE}", f"/device-specs/{DEVICE}/", *own)
     return [path for path in found if not any(each in str(path) for each in known)]
 
 
