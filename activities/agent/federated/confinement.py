@@ -67,9 +67,8 @@ class Confinement:
             self._network.enter()
             top = root.make(self._run, self._spec, egress.hosts_file(self._places))
         if self._key:
-            root.show_model(
-                model.open_into(self._run, self._spec, self._key, top), self.is_contained
-            )
+            folder = model.open_into(self._run, self._spec, self._key, top)
+            root.show_model(folder, folder[len(top) :] if self.is_contained else None)
             key_handover.forget(self._key)
         if not self.is_contained:
             root.enter(top)

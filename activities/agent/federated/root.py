@@ -89,17 +89,18 @@ def cover(run: Run, spec: dict[str, Any]) -> str:
     return top
 
 
-def show_model(folder: str, is_contained: bool) -> None:
-    """Let nobody write to the model in memory; for a container, show it in the run's own folder.
+def show_model(folder: str, target: str | None) -> None:
+    """Let nobody write to the model in memory.
+
+    target: where it is shown as well, such as in the run's own folder for a container.
 
     Raises: OSError.
     """
     mount(folder, folder, None, MS_BIND)
     mount_namespace.make_read_only(folder)
-    if is_contained:
-        place = folder.partition("/" + ROOT + "/")[2]
-        os.makedirs("/" + place, 0o755, exist_ok=True)
-        mount(folder, "/" + place, None, MS_BIND)
+    if target is not None:
+        os.makedirs(target, 0o755, exist_ok=True)
+        mount(folder, target, None, MS_BIND)
 
 
 def enter(top: str) -> None:

@@ -2,11 +2,14 @@
 
 import json
 import os
+import socket
 import subprocess
 
 import pytest
 
+from activities.agent.sessions import frames
 from tests.activities.agent.agent_process import LocalAgent
+from tests.activities.agent.session_client import AgentSession
 from tests.activities.waiting import wait_for
 
 pytestmark = [
@@ -96,3 +99,26 @@ def test_nobody_runs_commands_in_a_federated_run_nor_takes_its_state(prepared: L
         )
         assert done.returncode == 3, verb
         assert json.loads(done.stderr.splitlines()[-1])["error"]["code"] == "federated", verb
+
+
+SERVE = """
+import os, socket, time
+listening = socket.create_server(("127.0.0.1", 8950))
+open(os.environ["BASELOAD_OUTPUT"] + "/ready", "w").close()
+while True:
+    peer = listening.accept()[0]
+    peer.sendall(b"answer")
+    peer.close()
+"""
+
+
+def test_the_port_of_a_federated_run_is_reached_by_sessions_alone(prepared: LocalAgent) -> None:
+    run_id, command = "job-fedport-0-1", f"exec /usr/bin/python3 -c '{SERVE}'"
+    prepared.run(run_id, command, user="baseload-job", federated=federated())
+    wait_for(prepared.path(run_id, "output/ready").exists, "the port")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", 8950), 5)
+    session = AgentSession(prepared, "connect_port", run_id, port=8950)
+    session.until_kind(frames.OUT_EOF)
+    assert session.said[frames.OUT] == b"answer"
+    session.close()
