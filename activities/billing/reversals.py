@@ -39,13 +39,8 @@ def reverse(
     made = post(session, _entry(row, key, {leg.ledger_account: leg for leg in legs}, (reason, at)))
     if row.kind == TransactionKind.MARKET_PRICE:
         earning = row.business_key.replace("/usage/", "/earning/")
-<<<<<<< HEAD
-        query = select(LedgerTransaction).where(col(LedgerTransaction.business_key) == earning)
-        if (earned := session.exec(query).first()) is not None:
-=======
         by_key = select(LedgerTransaction).where(col(LedgerTransaction.business_key) == earning)
         if (earned := session.exec(by_key).first()) is not None:
->>>>>>> guests20
             reverse(session, earned, reason, at)
     return made
 
