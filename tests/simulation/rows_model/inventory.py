@@ -261,4 +261,9 @@ def _columns_of(region: Region) -> tuple[Any, ...]:
         region.provider_id,
         region.provider_kind,
         region.allows_apt_packages,
+        region.public,
+        region.account_id,
+        None,  # The guest policy,
+        True,  # that guests may come at this hour,
+        0,  # and the GPUs that guests hold: no region of the model is public.
     )
