@@ -16,8 +16,9 @@ STATUSES: dict[str, type[StrEnum]] = {
     "ArtifactLifecycle": ArtifactStatus,
     "DatastoreLifecycle": DatastoreStatus,
 }
-OF_THEIR_OWN = frozenset({"DeviceLifecycle", "DeploymentLifecycle"})
-"""The lifecycles whose lives are those of `edge/`, without nodes and jobs."""
+OF_THEIR_OWN = frozenset({"DeviceLifecycle", "DeploymentLifecycle", "FederatedLifecycle"})
+"""The lifecycles whose lives are those of `edge/`, without nodes and jobs; that of federated jobs
+is in `tests/workflows/federation`, in virtual time as well."""
 FINAL = ("archived", "released", "refused", "finished", "failed", "canceled")
 JOB, NODE, LEASE, REGION, PROVIDER, ARTIFACT, DATASTORE = STATUSES
 EVERYWHERE = (
