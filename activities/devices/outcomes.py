@@ -4,7 +4,7 @@ from typing import Any
 
 from sqlmodel import Session, col, select
 
-from activities.db.tables import DeploymentTarget
+from activities.db.tables import DeploymentTarget, Device, DeviceDeployment
 from activities.outbox.requests import wake
 from workflows.contracts.deployments import TargetState
 from workflows.contracts.devices import (
@@ -21,6 +21,8 @@ from workflows.rules.devices.models import device_model_of
 _OPEN = (TargetState.ASKED, TargetState.WAITING, TargetState.LEFT)
 _BACK = (DeviceEvent.ACTIVE, DeviceEvent.BACK, DeviceEvent.PREPARED)
 """With each of them a device becomes active."""
+_HAS_REVISION = (InferenceStatus.RUNNING, InferenceStatus.FAILED)
+"""With each of them the number of a run is that of the revision that the device has."""
 NO_COLUMNS = {"run", "deploying", "outcome"}
 """The fields of the changes that stand for several columns."""
 
@@ -55,6 +57,36 @@ def close_targets(session: Session, step: Record, changes: DeviceChanges) -> lis
         return _close(session, step, changes.outcome)
     is_back = step.status == DeviceStatus.ACTIVE and any(e.type in _BACK for e in step.events)
     return _wake_all(session, step) if is_back else []
+
+
+def follow_run(session: Session, step: Record, changes: DeviceChanges) -> None:
+    """Record as running what the device says that it runs, where it ran on with an older request.
+
+    A device finishes a switch by itself. Where a newer revision is asked for meanwhile, and fails,
+    it goes on with the older one, whose own outcome is never recorded.
+    """
+    run = changes.run
+    if run is None or not run.number or run.status not in _HAS_REVISION:
+        return
+    if changes.outcome is not None and changes.outcome.assignment.number == run.number:
+        return
+    is_asked = (
+        DeploymentTarget.device_id == step.resource_id,
+        DeploymentTarget.assignment_number == run.number,
+    )
+    query = select(DeviceDeployment).join(
+        DeploymentTarget, col(DeploymentTarget.deployment_id) == DeviceDeployment.id
+    )
+    deployment = session.exec(query.where(*is_asked)).first()
+    device = session.get_one(Device, step.resource_id, populate_existing=True)
+    running = (device.running_configuration_id, device.running_revision)
+    if deployment is None or running == (deployment.configuration_id, deployment.revision):
+        return
+    device.running_configuration_id = deployment.configuration_id
+    device.running_revision = deployment.revision
+    device.deployed_at, device.deployed_by = step.at, deployment.requested_by
+    session.add(device)
+    session.flush()
 
 
 def _wake_all(session: Session, step: Record) -> list[str]:

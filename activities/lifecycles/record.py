@@ -18,7 +18,12 @@ from activities.db.tables import (
     LifecycleRow,
     Reservation,
 )
-from activities.devices.outcomes import NO_COLUMNS, close_targets, values_of_device
+from activities.devices.outcomes import (
+    NO_COLUMNS,
+    close_targets,
+    follow_run,
+    values_of_device,
+)
 from activities.lifecycles.kinds import KIND_BY_NOUN
 from activities.lifecycles.platform_events import append_violation
 from activities.outbox.dispatcher import relay_soon
@@ -110,6 +115,8 @@ def _apply(session: Session, step: Record) -> tuple[Recorded, list[str]]:
     if isinstance(step.changes, ArtifactChanges) and step.status in _SETTLED:
         request_ids = wake_waiting_jobs(session, step.resource_id, step.at)
     if isinstance(step.changes, DeviceChanges):
+        if step.events or step.changes.outcome is not None:  # Else only its output is new.
+            follow_run(session, step, step.changes)
         request_ids = close_targets(session, step, step.changes)
     if isinstance(step.changes, RegionChanges) and step.status == RegionStatus.ARCHIVED:
         _remove_rows(session, step)

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from typing import Any, NamedTuple
 
@@ -10,10 +9,17 @@ from temporalio.exceptions import ApplicationError
 
 from activities.site.answers.bounds import MOST_BYTES
 from activities.site.answers.devices import MOST_ASSIGNMENTS
-from activities.site.answers.frames import Frame, LogFrame, frames
+from activities.site.answers.frames import BeatFrame, Frame, LogFrame, frames
 from activities.site.answers.reading import Speaker, violation
 from activities.site.node_client import NodeClient
 from activities.site.run_names import RunNames
+from activities.site.signal_rates import (
+    FRAMES_AT_ONCE,
+    FRAMES_PER_S,
+    HEADER_BYTES_PER_S,
+    LOG_BYTES_PER_S,
+    TokenBucket,
+)
 from workflows.contracts import errors
 from workflows.contracts.devices import device_run_id
 from workflows.contracts.nodes import NodeAddress
@@ -23,8 +29,30 @@ SILENCE_S = 12.0
 """How long we wait for a frame; where a log is followed, the device sends a beat every 2 s."""
 MOST_OF_DEVICE = 16
 """How many read the log of one device at once; each is a process of root's there."""
+HEADER_BYTES_AT_ONCE = 1 << 20
+LOG_BYTES_AT_ONCE = MOST_OF_DEVICE * MOST_LOG_BYTES
 TOO_MANY = "too-many-sessions"
-_open: Counter[str] = Counter()
+
+
+class Readers:
+    """Those who read the log of one device: how many, and how fast it may say something to all."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.frames = TokenBucket(FRAMES_PER_S, FRAMES_AT_ONCE)
+        self.headers = TokenBucket(HEADER_BYTES_PER_S, HEADER_BYTES_AT_ONCE)
+        self.bytes = TokenBucket(LOG_BYTES_PER_S, LOG_BYTES_AT_ONCE)
+
+    async def wait_after(self, frame: Frame) -> None:
+        """Wait, if need be: else one device would leave no time to others."""
+        delay_s = self.frames.delay_s()
+        if isinstance(frame, LogFrame | BeatFrame):
+            delay_s = max(delay_s, self.bytes.delay_s(frame.length))
+        if delay_s > 0:
+            await asyncio.sleep(delay_s)
+
+
+_open: dict[str, Readers] = {}
 
 
 class LogBytes(NamedTuple):
@@ -54,11 +82,12 @@ async def device_log(
     client = NodeClient(node)
     by = client.speaker("read_device_log")
     request = _request(node, asked)
-    with _counted(node.node_id):
+    with _counted(node.node_id) as readers:
         async with client.stream(
             "read_device_log", request, eof=not asked.follow, loss=errors.NODE_UNREACHABLE
         ) as stream:
-            source = _within_limit(node, frames(stream, by))
+            said = frames(stream, by, readers.headers.delay_s)
+            source = _within_limit(node, said, readers)
             first = await anext(source, None)
             yield _pieces(RunNames(node), by, first, source)
 
@@ -72,21 +101,24 @@ def _request(node: NodeAddress, asked: DeviceLogRequest) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _counted(node_id: str) -> Generator[None]:
+def _counted(node_id: str) -> Generator[Readers]:
     """Count a reader while the block runs. Raises: ApplicationError, `too-many-sessions`."""
-    if _open[node_id] >= MOST_OF_DEVICE:
+    readers = _open.setdefault(node_id, Readers())
+    if readers.count >= MOST_OF_DEVICE:
         words = f"{node_id}: {MOST_OF_DEVICE} read its log, which is the limit"
         raise ApplicationError(words, {"code": TOO_MANY}, type=errors.REFUSED)
-    _open[node_id] += 1
+    readers.count += 1
     try:
-        yield
+        yield readers
     finally:
-        _open[node_id] -= 1
-        if not _open[node_id]:
+        readers.count -= 1
+        if not readers.count:
             del _open[node_id]
 
 
-async def _within_limit(node: NodeAddress, source: AsyncIterator[Frame]) -> AsyncIterator[Frame]:
+async def _within_limit(
+    node: NodeAddress, source: AsyncIterator[Frame], readers: Readers
+) -> AsyncIterator[Frame]:
     """The frames, each within `SILENCE_S`."""
     while True:
         try:
@@ -97,6 +129,7 @@ async def _within_limit(node: NodeAddress, source: AsyncIterator[Frame]) -> Asyn
         except TimeoutError as error:
             words = f"{node.node_id}: its log was silent for {SILENCE_S:g} s"
             raise ApplicationError(words, type=errors.NODE_UNREACHABLE) from error
+        await readers.wait_after(frame)
         yield frame
 
 

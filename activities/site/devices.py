@@ -54,6 +54,9 @@ BACKLOG_INTERVAL_S = 60.0
 SILENCE_S = 90.0
 """How long we wait for a frame; the device sends a beat every 30 s. That the machine is away shows
 earlier, because it does not answer the keepalives of its connection."""
+HEADER_BYTES_PER_S = 32 << 10
+"""The lasting rate of what one device says in its watch: our watcher says a third at most."""
+HEADER_BYTES_AT_ONCE = 1 << 20
 BEAT_S = 400.0
 """Between two heartbeats of a watch."""
 
@@ -230,8 +233,9 @@ async def _differing(command: WatchDevice) -> DeviceRun | None:
     node, loop, found = command.node, asyncio.get_running_loop(), command.known
     backlog_at = loop.time() + BACKLOG_INTERVAL_S
     client, rate = NodeClient(node), TokenBucket(FRAMES_PER_S, FRAMES_AT_ONCE)
+    pace = TokenBucket(HEADER_BYTES_PER_S, HEADER_BYTES_AT_ONCE).delay_s
     async with client.stream("watch_device", {}, eof=False, loss=errors.NODE_UNREACHABLE) as stream:
-        frames = device_frames(stream, client.speaker("watch_device"))
+        frames = device_frames(stream, client.speaker("watch_device"), pace)
         async for frame in _within_limit(node, frames):
             if (delay_s := rate.delay_s()) > 0:  # Else many frames would leave no time to others.
                 await asyncio.sleep(delay_s)

@@ -27,6 +27,11 @@ FRAMES_PER_S = 3000.0
 a second. What is above waits on the node."""
 FRAMES_AT_ONCE = 6000
 """How many frames may come at once after a quiet time; to read them takes a fifth of a second."""
+HEADER_BYTES_PER_S = 1 << 20
+"""The lasting rate of the headers of one node's frames, in bytes: what is JSON takes the longest to
+read, up to 4 ms for one of the greatest size. Our watcher sends a hundredth of it."""
+HEADER_BYTES_AT_ONCE = 8 << 20
+"""How many bytes of headers may come at once after a quiet time: a new watch repeats every exit."""
 LOG_BYTES_PER_S = 8 << 20
 """The lasting rate of the log bytes of one node. What is above waits on the node, so that one node
 takes a small share of what the process can read and store for all of them."""

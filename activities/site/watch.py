@@ -38,6 +38,8 @@ from activities.site.run_names import RunNames
 from activities.site.signal_rates import (
     FRAMES_AT_ONCE,
     FRAMES_PER_S,
+    HEADER_BYTES_AT_ONCE,
+    HEADER_BYTES_PER_S,
     LOG_BYTES_AT_ONCE,
     LOG_BYTES_PER_S,
     TokenBucket,
@@ -196,10 +198,11 @@ class Watch:
         by = NodeClient(self._node).speaker("watch")
         turns = TokenBucket(FRAMES_PER_S, FRAMES_AT_ONCE)
         log_bytes = TokenBucket(LOG_BYTES_PER_S, LOG_BYTES_AT_ONCE)
-        async for frame in self._within_limit(frames(stream, by)):
+        headers = TokenBucket(HEADER_BYTES_PER_S, HEADER_BYTES_AT_ONCE)
+        async for frame in self._within_limit(frames(stream, by, headers.delay_s)):
             delay_s = turns.delay_s()
-            if isinstance(frame, LogFrame):
-                delay_s = max(delay_s, log_bytes.delay_s(len(frame.payload)))
+            if isinstance(frame, LogFrame | BeatFrame):
+                delay_s = max(delay_s, log_bytes.delay_s(frame.length))
             if delay_s > 0:  # Else much, or much that is small, would leave no time to others.
                 await asyncio.sleep(delay_s)
             if isinstance(frame, BeatFrame):

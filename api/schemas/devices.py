@@ -89,8 +89,8 @@ class DeviceOutputBacklog(ResponseBody):
     """What is kept on the device, and follows when the datastore takes it."""
     dropped_files: int
     dropped_bytes: int
-    """What was dropped by `output_buffer` of the configuration, since the revisions that the device
-    still has were brought to it."""
+    """What was dropped by `output_buffer` of the configuration, or lost with a revision that was
+    removed, since the device was added."""
     away: str | None
     """Why the datastore takes nothing; null: it takes what is written."""
 

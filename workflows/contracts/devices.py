@@ -106,7 +106,7 @@ class OutputBacklog(Contract):
     waiting_bytes: int = Field(default=0, ge=0, le=MOST_BYTES)
     dropped_files: int = Field(default=0, ge=0, le=MOST_FILES)
     dropped_bytes: int = Field(default=0, ge=0, le=MOST_BYTES)
-    """Since the revisions that the device still has were brought to it."""
+    """Since the device was added, with what was lost with removed revisions."""
     away: str = Field(default="", max_length=300)
     """Why the datastore takes nothing; empty: it takes what is written."""
 

@@ -248,20 +248,23 @@ class DeviceLifecycle:
     async def _follow(self, assignment: DeviceAssignment) -> bool:
         """Follow an assignment, until there is a newer one. False: a removal has interrupted it.
 
-        Maintenance and a restart come first as well, unless the device is being switched.
+        Maintenance and a restart come first as well, unless the device is being switched. The
+        record of what it came to is awaited in any case: the lifecycle would not write it again.
         """
 
+        def is_held_back() -> bool:
+            return self._inference.is_switching or self._inference.is_recording
+
         def has_messages() -> bool:
-            is_to_restart = self._inbox.holds(Reboot) and not self._inference.is_switching
+            is_to_restart = self._inbox.holds(Reboot) and not is_held_back()
             return is_to_restart or self._inbox.holds(Wake)
 
         async def read() -> None:
             self._inbox.pick(Wake)
             found = await self._inference.find()
             waits = found.status is DeviceStatus.MAINTENANCE or self._inbox.holds(Reboot)
-            if (waits and not self._inference.is_switching) or self._inference.is_newer_than(
-                assignment
-            ):
+            is_newer = self._inference.is_newer_than(assignment)
+            if (waits and not is_held_back()) or (is_newer and not self._inference.is_recording):
                 raise Interrupted
 
         work = while_handling(self._inference.follow(assignment), has_messages, read)

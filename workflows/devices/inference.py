@@ -49,7 +49,8 @@ LAST_LOSS_PAUSE = timedelta(minutes=5)
 STAGINGS = 4
 """How often a revision is staged for one switch: a cut of the power may take what was staged."""
 STAGES_AGAIN = "missing-contents-are-staged-again"
-"""The patch mark of what histories of before do not have."""
+ENDS_RECORDED = "the-end-of-an-assignment-is-recorded"
+"""The patch marks of what histories of before do not have."""
 _EVENTS = {
     InferenceStatus.DEPLOYING: DeviceEvent.DEPLOYING,
     InferenceStatus.RUNNING: DeviceEvent.INFERENCE_RUNNING,
@@ -82,7 +83,9 @@ class Inference:
         self.run = resumed_from.run if resumed_from else DeviceRun()
         """What the device said last; *deploying* from the begin of an assignment to its end."""
         self.is_switching = False
-        """Whether the device is being switched or stopped, which is not to be interrupted."""
+        """Whether the device is being switched or stopped, which maintenance does not interrupt."""
+        self.is_recording = False
+        """Whether the end of an assignment is being recorded, which is not to be interrupted."""
         self.assignment: DeviceAssignment | None = None
         """The newest assignment in the row, as it was read last."""
 
@@ -232,7 +235,11 @@ class Inference:
             ends = Event(type=DeviceEvent.INFERENCE_STOPPED, message=_came_to(assignment))
         outcome = AssignmentOutcome(assignment=assignment, failed=switched.failed)
         changes = DeviceChanges(run=switched.run, outcome=outcome)
-        await self._steps.record_changes(changes, (ends,))
+        self.is_recording = workflow.patched(ENDS_RECORDED)
+        try:
+            await self._steps.record_changes(changes, (ends,))
+        finally:
+            self.is_recording = False
         await self.discard_specs(assignment.number)
 
 

@@ -211,7 +211,9 @@ class Storing:
     Files of the same names are replaced; others stay. Links are left out, because not every share
     can hold them, and names that mean something else to the server.
     takes: which files are stored, by their status; by default all.
-    Raises: RefusedError, those of `Files`; `too-deep`.
+    unnoted: called with path and status of each file that is stored, and that a full disk has no
+    room to note; by default that is a failure.
+    Raises: RefusedError, those of `Files`; `too-deep`; OSError.
     """
 
     def __init__(
@@ -221,8 +223,10 @@ class Storing:
         note: IO[str],
         say: Say,
         takes: Callable[[os.stat_result], bool] = lambda _: True,
+        unnoted: Callable[[str, os.stat_result], object] | None = None,
     ) -> None:
         self._takes = takes
+        self._unnoted = unnoted
         self._files = files
         self._run = run
         self._note = note
@@ -249,15 +253,27 @@ class Storing:
             elif self._takes(found):
                 mark = mark_of(entry.path, found)
                 if mark in stored or self._store(entry, found, remote):
-                    self._mark(mark, stored)
+                    if mark not in stored:
+                        self._mark(mark, entry.path, found)
                     self._count += 1
                     self._bytes += found.st_size
         return Copied(self._count, self._bytes, self._left_out)
 
-    def _mark(self, mark: str, stored: set[str]) -> None:
-        if mark not in stored:
-            self._note.write(json.dumps(mark) + "\n")
-            self._note.flush()
+    def _mark(self, mark: str, path: str, found: os.stat_result) -> None:
+        """Note what is stored. Raises: OSError."""
+        note, line = self._note.fileno(), json.dumps(mark).encode() + b"\n"
+        end, full = os.fstat(note).st_size, (errno.ENOSPC, errno.EDQUOT)
+        try:
+            is_noted = os.write(note, line) == len(line)
+        except OSError as error:
+            if self._unnoted is None or error.errno not in full:
+                raise
+            is_noted = False
+        if not is_noted:
+            os.ftruncate(note, end)  # Else a part of it would spoil the next line.
+            if self._unnoted is None:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            self._unnoted(path, found)
 
     def _make(self, names: list[str]) -> str:
         path = ""

@@ -114,7 +114,7 @@ class Keeper:
     def main(self) -> None:
         """Run what is to run, until it is ended or nothing is to run."""
         self._listen()
-        unit.forget_other_copies(self.store)
+        self._guard(lambda: unit.forget_other_copies(self.store))
         for revision in revisions(self.store.folders):
             starting.end_left(revision)
         self._begin()
@@ -123,8 +123,8 @@ class Keeper:
         while not self.is_ending:
             if self._is_asked():
                 self._follow(self.store.asked())
-            elif self.start is None and not self.copier.has_work():
-                tidy(self.store, self.state)
+            elif self.start is None and self.is_kept and not self.copier.has_work():
+                self._tidy()
                 break
             elif self.start is not None and self.start.reap():
                 self._record_exit()
@@ -139,7 +139,10 @@ class Keeper:
         now = processes.monotonic_s()
         if now >= self.tidy_due and self.is_kept:  # Else the disk names what is not needed here.
             self.tidy_due = now + TIDY_INTERVAL_S
-            self._guard(lambda: tidy(self.store, self.state))
+            self._tidy()
+
+    def _tidy(self) -> None:
+        self._guard(lambda: tidy(self.store, self.state))
 
     def _listen(self) -> None:
         self.wake_fd, wake = os.pipe()
@@ -298,7 +301,7 @@ class Keeper:
             current=proved, before=before, trial=None, status=RUNNING, exit_code=None, reason="",
             done=trial["number"], failed=None,
         )  # fmt: skip
-        tidy(self.store, self.state)
+        self._tidy()
 
     def _return(self, why: str, exit_code: int | None) -> None:
         """Do again what was done before the trial."""
@@ -312,7 +315,7 @@ class Keeper:
         elif was["status"] == RUNNING:
             self._start(self.state["current"])
         self._keep(trial=None, done=trial["number"], failed=why, **was)
-        tidy(self.store, self.state)
+        self._tidy()
 
     def _record_exit(self) -> None:
         """Write down that the command has exited by itself; it is not started again."""

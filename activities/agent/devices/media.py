@@ -188,11 +188,20 @@ def _bring(wanted: dict[str, int], gone: list[str], uid: int) -> None:
             os.unlink(last, dir_fd=folder)
     for name, number in wanted.items():
         folder, last = _folder_of(name, top)
+        _remove_earlier(folder, last, number)
         try:
             os.mknod(last, stat.S_IFCHR | 0o600, number, dir_fd=folder)
         except FileExistsError:
             continue
         os.chown(last, uid, -1, dir_fd=folder, follow_symlinks=False)
+
+
+def _remove_earlier(folder: int, name: str, number: int) -> None:
+    """Remove a device that had this name before and has another number by now."""
+    with contextlib.suppress(OSError):  # There is none, or one that was mounted there stays.
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if stat.S_ISCHR(found.st_mode) and found.st_rdev != number:
+            os.unlink(name, dir_fd=folder)
 
 
 def _folder_of(name: str, top: int) -> tuple[int, str]:

@@ -33,7 +33,7 @@ from .state import Revision, Store, revisions
 Work = Callable[[Store, Callable[[], float], Callable[[float], None]], None]
 GONE = "gone-output.json"
 MOST_GONE = 50
-COUNTS, COUNTS_LOCK = "output.json", "output.lock"
+COUNTS, COUNTS_LOCK = disk.OUTPUT_NOTE, "output.lock"
 INTERVAL_S = 5.0
 AWAY_S = 30.0
 """How long a datastore that has refused is left alone."""
@@ -70,7 +70,15 @@ def has_output(revision: Revision) -> bool:
 
 def files_of(revision: Revision) -> list[Waiting]:
     """The files of its output, the oldest first."""
-    found = []
+    return _seen(revision)[0]
+
+
+def _seen(revision: Revision) -> tuple[list[Waiting], bool]:
+    """The files of its output, the oldest first, and whether these are all.
+
+    They are not where folders are too deep in each other, or are moved meanwhile.
+    """
+    found, is_whole = [], False
     with contextlib.suppress(RefusedError, OSError):  # No such folder, or it was moved meanwhile.
         for entry in packing.entries(revision, "output"):
             status = entry.stat()
@@ -78,7 +86,8 @@ def files_of(revision: Revision) -> list[Waiting]:
                 mark = mark_of(entry.path, status)
                 size = status.st_blocks * 512
                 found.append(Waiting(entry.path, mark, size, status.st_mtime))
-    return sorted(found, key=lambda one: one.changed_s)
+        is_whole = True
+    return sorted(found, key=lambda one: one.changed_s), is_whole
 
 
 def stored_of(revision: Revision) -> set[str]:
@@ -131,7 +140,8 @@ def _make_room(
     revision: Revision, limit_bytes: int, noted: dict[str, Any], most_bytes: int | None
 ) -> None:
     """Remove what there is no room for, and count it in `noted`."""
-    found, stored = files_of(revision), stored_of(revision)
+    found, is_whole = _seen(revision)
+    noted["is_whole"], stored = is_whole, stored_of(revision)
     excess = sum(one.size for one in found) - (limit_bytes if most_bytes is None else most_bytes)
     too_many = len(found) - MOST_FILES
     policy = (_spec(revision).get("output_buffer") or {}).get("policy")
@@ -249,9 +259,27 @@ def store(revision: Revision, settled_s: float = SETTLED_S, limit_s: float = OUT
         with open(revision.at(STORED), "a+") as note:  # Before: the folder of the run is root's.
             files = opened(share, account, known_as)
             takes = lambda found: abs(now - found.st_mtime) >= settled_s  # noqa: E731
-            return Storing(files, revision, note, say, takes).run(names)._asdict()
+            drop = lambda path, found: _drop_unnoted(revision, path, found)  # noqa: E731
+            return Storing(files, revision, note, say, takes, drop).run(names)._asdict()
 
     in_child(share.place, act, stall_s=min(STALL_S, limit_s), limit_s=limit_s)
+
+
+def _drop_unnoted(revision: Revision, path: str, stored: os.stat_result) -> bool:
+    """Remove a file that is stored, where the disk has no room to note it; whether it is gone.
+
+    Else it would be stored again and again, and what is stored would make no room.
+    """
+
+    def unlink(folder: int, name: str) -> bool:
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        is_same = mark_of(path, found) == mark_of(path, stored)
+        if not is_same or abs(time.time() - found.st_mtime) < SETTLED_S:
+            return False
+        os.unlink(name, dir_fd=folder)
+        return True
+
+    return _with_folder_of(revision, path, unlink)
 
 
 def _known_as(user: str | None) -> tuple[int, int] | None:

@@ -16,6 +16,8 @@ from ..folders import REVISION, Folders, Run, read_json, take_lock, write_json
 
 FOLDER = "device"
 ASKED, STATE = "asked.json", "state.json"
+ASKING = "lock"
+"""The lock of those who ask."""
 ENDED = "ended.json"
 """How the command of a revision has ended last; a run's `exit.json` would let its contents go."""
 RUNNING, DEPLOYING, STOPPED, FAILED = "running", "deploying", "stopped", "failed"
@@ -52,7 +54,7 @@ class Store:
 
     def lock(self) -> int:
         """Take the lock of those who ask; the descriptor, which is to be closed."""
-        return take_lock(self.at("lock"), wait=True) or 0
+        return take_lock(self.at(ASKING), wait=True) or 0
 
     def revision(self, name: str) -> Revision:
         """The folder of a revision. Raises: RefusedError `bad-run-id`."""

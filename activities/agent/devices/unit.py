@@ -17,11 +17,12 @@ import sys
 import zlib
 
 from ..errors import RefusedError
-from ..folders import sync_folder
+from ..folders import sync_folder, take_lock
 from ..host.launch import archive
-from .state import Store
+from .state import ASKING, Store
 
 UNITS = "/etc/systemd/system"
+WANTS = "multi-user.target.wants"
 SYSTEMD = "/run/systemd/system"
 LIMIT_S = 60.0
 STOP_S = 90
@@ -97,13 +98,18 @@ def install(store: Store) -> bool:
     os.rename(part, unit)
     _systemctl("daemon-reload")
     _systemctl("enable", name)
-    sync_folder(UNITS)
-    sync_folder(os.path.join(UNITS, "multi-user.target.wants"))
+    _sync_units()
     return True
 
 
+def _sync_units() -> None:
+    for folder in (UNITS, os.path.join(UNITS, WANTS)):
+        with contextlib.suppress(FileNotFoundError):  # Nothing is enabled on this machine.
+            sync_folder(folder)
+
+
 def _is_enabled(name: str) -> bool:
-    return os.path.islink(os.path.join(UNITS, "multi-user.target.wants", name))
+    return os.path.islink(os.path.join(UNITS, WANTS, name))
 
 
 def start(store: Store) -> None:
@@ -138,19 +144,29 @@ def remove(store: Store) -> None:
     _systemctl("stop", name, limit_s=STOP_S + LIMIT_S)
     _systemctl("disable", name)
     os.unlink(path)
+    _sync_units()  # Else a power cut brings it back.
     _systemctl("daemon-reload")
     _run("reset-failed", name)
 
 
 def forget_other_copies(store: Store) -> None:
-    """Remove the copies of the agent that neither this process nor the unit runs from."""
-    keep = {os.path.basename(archive())}
-    with contextlib.suppress(OSError), open(os.path.join(UNITS, name_of(store))) as file:
-        text = file.read()
-        keep |= {name for name in os.listdir(store.path) if '/%s"' % name in text}
-    for name in os.listdir(store.path):
-        if name.startswith("agent-") and name not in keep:
-            os.unlink(store.at(name))
+    """Remove the copies of the agent that neither this process nor the unit runs from.
+
+    None is removed while somebody asks, who may be installing one that the unit will name.
+    """
+    lock = take_lock(store.at(ASKING), wait=False)
+    if lock is None:
+        return
+    try:
+        keep = {os.path.basename(archive())}
+        with contextlib.suppress(OSError), open(os.path.join(UNITS, name_of(store))) as file:
+            text = file.read()
+            keep |= {name for name in os.listdir(store.path) if '/%s"' % name in text}
+        for name in os.listdir(store.path):
+            if name.startswith("agent-") and name not in keep:
+                os.unlink(store.at(name))
+    finally:
+        os.close(lock)
 
 
 def forget_parts(store: Store) -> None:

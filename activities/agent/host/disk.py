@@ -24,6 +24,8 @@ LIMIT_SHARE = 0.5
 where that says no limit of the output."""
 DEFAULT_GB = 10
 OUTPUT = "output"
+OUTPUT_NOTE = "output.json"
+"""What is known of a device's output by who bounds it; `is_whole`: whether all of it was seen."""
 MEASURED = ("work", OUTPUT, "state", OWN_ENVIRONMENT, own_folders.OWN)
 SHARED_FOLDERS = ("/tmp", "/var/tmp")
 INPUT = run_contents.INPUT
@@ -143,7 +145,7 @@ class DiskUse:
         if self.most_output_bytes is not None:
             folders.remove(self.run.at(OUTPUT))
             output = yield from self._sum([self.run.at(OUTPUT)])
-            used += min(output, self.most_output_bytes)
+            used += min(output, self.most_output_bytes) if self._is_output_bounded() else output
         folders += filter(None, [self.layer])
         for entry in (yield from self._elsewhere()):
             if entry.is_dir(follow_symlinks=False):
@@ -164,6 +166,10 @@ class DiskUse:
             grown_mib = (used - self.used_before) >> 20
             return "%s; this job has written %d MiB of it lately" % (full, grown_mib)
         return None
+
+    def _is_output_bounded(self) -> bool:
+        """Whether all of the output is seen, and so bounded; else its command answers for it."""
+        return bool((self.run.read(OUTPUT_NOTE) or {}).get("is_whole", True))
 
     @staticmethod
     def _sum(tops: list[str]) -> Generator[None, None, int]:

@@ -138,6 +138,7 @@ def _show_contents(run: Run, spec: dict[str, Any], *, mounts: bool) -> None:
     for place, content in run_contents.places(run.folders, spec).items():
         target = run.at(place)
         if mounts:
+            _have_folder(target)
             mount_namespace.mount(content, target, None, mount_namespace.MS_BIND)
             mount_namespace.make_read_only(target)
             continue
@@ -147,6 +148,18 @@ def _show_contents(run: Run, spec: dict[str, Any], *, mounts: bool) -> None:
             os.symlink(content, target)
         if os.geteuid() == 0 and spec.get("user"):
             os.chmod(run.folders.contents, 0o711)
+
+
+def _have_folder(place: str) -> None:
+    """Have a folder at the place of a content, in the place of a link that may be there.
+
+    A device starts the same run again. Meanwhile its command, whose account has the folder above,
+    may have put a link there, and root would mount what the command likes where it likes.
+    """
+    if os.path.islink(place):
+        os.unlink(place)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(place, 0o755)
 
 
 def _job_of(run_id: str) -> tuple[str, str]:

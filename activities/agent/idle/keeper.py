@@ -150,11 +150,12 @@ class Keeper:
             self._start(wanted)
 
     def fail(self, reason: str) -> None:
-        """Keep why the workload could not be started or ended."""
+        """Keep why the workload could not be started or ended, unless the disk is full."""
         figures = read_figures(self.folders)
         if figures.get("reason") != reason[-MOST_REASON:]:
             figures["reason"] = reason[-MOST_REASON:]
-            write_figures(self.folders, figures)
+            with contextlib.suppress(OSError):
+                write_figures(self.folders, figures)
 
     def give_up(self) -> None:
         """End what is switched off or has no lease any more, and keep why if that is the lease."""

@@ -85,7 +85,14 @@ def _write_unit(name: str, content: str) -> None:
     part = os.path.join(UNITS, "." + name)
     with open(part, "w") as file:
         file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
     os.rename(part, os.path.join(UNITS, name))
+    above = os.open(UNITS, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(above)
+    finally:
+        os.close(above)
 
 
 def _quoted(word: str) -> str:

@@ -1,17 +1,20 @@
 """What a device says of its inference: answers of its verbs, and the frames of its watch."""
 
+import asyncio
 from collections.abc import AsyncIterable, AsyncIterator
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Discriminator, Field, Tag, TypeAdapter
 
-from activities.site.answers.bounds import BootId, ByteCount, Code, Count, ExitCode, Said, Text
+from activities.site.answers.bounds import BootId, ByteCount, Code, Count, Said, Text
 from activities.site.answers.frames import MOST_HEADER_BYTES
-from activities.site.answers.reading import Speaker, parsed, violation
+from activities.site.answers.reading import Pace, Speaker, parsed, violation
 from workflows.contracts.devices import DeviceRun, InferenceStatus, OutputBacklog
 
 MOST_ASSIGNMENTS = 1 << 30
 MOST_AWAY = 300
+ExitCode = Annotated[int, Field(ge=-(1 << 31), lt=1 << 31)]
+"""That of a device is a number in its row, which has no room for more."""
 
 
 class SaidRun(Said):
@@ -99,7 +102,9 @@ DEVICE_FRAME: TypeAdapter[DeviceFrame] = TypeAdapter(
 )
 
 
-async def device_frames(chunks: AsyncIterable[bytes], by: Speaker) -> AsyncIterator[DeviceFrame]:
+async def device_frames(
+    chunks: AsyncIterable[bytes], by: Speaker, pace: Pace
+) -> AsyncIterator[DeviceFrame]:
     """The lines of the watcher of a device; an incomplete last one is dropped.
 
     Raises: ApplicationError, PROTOCOL_VIOLATION.
@@ -110,6 +115,8 @@ async def device_frames(chunks: AsyncIterable[bytes], by: Speaker) -> AsyncItera
         while (end := buffer.find(b"\n", 0, MOST_HEADER_BYTES)) >= 0:
             yield parsed(bytes(buffer[:end]), DEVICE_FRAME.validate_json, by)
             del buffer[: end + 1]
+            if (delay_s := pace(end + 1)) > 0:
+                await asyncio.sleep(delay_s)
         if len(buffer) >= MOST_HEADER_BYTES:
             rule = f"a line of at most {MOST_HEADER_BYTES} bytes"
             raise violation(by, "frame", rule, bytes(buffer[:MOST_HEADER_BYTES]))

@@ -3,6 +3,7 @@
 A frame is one JSON line, and behind a line of kind `log` as many bytes as the line says.
 """
 
+import asyncio
 from collections.abc import AsyncIterable, AsyncIterator
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -19,7 +20,7 @@ from activities.site.answers.bounds import (
     Seconds,
     Text,
 )
-from activities.site.answers.reading import Speaker, parsed, violation
+from activities.site.answers.reading import Pace, Speaker, parsed, violation
 from activities.site.answers.verbs import IdleWorkloadReport, RunExit
 from workflows.contracts.reservations import HostnameState
 
@@ -145,9 +146,12 @@ _FRAME: TypeAdapter[Frame] = TypeAdapter(
 )
 
 
-async def frames(chunks: AsyncIterable[bytes], by: Speaker) -> AsyncIterator[Frame]:
+async def frames(
+    chunks: AsyncIterable[bytes], by: Speaker, pace: Pace = lambda _: 0.0
+) -> AsyncIterator[Frame]:
     """The frames in a watcher's stream; an incomplete last frame is dropped.
 
+    pace: of the headers.
     Raises: ApplicationError, PROTOCOL_VIOLATION, for what is no frame of our watcher.
     """
     buffer = bytearray()
@@ -156,7 +160,10 @@ async def frames(chunks: AsyncIterable[bytes], by: Speaker) -> AsyncIterator[Fra
         buffer += chunk
         while True:
             if header is None:
+                length = len(buffer)
                 header = _cut_header(buffer, by)
+                if (delay_s := pace(length - len(buffer))) > 0:
+                    await asyncio.sleep(delay_s)
             if header is None or len(buffer) < _length(header):
                 break
             payload = _cut(buffer, _length(header))

@@ -6,7 +6,7 @@ bytes of the transport → a model of `verbs.py` or `frames.py`, or a protocol v
 import reprlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from pydantic import ValidationError
 from temporalio.exceptions import ApplicationError
@@ -21,6 +21,8 @@ _MOST_ERRORS = 1000
 _show = reprlib.Repr()
 _show.maxstring = _show.maxlong = _show.maxother = MOST_SHOWN
 
+Pace: TypeAlias = Callable[[int], float]
+"""Takes so many bytes that were read, and says how many seconds to wait before more are read."""
 Value = TypeVar("Value", bound=Said)
 AnyValue = TypeVar("AnyValue")
 

@@ -11,6 +11,7 @@ import pytest
 
 from activities.agent.contents import store
 from activities.agent.folders import Folders
+from activities.agent.host import mount_namespace, run_contents, spawn
 from tests.activities.agent.agent_process import LocalAgent, Refused, spec
 from tests.activities.agent.podman import IMAGE
 from tests.activities.contents import Cut, cut, link, tar_of
@@ -352,6 +353,30 @@ def test_contents_are_read_only_and_for_the_account_of_their_run_alone(
     said = agent.path(OTHER, "log").read_text().splitlines()
     assert len(said) == 4
     assert all("Permission denied" in line for line in said)
+
+
+@pytest.mark.parametrize("left", ["a link", "nothing"])
+def test_what_a_command_has_left_at_the_place_of_a_content_leads_its_next_start_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: str
+) -> None:
+    run, victim = Folders(str(tmp_path / "root")).run(RUN), tmp_path / "victim"
+    run.make()
+    victim.mkdir()
+    spec = {"contents": [{"role": "model", "name": "m", "sha256": "0" * 64}]}
+    run_contents.make(run, spec, None)
+    place = Path(run.at("models/m"))
+    place.rmdir()
+    if left == "a link":
+        place.symlink_to(victim)
+    mounted: list[Path] = []
+
+    def mount(source: str | None, target: str, *_: object) -> None:
+        mounted.append(Path(target).resolve(strict=True))
+
+    monkeypatch.setattr(mount_namespace, "mount", mount)
+    spawn._show_contents(run, spec, mounts=True)
+    assert set(mounted) == {place}
+    assert list(victim.iterdir()) == []
 
 
 @pytest.mark.usefixtures("staged_before")

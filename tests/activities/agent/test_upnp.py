@@ -408,6 +408,29 @@ def test_cron_has_one_line_and_keeps_all_others(
     assert table.read_text() == "0 0 * * * owners\n"
 
 
+def test_what_renews_the_mapping_is_on_the_disk_before_it_is_enabled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut would else leave units that are empty, and the port would close for good."""
+    steps: list[str] = []
+
+    def synced(descriptor: int) -> None:
+        steps.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+
+    def run(*words: str) -> bool:
+        steps.append(words[1])
+        return True
+
+    monkeypatch.setattr("os.fsync", synced)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr(timer, "_run", run)
+    monkeypatch.setattr(timer, "SYSTEMD", str(tmp_path))
+    monkeypatch.setattr(timer, "UNITS", str(tmp_path))
+    timer.start("baseload-upnp", ["renew"])
+    units = [".baseload-upnp.service", tmp_path.name, ".baseload-upnp.timer", tmp_path.name]
+    assert steps == [*units, "daemon-reload", "enable"]
+
+
 def test_where_nothing_can_renew_the_command_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

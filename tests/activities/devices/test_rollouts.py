@@ -31,6 +31,9 @@ from workflows.contracts.events import Event
 from workflows.contracts.lifecycles import DeviceChanges
 from workflows.effects.deployments import EndRollout, RollBack
 
+GREATEST = (1 << 31) - 1
+"""The greatest exit code that a device may say."""
+
 
 def test_as_many_are_asked_as_may_be_unavailable_and_none_that_is_away(rollout: Rollout) -> None:
     state = rollout.advance(max_unavailable=2)
@@ -216,13 +219,13 @@ def test_what_a_device_runs_is_in_its_row(rollout: Rollout) -> None:
     assert runs == ("running", 1, FIRST, "ada")
     backlog = OutputBacklog(waiting_files=2, waiting_bytes=10, dropped_files=1, away="no route")
     exited = DeviceRun(
-        number=1, status=InferenceStatus.FAILED, exit_code=3, reason="boom", backlog=backlog
+        number=1, status=InferenceStatus.FAILED, exit_code=GREATEST, reason="boom", backlog=backlog
     )
     failed = Event(type=DeviceEvent.INFERENCE_FAILED, message="boom")
     rollout.record(row, "active", DeviceChanges(run=exited), failed)
     row = device_of(rollout.database, row.id)
     said = (row.inference_status, row.exit_code, row.inference_reason, row.running_revision)
-    assert said == ("failed", 3, "boom", 1)
+    assert said == ("failed", GREATEST, "boom", 1)
     with rollout.database.read() as session:
         resumed = resume_device(session, row, start_device(session, row).argument).resumed_from
     assert resumed is not None

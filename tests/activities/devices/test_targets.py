@@ -10,6 +10,9 @@ from tests.activities.devices.rows import (
     device_of,
 )
 from tests.activities.rows import NOW
+from workflows.contracts.devices import AssignmentOutcome, DeviceEvent, DeviceRun, InferenceStatus
+from workflows.contracts.events import Event
+from workflows.contracts.lifecycles import DeviceChanges
 from workflows.effects.deployments import EndRollout, RollBack
 from workflows.rules.devices.rollout import LOST_LIMIT
 
@@ -99,6 +102,36 @@ def test_outages_of_a_device_are_not_added_up(rollout: Rollout) -> None:
     for _ in range(2):
         rollout.advance(max_unavailable=1, at=NOW + LOST_LIMIT)
     assert rollout.states["a"] == "asked"
+
+
+@pytest.mark.parametrize("says", ["when the newer one has failed", "to its watch"])
+def test_a_revision_that_a_device_runs_although_a_newer_one_was_asked_is_its_running_one(
+    rollout: Rollout, says: str
+) -> None:
+    """A device finishes a switch by itself while the newer revision is brought to it."""
+    rollout.advance()
+    overtaken = rollout.assignment("a").number
+    rollout.deploy(2).advance()
+    row = device_of(rollout.database, rollout.devices["a"].id)
+    run = DeviceRun(number=overtaken, status=InferenceStatus.RUNNING)
+    changes = DeviceChanges(run=run)
+    if says == "when the newer one has failed":
+        outcome = AssignmentOutcome(assignment=rollout.assignment("a"), failed="no image")
+        changes = DeviceChanges(run=run, outcome=outcome)
+    runs = Event(type=DeviceEvent.INFERENCE_RUNNING, message="runs")
+    rollout.record(row, "active", changes, runs)
+    row = device_of(rollout.database, row.id)
+    assert (row.running_configuration_id, row.running_revision) == (rollout.configuration.id, 1)
+    assert (row.deployed_at, row.deployed_by) == (NOW, rollout.deployment.requested_by)
+
+
+def test_a_stopped_device_runs_nothing_whatever_it_ran_last(rollout: Rollout) -> None:
+    rollout.advance()
+    number = rollout.assignment("a").number
+    row = device_of(rollout.database, rollout.devices["a"].id)
+    stopped = Event(type=DeviceEvent.INFERENCE_STOPPED, message="stopped")
+    rollout.record(row, "active", DeviceChanges(run=DeviceRun(number=number)), stopped)
+    assert device_of(rollout.database, row.id).running_revision is None
 
 
 def test_a_device_that_a_person_holds_in_maintenance_has_not_failed(rollout: Rollout) -> None:

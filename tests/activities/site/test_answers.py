@@ -1,12 +1,14 @@
 """Each bound of what a node may say, broken once, against the activities that ask it."""
 
 import json
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from temporalio.exceptions import ApplicationError
 
+from activities.site import watch
 from activities.site.answers.frames import BeatFrame, ExitFrame, LogFrame, frames
 from activities.site.answers.reading import Speaker
 from activities.site.answers.text import plain
@@ -269,6 +271,22 @@ async def test_what_is_no_frame_ends_the_watch_and_leaves_nothing(
     hostile.machine.says["watch"] = Words(said, stays=True)
     await broken_by(hostile, "watch")
     assert (hostile.files(), hostile.jobs.signals) == (before, [])
+
+
+@pytest.mark.parametrize("what", ["HEADER_BYTES", "LOG_BYTES"])
+async def test_a_node_that_floods_its_watch_with_beats_leaves_time_to_others(
+    hostile: HostileSite, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    monkeypatch.setattr(watch, f"{what}_AT_ONCE", 50_000)
+    monkeypatch.setattr(watch, f"{what}_PER_S", 100_000)
+    text = "x" * 10_000
+    beat = header(kind="beat", unknown=text)
+    if what == "LOG_BYTES":
+        beat = header(kind="beat", length=len(text)) + text.encode()
+    hostile.machine.says["watch"] = Words(beat * 12 + b"no frame\n", stays=True)
+    began_s = time.monotonic()
+    await broken_by(hostile, "watch")
+    assert time.monotonic() - began_s >= 0.4
 
 
 async def test_frames_are_the_same_however_their_bytes_are_cut() -> None:

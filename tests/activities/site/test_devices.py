@@ -1,6 +1,7 @@
 """What a site makes of what its devices say."""
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -60,9 +61,13 @@ async def test_a_watch_ends_when_the_device_does_something_else(hostile: Hostile
         (Words(says(), stays=True), "another-boot", errors.OUTCOME_UNKNOWN),
         (Words(says(status="dancing"), stays=True), "", errors.PROTOCOL_VIOLATION),
         (Words(says(number=-1), stays=True), "", errors.PROTOCOL_VIOLATION),
+        (Words(says(exit_code=1 << 31), stays=True), "", errors.PROTOCOL_VIOLATION),
         (Words(b"x" * (65 << 10), stays=True), "", errors.PROTOCOL_VIOLATION),
     ],
-    ids=["it ends", "it is silent", "it has restarted", "odd status", "odd number", "no line"],
+    ids=[
+        *("it ends", "it is silent", "it has restarted", "odd status", "odd number"),
+        *("an exit code that its row has no room for", "no line"),
+    ],
 )
 async def test_a_watch_fails_as_that_of_a_node_does(
     hostile: HostileSite, monkeypatch: pytest.MonkeyPatch, words: Words, boot_id: str, kind: str
@@ -215,6 +220,39 @@ async def test_what_no_log_of_the_device_can_be_is_none(hostile: HostileSite) ->
         with pytest.raises(ApplicationError) as failed:
             await log_of(hostile, words)
         assert failed.value.type == errors.PROTOCOL_VIOLATION
+
+
+SMALL = frame(kind="beat") * 100
+LONG_HEADERS = frame(kind="beat", unknown="x" * 10_000) * 12
+LONG = frame(b"x" * 10_000, kind="beat", length=10_000) * 12
+FLOODS = {"FRAMES": (SMALL, 50, 100), "HEADER_BYTES": (LONG_HEADERS, 50_000, 100_000)}
+LEAST_S = 0.4
+"""What a flood takes at its rate, with half of it at once; so fast it came before in no time."""
+
+
+@pytest.mark.parametrize("what", [*FLOODS, "LOG_BYTES"])
+async def test_a_device_that_floods_its_log_leaves_time_to_others(
+    hostile: HostileSite, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    words, at_once, per_s = {**FLOODS, "LOG_BYTES": (LONG, 50_000, 100_000)}[what]
+    monkeypatch.setattr(device_logs, f"{what}_AT_ONCE", at_once)
+    monkeypatch.setattr(device_logs, f"{what}_PER_S", per_s)
+    began_s = time.monotonic()
+    assert await log_of(hostile, words) == []
+    assert time.monotonic() - began_s >= LEAST_S
+
+
+@pytest.mark.parametrize("what", FLOODS)
+async def test_a_device_that_floods_its_watch_leaves_time_to_others(
+    hostile: HostileSite, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    words, at_once, per_s = FLOODS[what]
+    monkeypatch.setattr(devices, f"{what}_AT_ONCE", at_once)
+    monkeypatch.setattr(devices, f"{what}_PER_S", per_s)
+    began_s = time.monotonic()
+    with pytest.raises(ApplicationError, match="ended"):
+        await watched(hostile, Words(words))
+    assert time.monotonic() - began_s >= LEAST_S
 
 
 async def test_so_many_read_the_log_of_one_device_at_once(

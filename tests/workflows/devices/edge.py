@@ -57,6 +57,7 @@ class Edge:
         self.bad: set[int] = set()
         """The numbers of the assignments whose revision fails its health check."""
         self.stage_s = self.switch_s = 1.0
+        self.record_s = 0.0
         self.failures: dict[str, list[ApplicationError]] = {}
         self.calls: list[str] = []
         self.at_once = 0
@@ -207,7 +208,9 @@ class Edge:
         if failures := self.failures.get(attempt.effect):
             raise failures.pop(0)
 
-    def _record(self, _: Attempt, step: Record) -> Recorded:
+    def _record(self, _: Attempt, step: Record) -> Steps:
+        if self.record_s:
+            yield Sleep(self.record_s)
         self.steps.append(step)
         return Recorded(applied=True)
 

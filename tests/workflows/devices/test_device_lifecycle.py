@@ -240,6 +240,27 @@ def test_maintenance_that_is_asked_for_during_a_switch_begins_after_it() -> None
     assert edge.outcomes == [(1, None)]
 
 
+@pytest.mark.parametrize("asked", ["maintenance", "restart", "newer revision"])
+def test_what_an_assignment_came_to_is_recorded_whatever_is_asked_meanwhile(asked: str) -> None:
+    """The database is slow just then; without the record a rollout would wait for ever."""
+    edge = Edge().active()
+    edge.deploy(7)
+    edge.until(lambda: edge.ran == [1])
+    edge.record_s = 3.0
+    edge.passes(1)
+    if asked == "maintenance":
+        edge.want(DeviceStatus.MAINTENANCE)
+    elif asked == "restart":
+        edge.tell("reboot")
+    else:
+        edge.deploy(8)
+    edge.passes(300)
+    edge.record_s = 0.0
+    edge.passes(HOUR_S)
+    assert edge.outcomes[0] == (1, None)
+    assert edge.known_run == edge.run
+
+
 def test_a_person_restarts_the_device_and_its_inference_starts_with_it() -> None:
     edge = running()
     edge.tell("reboot")

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 app = new_app()
 deployment = new_app()
 
-Reference = Annotated[str, typer.Argument(help="id, or a name that only one has")]
+Reference = Annotated[
+    str, typer.Argument(metavar="DEPLOYMENT", help="id, or a name that only one has")
+]
 ENDED = frozenset({"finished", "stopped", "failed", "rolled_back"})
 DEPLOYMENTS = "/v1/device-deployments"
 POLL_INTERVAL_S = 2.0
@@ -54,13 +56,16 @@ def deploy(
     ],
     revision: Annotated[int | None, typer.Option(help="default: the latest")] = None,
     max_unavailable: Annotated[
-        int | None, typer.Option(help="at most so many devices change at the same time")
+        int | None, typer.Option(help="at most so many devices change at the same time (1000)")
     ] = None,
     max_failures: Annotated[
         int | None, typer.Option(help="after so many failed devices no more are asked")
     ] = None,
     rollback: Annotated[
-        bool, typer.Option("--rollback", help="and all return to what they ran before")
+        bool,
+        typer.Option(
+            "--rollback", help="with --max-failures: then all return to what they ran before"
+        ),
     ] = False,
     limit: Annotated[
         str | None, typer.Option(help="wait so long for devices that are away: 10m, 24h (default)")

@@ -49,7 +49,8 @@ def set_(
         list[str] | None,
         typer.Option(
             metavar="COIN=ADDRESS",
-            help="a wallet, in the command $BASELOAD_WALLET_COIN; repeatable; others stay",
+            help="a wallet, in the command $BASELOAD_WALLET_COIN; COIN is 2 to 10 capital letters "
+            "and digits; repeatable; others stay",
         ),
     ] = None,
 ) -> None:

@@ -69,6 +69,56 @@ def test_a_full_disk_keeps_no_device_from_starting_what_it_runs(
     assert (len(started), bool(stored)) == (1, True), "nor from storing what fills the disk"
 
 
+def test_an_exit_that_a_full_disk_does_not_take_is_written_when_there_is_room(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the next request would find a keeper that was lost, and start the command again."""
+    tries: list[int] = []
+    keep = keeper.store.keep
+
+    def full(state: dict[str, Any]) -> None:
+        tries.append(1)
+        if state["status"] == FAILED and len(tries) < LOOPS // 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        keep(state)
+
+    class Exits(Runs):
+        def reap(self) -> bool:
+            return True
+
+        def how_it_ended(self) -> tuple[int, str]:
+            return 3, "no camera"
+
+    monkeypatch.setattr(keeper.store, "keep", full)
+    monkeypatch.setattr(keeper.copier, "has_work", lambda: False)
+    monkeypatch.setattr(starting, "start", Exits)
+    keeper.main()
+    state = keeper.store.state()
+    assert (state["status"], state["exit_code"], state["reason"]) == (FAILED, 3, "no camera")
+
+
+def test_a_revision_that_has_proved_itself_runs_on_where_an_earlier_one_cannot_be_removed(
+    keeper: Keeper, make_revision: MakeRevision, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newer = make_revision(2).run_id
+    keeper.store.ask({"number": 2, "kind": "switch", "run_id": newer, "health": {"up_s": 0}})
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    class Up(Runs):
+        started_s = 0.0
+
+        def is_up(self) -> bool:
+            return True
+
+    monkeypatch.setattr(starting, "start", Up)
+    monkeypatch.setattr("activities.agent.devices.keeper.tidy", full)
+    keeper.main()
+    state = keeper.store.state()
+    assert (state["current"]["run_id"], state["status"]) == (newer, RUNNING)
+
+
 def test_a_command_that_is_to_stop_is_not_started_by_the_boot_before(
     keeper: Keeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -94,6 +94,22 @@ def test_a_device_is_made_where_root_has_made_the_dev_of_the_command(
     assert [one.name for one in folder.iterdir() if not one.is_dir()] == ["video0"]
 
 
+def test_a_device_that_comes_back_with_another_number_is_made_anew(
+    make_revision: MakeRevision, roots_namespace: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A camera is plugged out and in again between two looks."""
+    revision = make_revision(has_media=True, user=USER, runtime="process")
+    revision.write("process.json", {"pid": roots_namespace})
+    monkeypatch.setattr(media, "INTERVAL_S", 0.0)
+    camera = Path(f"/proc/{roots_namespace}/root/dev/video0")
+    shown = Media(revision)
+    for number in (0, 1):
+        found = {"video0": os.makedev(81, number)}
+        monkeypatch.setattr(media, "there", lambda found=found: found)
+        shown.keep()
+        assert camera.lstat().st_rdev == os.makedev(81, number)
+
+
 def test_a_link_in_the_dev_of_a_command_is_not_followed(
     make_revision: MakeRevision, roots_namespace: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

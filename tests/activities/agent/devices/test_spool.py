@@ -7,15 +7,17 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from activities.agent.datastores.copying import STORED
+from activities.agent.datastores.files import FOLDER, Entry
 from activities.agent.devices import spool
 from activities.agent.devices.state import Revision, Store
+from activities.agent.files import packing
 from activities.agent.folders import JOB_USER
 from activities.agent.host import disk, job_accounts
 from tests.activities.agent.devices.conftest import MakeRevision
@@ -224,7 +226,7 @@ def test_no_link_of_the_command_leads_the_spool_elsewhere(
     (Path(revision.at("output")) / "folder").rename(Path(revision.at("output")) / "moved")
     (Path(revision.at("output")) / "folder").symlink_to(outside)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spool, "files_of", lambda _: found)
+        patch.setattr(spool, "_seen", lambda _: (found, True))
         spool.bound(revision, 0)
     assert (outside / "kept").exists()
     assert spool.counts(revision)["dropped_files"] == 0
@@ -318,6 +320,21 @@ def test_very_many_files_are_bounded_whatever_their_size(
     assert spool.report([revision])["dropped_files"] == 5
 
 
+def test_what_is_too_deep_to_be_bounded_counts_for_its_command(
+    make_revision: MakeRevision,
+) -> None:
+    revision = make_revision(output=place(AWAY), disk_size_gb=0.001)
+    write(revision, "seen-later/large", bytes(2 << 20), 9)
+    deepest = Path(revision.at("output")) / "first"
+    (deepest / "/".join("d" * (packing.MOST_DEPTH + 1))).mkdir(parents=True)
+    spool.bound(revision)
+    assert "has written" in (ends_it(revision) or "")
+    shutil.rmtree(deepest)
+    spool.bound(revision)
+    assert ends_it(revision) is None
+    assert spool.counts(revision)["dropped_files"] == 1
+
+
 def test_where_room_is_needed_only_what_is_stored_goes(make_revision: MakeRevision) -> None:
     revision = make_revision(output=place(AWAY))
     for number in range(4):
@@ -360,6 +377,50 @@ def test_a_full_disk_does_not_keep_the_spool_from_making_room(
         patch.setattr(spool, "write_json", full)
         spool.copy(revision)
     assert sum(one.size for one in spool.files_of(revision)) <= 500_000
+
+
+class Shelf:
+    """A datastore that takes everything."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def takes(self, _: str) -> bool:
+        return True
+
+    def look(self, path: str) -> Entry:
+        return Entry(path, FOLDER, 0, 0)
+
+    def write(self, path: str, chunks: Iterator[bytes]) -> None:
+        (self.folder / path.replace("/", "-")).write_bytes(b"".join(chunks))
+
+    def rename(self, path: str, to: str) -> None:
+        names = [one.replace("/", "-") for one in (path, to)]
+        (self.folder / names[0]).rename(self.folder / names[1])
+
+
+def test_what_is_stored_makes_room_where_the_disk_has_none_to_note_it(
+    make_revision: MakeRevision, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the first file would be stored again and again, and the others never."""
+    revision = make_revision()
+    shelf, names = tmp_path / "shelf", ["1.jpg", "2.jpg", "3.jpg"]
+    shelf.mkdir()
+    monkeypatch.setattr(spool, "opened", lambda *_: Shelf(shelf))
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", revision.path]
+    subprocess.run(mount, check=True)
+    try:
+        revision.write("spec.json", {"output": place(AWAY), "disk_size_gb": 1})
+        for number, name in enumerate(names):
+            write(revision, name, bytes(8192), 100 - number)
+        with pytest.raises(OSError, match="No space"):
+            Path(revision.at("filler")).write_bytes(bytes(1 << 20))
+        spool.copy(revision)
+        assert sorted(one.name for one in shelf.iterdir()) == [f"shop-7-{one}" for one in names]
+        assert disk.free_bytes(revision.path) > 0
+        assert spool.report([revision])["dropped_files"] == 0
+    finally:
+        subprocess.run(["umount", revision.path], check=True)
 
 
 def test_what_was_dropped_or_lost_with_a_revision_is_counted_after_its_end(
