@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -141,44 +140,3 @@ def test_a_sealed_model_that_does_not_arrive_whole_is_not_kept(prepared: LocalAg
     assert done.returncode == 3
     assert b"sealed-model" in done.stderr
     assert not prepared.call("has_model", run_id="job-fedcut-0-1")["present"]
-
-
-@pytest.fixture
-def disk(agent: LocalAgent, tmp_path: Path) -> Iterator[Path]:
-    """A disk on which the runs of the agent lie alone, as an image whose every block is read."""
-    image = tmp_path / "disk"
-    with image.open("wb") as file:
-        file.truncate(1600 << 20)
-    runs = agent.root / "runs"
-    runs.mkdir()
-    subprocess.run(["mkfs.ext4", "-q", "-F", "-m", "0", str(image)], check=True)
-    subprocess.run(["mount", "-o", "loop,nodiscard", str(image), str(runs)], check=True)
-    agent.call("prepare", peers=[])
-    yield image
-    agent.end_all()
-    agent.call("clean", run_ids=["job-feddisk-0-1"])
-    subprocess.run(["umount", str(runs)], check=True)
-
-
-def has_block(image: Path, marker: bytes) -> bool:
-    """Whether any block of the disk holds the marker, also of files that are removed."""
-    subprocess.run(["sync"], check=True)
-    held = holding(marker, image)
-    return held != []
-
-
-@pytest.mark.skipif(not Path("/dev/loop-control").exists(), reason="needs a disk of its own: loop")
-def test_no_block_of_the_disk_ever_holds_the_model(agent: LocalAgent, disk: Path) -> None:
-    control = b"removed-" + os.urandom(8).hex().encode()
-    removed = agent.root / "runs" / "removed"
-    removed.write_bytes(control * 1000)
-    assert has_block(disk, control)
-    removed.unlink()
-    assert has_block(disk, control), "what is removed is found as well"
-    plain, key = archive(MARKER * 100_000), new_key()
-    started(agent, "job-feddisk-0-1", USES + "sleep 600", plain, key)
-    wait_for(agent.path("job-feddisk-0-1", "output/ready").exists, "the run has its model")
-    assert not has_block(disk, MARKER), "while it runs"
-    agent.call("end", run_id="job-feddisk-0-1", grace_s=0)
-    assert not has_block(disk, MARKER), "after it has ended"
-    assert not has_block(disk, key.encode())
