@@ -39,6 +39,7 @@ def place_of(caller: Caller, target: Target) -> RunPlace:
 
 def _place(session: Session, caller: Caller, target: Target) -> RunPlace:
     job = visible_job(session, caller, target.job_id, level="all")
+    _must_not_be_creator(caller, job)
     if target.worker >= len(job.spec["workers"]):
         raise missing("worker", f"{target.worker} of job {job.name}")
     worker = next((each for each in job.workers if each["index"] == target.worker), None)
@@ -57,6 +58,18 @@ def _place(session: Session, caller: Caller, target: Target) -> RunPlace:
         port=job.spec.get("port"),
         is_federated=job.federated_id is not None,
     )
+
+
+def _must_not_be_creator(caller: Caller, job: tables.Job) -> None:
+    """Refuse the creator of a federated job, whose own code would serve it the consumer's data.
+
+    Raises: Problem `forbidden`.
+    """
+    if job.federated_id is None or caller.account_id == job.account_id:
+        return
+    if caller.account_id == job.creator_account_id:
+        words = f"job {job.id}: what a federated job serves is for its consumer alone"
+        raise Problem("forbidden", f"{words}, and not for the owner of its model")
 
 
 def check_kind(place: RunPlace, request: SessionRequest) -> None:

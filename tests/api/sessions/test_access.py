@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from starlette.routing import WebSocketRoute
 
+from activities.db import tables
 from api.app import ROUTERS
 from api.authorization import SCOPES
+from tests.api.federated_rows import federated_job, join
 from tests.api.http_server import Person, Site
 
 OF_PEOPLE = {
@@ -105,3 +107,20 @@ async def test_a_job_that_does_not_run_is_refused_to_its_own_account(
 async def test_no_key_of_a_person_serves_the_sessions_of_a_site(ada: Person) -> None:
     for path in OF_SITES.values():
         assert await socket_status(ada.site, path, ada.secret) == 401
+
+
+async def test_the_creator_of_a_federated_job_reaches_no_port_of_it(
+    site: Site, ada: Person, bob: Person, job_id: str
+) -> None:
+    federated_id = federated_job(ada, account_id=bob.account_id, creator_user_id=bob.user_id)
+    values = {"creator_account_id": bob.account_id, "federated_id": federated_id}
+    site.set(tables.Job, job_id, project_id=await shared(site, ada, bob), **values)
+    assert await statuses(bob, job_id) == {403}
+    assert await statuses(ada, job_id) == {409}
+
+
+async def shared(site: Site, owner: Person, member: Person) -> str:
+    """A project in which the member may change jobs."""
+    project_id = str((await owner.made("/v1/projects", {"name": "reads"}))["id"])
+    join(site, member, project_id, {"job": "all"})
+    return project_id
