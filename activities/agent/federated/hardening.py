@@ -47,10 +47,15 @@ CLOSED = {
     "mount_setattr": (442, 442),
 }
 """The closed calls, each with its number on x86_64 and on aarch64."""
+SOCKET = (41, 198)
+"""The number of `socket` on x86_64 and on aarch64."""
+VSOCK = 40
+"""The family of sockets that reach a machine's other runs and its host past all namespaces."""
 MACHINES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 """The number of each architecture for the kernel, and which of the numbers above are its own."""
 X32 = 0x40000000
 LOAD, JUMP_EQUAL, JUMP_GREATER_EQUAL, RETURN = 0x20, 0x15, 0x35, 0x06
+FIRST_ARGUMENT = 16
 ALLOW, KILL, REFUSE = 0x7FFF0000, 0x80000000, 0x00050000 | errno.EPERM
 SWAPS = "/proc/swaps"
 MOST_SWAP = "memory.swap.max"
@@ -84,28 +89,39 @@ def harden() -> None:
 
 
 def _program(architecture: int, column: int) -> List[bytes]:
-    """The filter: a call of another architecture ends the process, a closed one is refused."""
+    """The filter: a call of another architecture ends the process, a closed one is refused.
+
+    Of the family of a socket the kernel sees the lower half of the argument alone, as the filter.
+    """
 
     def step(code: int, value: int, then: int = 0, otherwise: int = 0) -> bytes:
         return struct.pack("=HBBI", code, then, otherwise, value)
 
     closed = [numbers[column] for numbers in CLOSED.values()]
+    of_sockets = [
+        step(JUMP_EQUAL, SOCKET[column], 0, 2),
+        step(LOAD, FIRST_ARGUMENT),
+        step(JUMP_EQUAL, VSOCK, 1, 0),
+    ]
+    to_refusal = len(closed) + len(of_sockets)
     steps = [
         step(LOAD, 4),
         step(JUMP_EQUAL, architecture, 1, 0),
         step(RETURN, KILL),
         step(LOAD, 0),
-        step(JUMP_GREATER_EQUAL, X32, len(closed) + 1, 0),
+        step(JUMP_GREATER_EQUAL, X32, to_refusal + 1, 0),
     ]
     for at, number in enumerate(closed):
-        steps.append(step(JUMP_EQUAL, number, len(closed) - at, 0))
-    return [*steps, step(RETURN, ALLOW), step(RETURN, REFUSE)]
+        steps.append(step(JUMP_EQUAL, number, to_refusal - at, 0))
+    return [*steps, *of_sockets, step(RETURN, ALLOW), step(RETURN, REFUSE)]
 
 
 def profile() -> Dict[str, object]:
     """The filter for podman, as the profile that it reads."""
     closed = {"names": sorted(CLOSED), "action": "SCMP_ACT_ERRNO", "errnoRet": errno.EPERM}
-    return {"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [closed]}
+    family = {"index": 0, "value": 0xFFFFFFFF, "valueTwo": VSOCK, "op": "SCMP_CMP_MASKED_EQ"}
+    vsock = {**closed, "names": ["socket"], "args": [family]}
+    return {"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [closed, vsock]}
 
 
 def keep_off_swap(run: Run, spec: Dict[str, Any]) -> None:
