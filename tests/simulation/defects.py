@@ -289,8 +289,8 @@ PLANTED: tuple[Defect, ...] = (
     _one(
         "a-cloud-is-asked-only-where-nodes-would-do",
         PLANNER,
-        "    if nodes is None or (made is not None and made.preferred):\n",
-        "    if made is not None and made.preferred:\n",
+        "        return made if nodes is None else nodes\n",
+        "        return nodes\n",
     ),
     _one(
         "a-job-that-waits-names-a-node-that-is-not-active",
