@@ -211,3 +211,12 @@ def test_usage_that_could_not_be_posted_is_not_billed(parties: Federation) -> No
 def test_what_is_not_there_is_not_found(parties: Federation) -> None:
     with pytest.raises(ApplicationError, match="fed-none: there is no such federated job"):
         review_federation(ReviewFederation(federated_id="fed-none"))
+
+
+@pytest.mark.parametrize("status", ["refused", "withdrawing", "settled"])
+def test_an_attempt_that_was_held_up_creates_no_job_after_the_end(
+    parties: Federation, status: str
+) -> None:
+    parties.set(tables.FederatedJob, parties.federated_id, status=status)
+    assert created(parties).refusals == (f"{parties.federated_id}: is {status} already",)
+    assert parties.job() is None
