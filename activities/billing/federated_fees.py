@@ -33,6 +33,13 @@ def fix_fee(session: Session, job: Job, meter: UsageMeter) -> None:
     )
 
 
+def accounts_of_fee(meter: UsageMeter) -> tuple[str, ...]:
+    """The ledger accounts that the federated fee of a run moves; none: there is no fee."""
+    if not meter.federated_microcredits_per_hour or meter.federated_payer_id is None:
+        return ()
+    return credits_name(meter.federated_payer_id), FEDERATED_FEES
+
+
 def post_fee(session: Session, meter: UsageMeter, through_s: int, project_id: str) -> None:
     """Post the federated fee of a run from what is posted of it to `through_s`.
 

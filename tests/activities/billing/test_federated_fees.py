@@ -3,8 +3,9 @@
 from datetime import timedelta
 
 import pytest
-from sqlmodel import col, select
+from sqlmodel import Session, col, select
 
+from activities.billing import ledger
 from activities.billing.job_billing import post_usage
 from activities.billing.ledger import FEDERATED_FEES, add_credits, balance_of
 from activities.billing.ledger_audit.audit import audit
@@ -178,3 +179,21 @@ def test_federated_fees_use_up_the_runway_of_the_creators_own_jobs(migrated: Dat
         row = tables.EventRow
         about = select(row.type).where(row.resource_id == parties.maker_id)
         assert list(session.exec(about)) == ["billing.runway-10min"]
+
+
+def test_a_posting_locks_the_ledger_accounts_of_both_payers_in_their_order(
+    migrated: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parties = running(migrated)
+    moved: list[str] = []
+    move = ledger._move
+
+    def noted(session: Session, name: str, amount: int) -> int:
+        moved.append(name)
+        return move(session, name, amount)
+
+    monkeypatch.setattr(ledger, "_move", noted)
+    used(parties, 3600)
+    first = list(dict.fromkeys(moved))
+    assert len(first) == 4
+    assert first == sorted(first)
