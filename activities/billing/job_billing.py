@@ -103,10 +103,12 @@ def _post(command: PostUsage) -> tuple[BalanceForecast, bool]:
             lock_balance(session, first.payer_id, first.federated_payer_id or first.payer_id)
         forecast = balance_forecast(session, meters, sum(each.microcredits for each in posted))
         request_ids = recheck_other_jobs(session, meters, forecast, added)
-        warn_of_runway(session, first.payer_id, forecast)
         of_creator = creator_forecast(session, meters, forecast.posted_microcredits)
+        known = {first.payer_id: forecast}
         if of_creator is not None and first.federated_payer_id is not None:
-            warn_of_runway(session, first.federated_payer_id, of_creator)
+            known.setdefault(first.federated_payer_id, of_creator)
+        for payer_id in sorted(known):  # In the order in which the balance guard warns.
+            warn_of_runway(session, payer_id, known[payer_id])
         if began:
             request_ids += recheck_of_creator(session, meters, of_creator)
         forecast = shorter(forecast, of_creator)
