@@ -12,7 +12,7 @@ from activities.billing.federated_fees import fees_per_hour, is_paid_by, unposte
 from activities.billing.ledger import balance_of
 from activities.billing.payers import credits_name
 from activities.billing.runway_warnings import warn_of_runway
-from activities.db.tables import Job, LedgerAccount, UsageMeter
+from activities.db.tables import Allocation, Job, LedgerAccount, UsageMeter
 from activities.outbox.requests import enqueue
 from activities.settings import settings
 from workflows.contracts.billing import BalanceForecast
@@ -177,7 +177,31 @@ def _forecast(session: Session, payer_id: str, posted: int, *, costs: bool) -> B
     if forecast.left_microcredits <= 0 or forecast.runway_s > ESTIMATED_BELOW_S:
         return forecast
     unposted = _unposted(session, payer_id, now) + unposted_fees(session, payer_id, now)
-    return forecast.model_copy(update={"unposted_microcredits": unposted})
+    burn = forecast.burn_microcredits_per_hour - _free_of_charge(session, payer_id)
+    update = {"unposted_microcredits": unposted, "burn_microcredits_per_hour": burn}
+    return forecast.model_copy(update=update)
+
+
+def _free_of_charge(session: Session, payer_id: str) -> int:
+    """What of the burn rate is of guests that have notice, and are not billed from then on."""
+    query = (
+        select(func.sum(UsageMeter.microcredits_per_hour))
+        .join(Allocation, _is_of_run())
+        .where(
+            col(UsageMeter.payer_id) == payer_id,
+            col(UsageMeter.running).is_(True),
+            col(Allocation.preemption_noticed_at).is_not(None),
+        )
+    )
+    return int(session.exec(query).one() or 0)
+
+
+def _is_of_run() -> ColumnElement[bool]:
+    return and_(
+        col(Allocation.job_id) == col(UsageMeter.job_id),
+        col(Allocation.worker) == col(UsageMeter.worker),
+        col(Allocation.attempt) == col(UsageMeter.attempt),
+    )
 
 
 def _burn(session: Session, payer_id: str) -> int:
@@ -225,11 +249,18 @@ def _costly_jobs(session: Session, payer_id: str, but: str = "") -> Sequence[str
 def _unposted(session: Session, payer_id: str, now: datetime) -> int:
     """An estimate of the usage since the last posting, at most one billing period for each meter.
 
-    A job whose node is unreachable is not counted, because its usage is unknown.
+    A job whose node is unreachable is not counted, because its usage is unknown; nor is what a
+    guest runs after its notice, because it is not billed.
     """
     rows = session.execute(
-        select(UsageMeter.microcredits_per_hour, UsageMeter.started_at, UsageMeter.posted_s)
+        select(
+            UsageMeter.microcredits_per_hour,
+            UsageMeter.started_at,
+            UsageMeter.posted_s,
+            Allocation.preemption_noticed_at,
+        )
         .join(Job, col(Job.id) == col(UsageMeter.job_id))
+        .outerjoin(Allocation, _is_of_run())
         .where(
             col(UsageMeter.payer_id) == payer_id,
             col(UsageMeter.running).is_(True),
@@ -239,8 +270,10 @@ def _unposted(session: Session, payer_id: str, now: datetime) -> int:
     )
     period_s = settings().billing_period_s
     return sum(
-        cumulative_microcredits(rate, _clamped(int((now - started).total_seconds()) - s, period_s))
-        for rate, started, s in rows
+        cumulative_microcredits(
+            rate, _clamped(int(((noticed or now) - started).total_seconds()) - s, period_s)
+        )
+        for rate, started, s, noticed in rows
     )
 
 
