@@ -7,6 +7,7 @@ from sqlmodel import Session, col, func, select
 from temporalio import activity
 
 from activities.billing.device_days import DeviceCosts, device_costs
+from activities.billing.federated_fees import fees_per_hour
 from activities.billing.payers import credits_name
 from activities.billing.runway import ESTIMATED_BELOW_S, payer_forecast
 from activities.billing.runway_warnings import WARNING_TYPES, warn_of_runway
@@ -61,13 +62,15 @@ def _forecasts(
             .group_by(col(UsageMeter.payer_id))
         ).all()
     )
+    fees = fees_per_hour(session, payer_ids)
     return {
         payer_id: BalanceForecast(
             posted_microcredits=0,
             balance_microcredits=balances.get(name, 0),
             device_fees_microcredits=devices[payer_id].uncharged_microcredits,
             burn_microcredits_per_hour=devices[payer_id].microcredits_per_hour
-            + int(jobs.get(payer_id) or 0),
+            + int(jobs.get(payer_id) or 0)
+            + fees.get(payer_id, 0),
         )
         for name, payer_id in named.items()
     }

@@ -4,18 +4,17 @@ The fee of a run is posted with its usage, for the same seconds, from another pa
 project's owner is charged does not change by it.
 """
 
-from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Collection
+from datetime import datetime, timedelta
 
-from sqlalchemy import ColumnElement
+from sqlalchemy import ColumnElement, and_
 from sqlmodel import Session, col, func, select
 
-from activities.billing.ledger import FEDERATED_FEES, Entry, balance_of, post
+from activities.billing.ledger import FEDERATED_FEES, Entry, post
 from activities.billing.payers import credits_name, payer_of
 from activities.db.tables import Account, FederatedJob, Job, UsageMeter
-from activities.outbox.requests import enqueue
 from activities.settings import settings
-from workflows.contracts.billing import BalanceForecast, TransactionKind
+from workflows.contracts.billing import TransactionKind
 from workflows.contracts.statuses import JobStatus, JobType
 from workflows.rules.billing.metering import cumulative_microcredits, slices
 from workflows.rules.federation.fees import worker_hour_fee
@@ -32,6 +31,13 @@ def fix_fee(session: Session, job: Job, meter: UsageMeter) -> None:
     meter.federated_microcredits_per_hour = worker_hour_fee(
         JobType(job.type), is_one_owner, meter.started_at
     )
+
+
+def accounts_of_fee(meter: UsageMeter) -> tuple[str, ...]:
+    """The ledger accounts that the federated fee of a run moves; none: there is no fee."""
+    if not meter.federated_microcredits_per_hour or meter.federated_payer_id is None:
+        return ()
+    return credits_name(meter.federated_payer_id), FEDERATED_FEES
 
 
 def post_fee(session: Session, meter: UsageMeter, through_s: int, project_id: str) -> None:
@@ -74,69 +80,31 @@ def post_fee(session: Session, meter: UsageMeter, through_s: int, project_id: st
         meter.federated_microcredits += amount
 
 
-def shorter_forecast(
-    session: Session, meters: Sequence[UsageMeter], forecast: BalanceForecast
-) -> BalanceForecast:
-    """The forecast of the project's payer, or that of the creator's where it ends sooner."""
-    of_creator = _forecast_of_creator(session, meters)
-    if of_creator is None or _left_s(of_creator) >= _left_s(forecast):
-        return forecast
-    posted = forecast.posted_microcredits
-    return of_creator.model_copy(update={"posted_microcredits": posted})
-
-
-def recheck_others(session: Session, meters: Sequence[UsageMeter], at: datetime) -> list[str]:
-    """Let the other federated jobs of a creator forecast anew, as one more has begun.
-
-    Returns the ids of the outbox rows.
-    """
-    payer_id = meters[0].federated_payer_id
-    if payer_id is None or not meters[0].federated_microcredits_per_hour:
-        return []
-    others = select(UsageMeter.job_id).where(
-        *_running(payer_id), col(UsageMeter.job_id) != meters[0].job_id
-    )
-    job_ids = session.exec(others.distinct().order_by(col(UsageMeter.job_id))).all()
-    return [enqueue(session, f"{each}/billing", "recheck_balance", None, at) for each in job_ids]
-
-
-def _left_s(forecast: BalanceForecast) -> float:
-    """How long the balance lasts; for ever, where the job costs its payer nothing."""
-    return forecast.runway_s if forecast.costs else float("inf")
-
-
-def _running(payer_id: str) -> tuple[ColumnElement[bool], ...]:
-    return (
+def is_paid_by(payer_id: str) -> ColumnElement[bool]:
+    """The condition that a payer pays the federated fee of a run that goes on."""
+    return and_(
         col(UsageMeter.federated_payer_id) == payer_id,
         col(UsageMeter.running).is_(True),
         col(UsageMeter.federated_microcredits_per_hour) > 0,
     )
 
 
-def _forecast_of_creator(session: Session, meters: Sequence[UsageMeter]) -> BalanceForecast | None:
-    """What the creator's balance is, and how fast fees and the creator's own jobs use it up."""
-    payer_id = meters[0].federated_payer_id
-    if payer_id is None or not meters[0].federated_microcredits_per_hour:
-        return None
-    fees = select(func.sum(UsageMeter.federated_microcredits_per_hour)).where(*_running(payer_id))
-    own = select(func.sum(UsageMeter.microcredits_per_hour)).where(
-        col(UsageMeter.payer_id) == payer_id, col(UsageMeter.running).is_(True)
+def fees_per_hour(session: Session, payer_ids: Collection[str]) -> dict[str, int]:
+    """The federated fees of the runs that go on, in microcredits per hour, by their payer."""
+    query = (
+        select(UsageMeter.federated_payer_id, func.sum(UsageMeter.federated_microcredits_per_hour))
+        .where(col(UsageMeter.federated_payer_id).in_(payer_ids), col(UsageMeter.running).is_(True))
+        .group_by(col(UsageMeter.federated_payer_id))
     )
-    burn = sum(int(session.exec(query).one() or 0) for query in (fees, own))
-    return BalanceForecast(
-        posted_microcredits=0,
-        balance_microcredits=balance_of(session, credits_name(payer_id)),
-        burn_microcredits_per_hour=burn,
-        unposted_microcredits=_unposted(session, payer_id, datetime.now(UTC)),
-    )
+    return {payer_id: int(fees) for payer_id, fees in session.exec(query) if payer_id is not None}
 
 
-def _unposted(session: Session, payer_id: str, now: datetime) -> int:
+def unposted_fees(session: Session, payer_id: str, now: datetime) -> int:
     """An estimate of the fees since the last posting, at most one billing period for each meter."""
     rows = session.execute(
         select(UsageMeter)
         .join(Job, col(Job.id) == col(UsageMeter.job_id))
-        .where(*_running(payer_id), col(Job.status) == JobStatus.RUNNING)
+        .where(is_paid_by(payer_id), col(Job.status) == JobStatus.RUNNING)
     ).scalars()
     most = settings().billing_period_s
     return sum(

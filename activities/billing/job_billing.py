@@ -1,14 +1,20 @@
 """Job billing for workflows: starting it, posting usage, ending it."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from temporalio import activity
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 
-from activities.billing.federated_fees import recheck_others, shorter_forecast
-from activities.billing.runway import balance_forecast, lock_balance, recheck_other_jobs
+from activities.billing.runway import (
+    balance_forecast,
+    creator_forecast,
+    lock_balance,
+    recheck_of_creator,
+    recheck_other_jobs,
+    shorter,
+)
 from activities.billing.runway_warnings import warn_of_runway
 from activities.billing.usage import is_over, open_meter, post_on_meter
 from activities.db.session import database
@@ -92,14 +98,20 @@ def _post(command: PostUsage) -> tuple[BalanceForecast, bool]:
             post_on_meter(session, meter, usage.through_s)
             for meter, usage in zip(meters, command.usages, strict=True)
         ]
-        if added:
-            lock_balance(session, meters[0].payer_id)
+        first, began = meters[0], any(is_new for _, is_new in opened)
+        if added or (began and first.federated_payer_id is not None):
+            lock_balance(session, first.payer_id, first.federated_payer_id or first.payer_id)
         forecast = balance_forecast(session, meters, sum(each.microcredits for each in posted))
         request_ids = recheck_other_jobs(session, meters, forecast, added)
-        warn_of_runway(session, meters[0].payer_id, forecast)
-        forecast = shorter_forecast(session, meters, forecast)
-        if any(is_new for _, is_new in opened):
-            request_ids += recheck_others(session, meters, datetime.now(UTC))
+        of_creator = creator_forecast(session, meters, forecast.posted_microcredits)
+        known = {first.payer_id: forecast}
+        if of_creator is not None and first.federated_payer_id is not None:
+            known.setdefault(first.federated_payer_id, of_creator)
+        for payer_id in sorted(known):  # In the order in which the balance guard warns.
+            warn_of_runway(session, payer_id, known[payer_id])
+        if began:
+            request_ids += recheck_of_creator(session, meters, of_creator)
+        forecast = shorter(forecast, of_creator)
         over = is_over(session, command.usages[0])
     relay_soon(request_ids)
     is_all = all(each.is_all for each in posted)

@@ -1,16 +1,18 @@
 """The balance forecast of a payer, and what follows when its runway changes."""
 
+import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from sqlalchemy import and_, case, func, or_
+from sqlalchemy import ColumnElement, and_, case, func, or_
 from sqlmodel import Session, col, select
 
 from activities.billing.device_days import DeviceCosts, device_costs
+from activities.billing.federated_fees import fees_per_hour, is_paid_by, unposted_fees
 from activities.billing.ledger import balance_of
 from activities.billing.payers import credits_name
 from activities.billing.runway_warnings import warn_of_runway
-from activities.db.tables import Job, LedgerAccount, UsageMeter
+from activities.db.tables import Allocation, Job, LedgerAccount, UsageMeter
 from activities.outbox.requests import enqueue
 from activities.settings import settings
 from workflows.contracts.billing import BalanceForecast
@@ -30,12 +32,48 @@ def balance_forecast(
 
     posted: microcredits that the caller has just posted on these usage meters.
     """
-    payer_id = meters[0].payer_id
     costs = any(meter.microcredits_per_hour for meter in meters)
+    return _forecast_of(session, meters[0].payer_id, meters[0].job_id, posted, costs=costs)
+
+
+def creator_forecast(
+    session: Session, meters: Sequence[UsageMeter], posted: int
+) -> BalanceForecast | None:
+    """The balance forecast of who pays the federated fee of a job; None: nobody does.
+
+    posted: as the caller's answer has it; the fee is no part of it.
+    """
+    payer_id = meters[0].federated_payer_id
+    if payer_id is None or not meters[0].federated_microcredits_per_hour:
+        return None
+    return _forecast_of(session, payer_id, meters[0].job_id, posted, costs=True)
+
+
+def shorter(of_project: BalanceForecast, of_creator: BalanceForecast | None) -> BalanceForecast:
+    """The forecast of the project's payer, or that of the creator's where it ends sooner."""
+    if of_creator is None or _lasts_s(of_creator) >= _lasts_s(of_project):
+        return of_project
+    return of_creator
+
+
+def _lasts_s(forecast: BalanceForecast) -> float:
+    """How long the job can run by a forecast; for ever, where it costs its payer nothing."""
+    burn = forecast.burn_microcredits_per_hour
+    if not forecast.costs or not burn:
+        return math.inf
+    spendable = forecast.spendable_microcredits
+    return min(forecast.left_microcredits, spendable) * 3600 / burn
+
+
+def _forecast_of(
+    session: Session, payer_id: str, job_id: str, posted: int, *, costs: bool
+) -> BalanceForecast:
+    """The balance forecast of a payer of a job."""
     forecast = _forecast(session, payer_id, posted, costs=costs)
     if forecast.left_microcredits <= 0 or forecast.runway_s > ESTIMATED_BELOW_S:
         return forecast  # The next wakeup does not depend on an estimate.
-    early_s = _ends_early_s(session, meters) if forecast.costs and _runway_level(forecast) else 0
+    is_scarce = forecast.costs and _runway_level(forecast)
+    early_s = _ends_early_s(session, payer_id, job_id) if is_scarce else 0
     due = {"ends_early_s": early_s, "to_warning_s": to_warning_s(forecast.runway_s)}
     return forecast.model_copy(update=due)
 
@@ -46,11 +84,12 @@ def payer_forecast(session: Session, payer_id: str) -> BalanceForecast:
     return forecast.model_copy(update={"to_warning_s": to_warning_s(forecast.runway_s)})
 
 
-def lock_balance(session: Session, payer_id: str) -> None:
-    """Lock the payer's balance, so that of two that begin to cost at once at least one sees both
-    burn rates."""
-    name = col(LedgerAccount.name) == credits_name(payer_id)
-    session.execute(select(LedgerAccount.name).where(name).with_for_update())
+def lock_balance(session: Session, *payer_ids: str) -> None:
+    """Lock the payers' balances, in the order of the ledger, so that of two that begin to cost at
+    once at least one sees both burn rates."""
+    for each in sorted(set(payer_ids)):
+        name = col(LedgerAccount.name) == credits_name(each)
+        session.execute(select(LedgerAccount.name).where(name).with_for_update())
 
 
 def recheck_other_jobs(
@@ -73,6 +112,22 @@ def recheck_other_jobs(
     if _runway_level(forecast) <= _runway_level(before):
         return []
     return _recheck(session, _costly_jobs(session, meters[0].payer_id, but=meters[0].job_id))
+
+
+def recheck_of_creator(
+    session: Session, meters: Sequence[UsageMeter], forecast: BalanceForecast | None
+) -> list[str]:
+    """Request a recheck from the other job billings of who pays the federated fee of a job that
+    has just begun, while their next wakeup depends on the runway.
+
+    Writes outbox rows in the caller's transaction and returns their ids.
+
+    forecast: that of the creator; None: nobody pays a fee.
+    """
+    payer_id = meters[0].federated_payer_id
+    if payer_id is None or forecast is None or not _runway_level(forecast):
+        return []
+    return _recheck(session, _costly_jobs(session, payer_id, but=meters[0].job_id))
 
 
 def recompute_runway(
@@ -121,31 +176,60 @@ def _forecast(session: Session, payer_id: str, posted: int, *, costs: bool) -> B
     )
     if forecast.left_microcredits <= 0 or forecast.runway_s > ESTIMATED_BELOW_S:
         return forecast
-    unposted = _unposted(session, payer_id, now)
-    return forecast.model_copy(update={"unposted_microcredits": unposted})
+    unposted = _unposted(session, payer_id, now) + unposted_fees(session, payer_id, now)
+    burn = forecast.burn_microcredits_per_hour - _free_of_charge(session, payer_id)
+    update = {"unposted_microcredits": unposted, "burn_microcredits_per_hour": burn}
+    return forecast.model_copy(update=update)
+
+
+def _free_of_charge(session: Session, payer_id: str) -> int:
+    """What of the burn rate is of guests that have notice, and are not billed from then on."""
+    query = (
+        select(func.sum(UsageMeter.microcredits_per_hour))
+        .join(Allocation, _is_of_run())
+        .where(
+            col(UsageMeter.payer_id) == payer_id,
+            col(UsageMeter.running).is_(True),
+            col(Allocation.preemption_noticed_at).is_not(None),
+        )
+    )
+    return int(session.exec(query).one() or 0)
+
+
+def _is_of_run() -> ColumnElement[bool]:
+    return and_(
+        col(Allocation.job_id) == col(UsageMeter.job_id),
+        col(Allocation.worker) == col(UsageMeter.worker),
+        col(Allocation.attempt) == col(UsageMeter.attempt),
+    )
 
 
 def _burn(session: Session, payer_id: str) -> int:
     """What the payer's running jobs cost together, in microcredits per hour."""
     running = col(UsageMeter.payer_id) == payer_id, col(UsageMeter.running).is_(True)
     jobs = session.exec(select(func.sum(UsageMeter.microcredits_per_hour)).where(*running)).one()
-    return int(jobs or 0)
+    return int(jobs or 0) + fees_per_hour(session, (payer_id,)).get(payer_id, 0)
 
 
-def _ends_early_s(session: Session, meters: Sequence[UsageMeter]) -> int:
-    """How long before the end of the runway the job of these meters ends.
-
-    The older of two jobs is the one whose first attempt has begun earlier.
-    """
-    payer_id, job_id = meters[0].payer_id, meters[0].job_id
-    costs = (
+def _costs(payer_id: str) -> ColumnElement[bool]:
+    """The condition that a run goes on and costs the payer something: its usage or its fee."""
+    usage = and_(
         col(UsageMeter.payer_id) == payer_id,
         col(UsageMeter.running).is_(True),
         col(UsageMeter.microcredits_per_hour) > 0,
     )
+    return or_(usage, is_paid_by(payer_id))
+
+
+def _ends_early_s(session: Session, payer_id: str, job_id: str) -> int:
+    """How long before the end of the payer's runway a job ends.
+
+    The older of two jobs is the one whose first attempt has begun earlier.
+    """
+    costly = select(UsageMeter.job_id).where(_costs(payer_id))
     begun = (
         select(UsageMeter.job_id, func.min(UsageMeter.started_at).label("at"))
-        .where(col(UsageMeter.job_id).in_(select(UsageMeter.job_id).where(*costs)))
+        .where(col(UsageMeter.job_id).in_(costly))
         .group_by(col(UsageMeter.job_id))
         .subquery()
     )
@@ -158,23 +242,25 @@ def _ends_early_s(session: Session, meters: Sequence[UsageMeter]) -> int:
 
 def _costly_jobs(session: Session, payer_id: str, but: str = "") -> Sequence[str]:
     """The jobs of a payer that cost something now, but one."""
-    query = select(UsageMeter.job_id).where(
-        col(UsageMeter.payer_id) == payer_id,
-        col(UsageMeter.running).is_(True),
-        col(UsageMeter.microcredits_per_hour) > 0,
-        col(UsageMeter.job_id) != but,
-    )
+    query = select(UsageMeter.job_id).where(_costs(payer_id), col(UsageMeter.job_id) != but)
     return session.exec(query.distinct().order_by(col(UsageMeter.job_id))).all()
 
 
 def _unposted(session: Session, payer_id: str, now: datetime) -> int:
     """An estimate of the usage since the last posting, at most one billing period for each meter.
 
-    A job whose node is unreachable is not counted, because its usage is unknown.
+    A job whose node is unreachable is not counted, because its usage is unknown; nor is what a
+    guest runs after its notice, because it is not billed.
     """
     rows = session.execute(
-        select(UsageMeter.microcredits_per_hour, UsageMeter.started_at, UsageMeter.posted_s)
+        select(
+            UsageMeter.microcredits_per_hour,
+            UsageMeter.started_at,
+            UsageMeter.posted_s,
+            Allocation.preemption_noticed_at,
+        )
         .join(Job, col(Job.id) == col(UsageMeter.job_id))
+        .outerjoin(Allocation, _is_of_run())
         .where(
             col(UsageMeter.payer_id) == payer_id,
             col(UsageMeter.running).is_(True),
@@ -184,8 +270,10 @@ def _unposted(session: Session, payer_id: str, now: datetime) -> int:
     )
     period_s = settings().billing_period_s
     return sum(
-        cumulative_microcredits(rate, _clamped(int((now - started).total_seconds()) - s, period_s))
-        for rate, started, s in rows
+        cumulative_microcredits(
+            rate, _clamped(int(((noticed or now) - started).total_seconds()) - s, period_s)
+        )
+        for rate, started, s, noticed in rows
     )
 
 

@@ -8,7 +8,7 @@ from sqlalchemy import func, update
 from sqlmodel import Session, col, select
 from temporalio.exceptions import ApplicationError
 
-from activities.billing.federated_fees import fix_fee, post_fee
+from activities.billing.federated_fees import accounts_of_fee, fix_fee, post_fee
 from activities.billing.ledger import MARKET_PRICES, USAGE_FEES, Entry, lock_accounts, post
 from activities.billing.payers import credits_name, earnings_name, payer_of
 from activities.db.ids import new_id
@@ -76,6 +76,8 @@ def post_on_meter(session: Session, meter: UsageMeter, through_s: int) -> Posted
         period_s=period_s,
     )
     subjects = _subjects_of(session, meter)
+    if of_fee := accounts_of_fee(meter):
+        lock_accounts(session, (credits_name(meter.payer_id), USAGE_FEES, *of_fee))
     posted = sum(_post_slice(session, meter, piece, subjects) for piece in cut)
     post_fee(session, meter, end_s, subjects.project_id)
     seconds = end_s - meter.posted_s

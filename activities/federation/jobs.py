@@ -7,6 +7,7 @@ from temporalio.exceptions import ApplicationError
 from activities.artifacts.uses import data_bytes_of
 from activities.db.session import database
 from activities.db.tables import FederatedJob, Job, Project
+from activities.federation.models import ENDED
 from activities.federation.parties import confinement_by, parties_of
 from activities.jobs.creation import NewJob, add_job
 from activities.jobs.submissions import submission_of
@@ -62,6 +63,9 @@ def create_federated_job(command: CreateFederatedJob) -> FederatedJobCreated:
         row = _federated_job(session, command.federated_id, locked=True)
         if session.get(Job, row.job_id) is not None:
             return FederatedJobCreated()
+        if row.status in ENDED:
+            # An activity attempt that was held up may begin after the refusal, or the withdrawal.
+            return FederatedJobCreated(refusals=(f"{row.id}: is {row.status} already",))
         project = session.get_one(Project, row.project_id, with_for_update={"read": True})
         refusals = tuple(each.words for each in refusals_of(parties_of(session, row)))
         if row.end_reason is not None or refusals:

@@ -25,7 +25,7 @@ from workflows.rules.jobs.artifacts import folder_of
 KEYS = "federated-keys"
 """The kind of the sealed keys of sealed models."""
 READ_BYTES = 1 << 20
-_ENDED = (FederatedStatus.WITHDRAWING, FederatedStatus.SETTLED, FederatedStatus.REFUSED)
+ENDED = (FederatedStatus.WITHDRAWING, FederatedStatus.SETTLED, FederatedStatus.REFUSED)
 
 
 @activity.defn
@@ -39,6 +39,8 @@ def isolate_model(command: IsolateModel) -> Done:
         row = _locked(session, command.federated_id)
         if row.sealed_model is not None:
             return Done()
+        if row.status in ENDED:
+            raise _refused(command.federated_id, "the model was withdrawn meanwhile")
         key, found = _key_of(row), _model_of(session, row)
         session.add(row)
     with beating_aside():
@@ -46,7 +48,7 @@ def isolate_model(command: IsolateModel) -> Done:
     with database().write() as session:
         row = _locked(session, command.federated_id)
         # An activity attempt that was held up may come to its end after the withdrawal.
-        is_wanted = row.sealed_key is not None and row.status not in _ENDED
+        is_wanted = row.sealed_key is not None and row.status not in ENDED
         if is_wanted:
             row.sealed_model = model.model_dump(mode="json")
             session.add(row)

@@ -47,7 +47,12 @@ def find_job_data(command: FindJobData) -> JobDataFound:
 
 def _note_size(job: Job, data_bytes: int) -> None:
     """Correct what placement goes by, in case that not all sizes were known at the submission."""
-    key = demand_key(submission_of(job.spec), job.account_id, data_bytes)
+    key = demand_key(
+        submission_of(job.spec),
+        job.account_id,
+        data_bytes,
+        job.creator_account_id if job.federated_id is not None else None,
+    )
     if (job.data_bytes, job.demand_key) == (data_bytes, key):
         return
     corrected = update(Job).where(col(Job.id) == job.id)

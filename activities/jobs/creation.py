@@ -51,7 +51,12 @@ def add_job(session: Session, job: NewJob, at: datetime) -> tuple[Job, str]:
         spec=stored_spec(submission),
         sealed_variables=job.sealed_variables,
         workers=[],
-        demand_key=demand_key(submission, job.account_id, job.data_bytes),
+        demand_key=demand_key(
+            submission,
+            job.account_id,
+            job.data_bytes,
+            job.creator_account_id if job.federated_id is not None else None,
+        ),
         data_bytes=job.data_bytes,
         waiting_since=at,
         placement_refusals=[],

@@ -78,11 +78,11 @@ def waiting_queue(
     found = session.execute(_heads()).all()
     rows = [row for row in found if row.demand_key is not None]
     known = set(gpu_types)
-    able = able_to_pay(session, {row.account_id for row in rows})
+    able = able_to_pay(session, {each for row in rows for each in _payers_of(row)})
     queue = Queue(job_count=sum(row.job_count for row in rows))
     unreadable: list[Any] = []
     for row in rows:
-        demand = _demand_of(row, known, has_credits=row.account_id in able)
+        demand = _demand_of(row, known, has_credits=_payers_of(row) <= able)
         if demand is not None and row.project_id in projects:
             demand = replace(demand, project_id=row.project_id)
         if demand is not None:
@@ -100,6 +100,11 @@ def waiting_queue(
     if unreadable or len(rows) < len(found):
         raise MissingKeysError(unreadable)
     return queue
+
+
+def _payers_of(row: Any) -> set[str]:
+    """The accounts whose credits a job waits for: its own, and the creator of a federated job."""
+    return {row.account_id, row.creator_account_id} if row.federated_id else {row.account_id}
 
 
 def _heads() -> Any:
@@ -133,6 +138,8 @@ def _heads() -> Any:
             groups.c.job_count,
             Job.id,
             Job.account_id,
+            Job.creator_account_id,
+            Job.federated_id,
             Job.project_id,
             Job.priority,
             Job.demand_key,
@@ -241,8 +248,8 @@ def _add_some_keys() -> bool:
     """Whether there were waiting jobs without a key."""
     lacks_key = (_waits(), col(Job.demand_key).is_(None))
     columns = (
-        Job.id, Job.account_id, Job.spec, Job.data_bytes, Job.attempt, Job.created_at,
-        Job.updated_at,
+        Job.id, Job.account_id, Job.creator_account_id, Job.federated_id, Job.spec,
+        Job.data_bytes, Job.attempt, Job.created_at, Job.updated_at,
     )  # fmt: skip
     with database().read() as session:
         query = select(*columns).where(*lacks_key)  # type: ignore[call-overload]
@@ -262,7 +269,8 @@ def _add_some_keys() -> bool:
 def _key_of(row: Any) -> str:
     """The demand key of a row; one that cannot be read shares its demand with no other."""
     try:
-        return demand_key(submission_of(row.spec), row.account_id, row.data_bytes)
+        creator_id = row.creator_account_id if row.federated_id is not None else None
+        return demand_key(submission_of(row.spec), row.account_id, row.data_bytes, creator_id)
     except (ValueError, LookupError, TypeError):
         return f"{_UNREADABLE}{row.id}"
 

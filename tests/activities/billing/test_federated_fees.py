@@ -3,12 +3,14 @@
 from datetime import timedelta
 
 import pytest
-from sqlmodel import col, select
+from sqlmodel import Session, col, select
 
+from activities.billing import ledger
 from activities.billing.job_billing import post_usage
 from activities.billing.ledger import FEDERATED_FEES, add_credits, balance_of
 from activities.billing.ledger_audit.audit import audit
 from activities.billing.payers import credits_name
+from activities.billing.runway import payer_forecast
 from activities.db import tables
 from activities.db.session import Database
 from activities.federation.jobs import create_federated_job
@@ -140,6 +142,8 @@ def test_one_more_federated_job_lets_the_others_of_its_creator_forecast_anew(
         values = session.get_one(tables.Job, parties.job_id).model_dump()
         row = tables.OutboxRow
         session.add(tables.Job(**{**values, "id": other}))
+        name = credits_name(parties.maker_id)
+        session.get_one(tables.LedgerAccount, name).balance_microcredits = INFERENCE_HOUR
         assert session.exec(select(row).where(row.verb == "recheck_balance")).all() == []
     usage = WorkerUsage(job_id=other, worker=0, attempt=1, started_at=NOW, through_s=0)
     post_usage(PostUsage(usages=(usage,)))
@@ -159,3 +163,37 @@ def test_the_audit_reports_a_fee_that_is_missing_or_of_another_payer(migrated: D
     with migrated.read() as session:
         found = {each.check for each in audit(session).differences}
     assert found == {"federated", "federated-fees"}
+
+
+def test_federated_fees_use_up_the_runway_of_the_creators_own_jobs(migrated: Database) -> None:
+    parties = running(migrated)
+    used(parties, 0)
+    with migrated.read() as session:
+        forecast = payer_forecast(session, parties.maker_id)
+    assert forecast.burn_microcredits_per_hour == INFERENCE_HOUR
+    with migrated.write() as session:
+        name = credits_name(parties.maker_id)
+        session.get_one(tables.LedgerAccount, name).balance_microcredits = INFERENCE_HOUR // 2
+    used(parties, 0)
+    with migrated.read() as session:
+        row = tables.EventRow
+        about = select(row.type).where(row.resource_id == parties.maker_id)
+        assert list(session.exec(about)) == ["billing.runway-10min"]
+
+
+def test_a_posting_locks_the_ledger_accounts_of_both_payers_in_their_order(
+    migrated: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parties = running(migrated)
+    moved: list[str] = []
+    move = ledger._move
+
+    def noted(session: Session, name: str, amount: int) -> int:
+        moved.append(name)
+        return move(session, name, amount)
+
+    monkeypatch.setattr(ledger, "_move", noted)
+    used(parties, 3600)
+    first = list(dict.fromkeys(moved))
+    assert len(first) == 4
+    assert first == sorted(first)

@@ -6,6 +6,7 @@ import pytest
 from sqlmodel import select
 from temporalio.exceptions import ApplicationError
 
+from activities.billing.ledger import add_credits
 from activities.db import tables
 from activities.db.session import Database
 from activities.federation.jobs import (
@@ -14,8 +15,9 @@ from activities.federation.jobs import (
     review_federation,
 )
 from activities.jobs.starts import start_job
-from activities.jobs.submissions import open_variables
+from activities.jobs.submissions import open_variables, submission_of
 from activities.lifecycles.record import record
+from activities.placement.queue import waiting_queue
 from tests.activities.federation.rows import Federation, federation
 from tests.activities.rows import NOW
 from workflows.contracts.jobs import EndRequest, JobEnding
@@ -28,6 +30,7 @@ from workflows.effects.federation import (
     FederationReview,
     ReviewFederation,
 )
+from workflows.rules.jobs.resources import demand_key
 
 
 @pytest.fixture
@@ -211,3 +214,35 @@ def test_usage_that_could_not_be_posted_is_not_billed(parties: Federation) -> No
 def test_what_is_not_there_is_not_found(parties: Federation) -> None:
     with pytest.raises(ApplicationError, match="fed-none: there is no such federated job"):
         review_federation(ReviewFederation(federated_id="fed-none"))
+
+
+@pytest.mark.parametrize("status", ["refused", "withdrawing", "settled"])
+def test_an_attempt_that_was_held_up_creates_no_job_after_the_end(
+    parties: Federation, status: str
+) -> None:
+    parties.set(tables.FederatedJob, parties.federated_id, status=status)
+    assert created(parties).refusals == (f"{parties.federated_id}: is {status} already",)
+    assert parties.job() is None
+
+
+def test_a_job_waits_for_the_credits_of_both_parties(parties: Federation) -> None:
+    created(parties)
+    waits = JobStatus.WAITING_FOR_RESOURCES.value
+    parties.set(tables.Job, parties.job_id, status=waits)
+    able: list[bool] = []
+    for account_id in (parties.clinic_id, parties.maker_id):
+        with parties.database.write() as session:
+            account = session.get_one(tables.Account, account_id)
+            add_credits(session, account, 25_000_000, account_id, NOW)
+        with parties.database.read() as session:
+            able += [each.demand.has_credits for each in waiting_queue(session, {"A100"}).demands]
+    assert able == [False, True]
+
+
+def test_the_federated_jobs_of_two_creators_share_no_demand(parties: Federation) -> None:
+    created(parties)
+    job = parties.job()
+    assert job is not None
+    asked = submission_of(job.spec), job.account_id, job.data_bytes
+    assert job.demand_key == demand_key(*asked, parties.maker_id)
+    assert job.demand_key not in (demand_key(*asked), demand_key(*asked, "acc-other"))

@@ -167,3 +167,11 @@ def test_a_job_that_is_its_projects_own_has_no_confinement(stored: Stored) -> No
     assert inputs.submission.data.model is not None
     with stored.parties.database.read() as session:
         assert session.exec(select(tables.FederatedJob)).one()
+
+
+def test_an_attempt_that_begins_after_the_end_makes_no_key(stored: Stored) -> None:
+    parties = stored.parties
+    parties.set(tables.FederatedJob, parties.federated_id, status="refused")
+    with pytest.raises(ApplicationError, match="was withdrawn meanwhile"):
+        stored.isolate()
+    assert parties.row().sealed_key is None

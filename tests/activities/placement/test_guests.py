@@ -13,6 +13,7 @@ from activities.billing.ledger import MARKET_PRICES, add_credits, balance_of
 from activities.billing.ledger_audit.audit import audit
 from activities.billing.payers import credits_name, earnings_name
 from activities.billing.reversals import reverse
+from activities.billing.runway import payer_forecast
 from activities.billing.usage import post_worker_usage
 from activities.db import tables
 from activities.db.session import Database
@@ -356,6 +357,27 @@ def test_what_a_guest_runs_after_its_notice_is_not_billed(
         earnings = earnings_name(public.owner.id, public.region.provider_id)
         assert balance_of(session, earnings) == 2 * 1_265_000 * billed_s // 3600
         assert audit(session).differences == ()
+
+
+def test_what_a_guest_runs_after_its_notice_shortens_no_runway(
+    migrated: Database, public: Public
+) -> None:
+    under(migrated, public, preemption_notice_s=6000)
+    job = run_as_guest(migrated, public, gpus=2)
+    with migrated.write() as session:
+        add_waiting_job(session, public.owner)
+    round_of()
+    pass_notice(migrated, 3000)
+    with migrated.write() as session:
+        (held,) = live(session)
+        assert held.preemption_noticed_at is not None
+        started_at = held.preemption_noticed_at - timedelta(seconds=60)
+        usage = {"job_id": job.id, "worker": 0, "attempt": 1, "started_at": started_at}
+        for through_s, unposted_s in ((0, 60), (3000, 0)):
+            post_worker_usage(session, WorkerUsage(**usage, through_s=through_s))
+            forecast = payer_forecast(session, public.customer.id)
+            assert forecast.burn_microcredits_per_hour == 0
+            assert forecast.unposted_microcredits == round(2 * 2_780_000 * unposted_s / 3600)
 
 
 def test_a_full_round_gives_no_notice(migrated: Database, public: Public) -> None:

@@ -83,16 +83,22 @@ def demand_of(
     )
 
 
-def demand_key(submission: JobSubmission, account_id: str, data_bytes: int = 0) -> str:
+def demand_key(
+    submission: JobSubmission, account_id: str, data_bytes: int = 0, fee_payer_id: str | None = None
+) -> str:
     """The key of a job's demand: jobs of one project with equal keys have equal demands.
 
     It is stored with the job. After a change of `demand_of` by which jobs with one key can have
     different demands, set the keys of waiting jobs to NULL in a migration; the next planning round
     computes them anew.
+
+    fee_payer_id: the creator of a federated job, whose credits the job waits for as well.
     """
     demand = demand_of(submission, account_id, data_bytes=data_bytes)
     fields = asdict(demand)
     del fields["project_id"]  # The key is compared within a project.
+    if fee_payer_id is not None:
+        fields["fee_payer_id"] = fee_payer_id
     asked = json.dumps(fields, sort_keys=True)
     return hashlib.sha256(asked.encode()).hexdigest()[:32]
 
