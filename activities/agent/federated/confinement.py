@@ -87,7 +87,7 @@ class Confinement:
         with open(calls, "w") as file:
             json.dump(hardening.profile(), file)
         options = ["--network=ns:" + self._network.path, "--ipc=private", "--read-only"]
-        options += ["--read-only-tmpfs=true", "--ulimit=core=1:1", "--no-hosts"]
+        options += ["--read-only-tmpfs=true", "--no-hosts"]
         options += ["--security-opt=seccomp=" + calls, "--volume", hosts + ":/etc/hosts:ro"]
         if hardening.has_swap():
             options.append("--memory-swap=%db" % self._spec["memory_bytes"])

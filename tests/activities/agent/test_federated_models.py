@@ -24,7 +24,7 @@ USES = (
     'cd "$BASELOAD_MODEL" && cp weights.bin config/names.json "$HOME" && cp weights.bin /tmp/copy '
     '&& cp weights.bin /dev/shm/copy && cp weights.bin "$BASELOAD_STATE" '
     '&& cmp weights.bin /tmp/copy && ! touch "$BASELOAD_MODEL/new" '
-    '&& wc -c < weights.bin > "$BASELOAD_OUTPUT/ready"; '
+    '&& wc -c < weights.bin > "$HOME/ready" && mv "$HOME/ready" "$BASELOAD_OUTPUT/"; '
 )
 
 

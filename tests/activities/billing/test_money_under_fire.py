@@ -133,6 +133,7 @@ def expected_of_days(fire: Fire) -> dict[tuple[int, date], Fraction]:
     }
 
 
+@pytest.mark.timeout(1200)  # Where others use the machine as well.
 @given(seed=st.integers(0, 2**32))
 @how(
     max_examples=2,
