@@ -39,6 +39,15 @@ code: {{path: code}}
 workers:
 - command: python3 tries.py {places} && exec python3 read.py
 """
+ASK = """\
+name: ask
+type: inference
+project_id: {project}
+resources: {{gpus: cpu, cpu_count: 1, memory_gib: 1}}
+data: {{model: {{id: {model}}}, output: null}}
+workers: [{{command: cat "$BASELOAD_MODEL/cells.json"}}]
+"""
+"""What the maker tries before it may: a job that needs nothing of the hospital but its machine."""
 
 
 def play(stage: Stage, story: Story) -> None:
@@ -82,15 +91,15 @@ def maker_has_model(telling: Telling) -> None:
 def refused_without_leave(telling: Telling) -> None:
     """Membership, permission and plan are asked for one after the other."""
     hospital, maker = telling.hospital, telling.maker
-    job = _job_file(telling, "reads")
-    maker.refused("not found", "federated", "create", job)
+    ask = _written(telling, "ask", ASK)
+    maker.refused("not found", "federated", "create", ask)
     _invite(telling, "job:read")
-    maker.refused("forbidden", "federated", "create", job)
+    maker.refused("may be read, not created", "federated", "create", ask)
     hospital.baseload("member", "set", maker.address, "--project", PROJECT, "--allow", "job:all")
-    maker.refused("asked the plan enterprise", "federated", "create", job)
+    maker.refused("asked the plan enterprise", "federated", "create", ask)
     telling.admin.baseload("account", "set", MAKER, "--plan", "enterprise")
     model = maker.id_of("models", MODEL)
-    hospital.refused("not found", "model", "export", model, "--to", "-")
+    hospital.refused("no model has the id", "model", "export", model, "--to", "-")
 
 
 def first_job(telling: Telling) -> None:
@@ -167,7 +176,8 @@ def consent_withdrawn(telling: Telling) -> None:
     machine = telling.stage.lab.machines[NODE]
     running = [line for line in machine.command_lines() if "read.py" in line]
     hospital.expect("nothing of it runs on the node", not running)
-    maker.refused("not found", "federated", "create", _job_file(telling, "again"))
+    again = _written(telling, "ask", ASK)
+    maker.refused("not found", "federated", "create", again)
 
 
 def both_statements(telling: Telling) -> None:
@@ -239,19 +249,22 @@ def _job_file(telling: Telling, name: str, every_s: int = 0) -> str:
     if not (folder / "code").exists():
         shutil.copytree(EXAMPLE / "code", folder / "code")
         shutil.copy(Path(tries.__file__), folder / "code")
-    hospital = telling.hospital
-    file = folder / f"{name}.yaml"
-    written = JOB.format(
-        name=name,
-        project=hospital.id_of("projects", PROJECT),
-        model=telling.maker.id_of("models", MODEL),
-        share=hospital.id_of("datastores", SHARE),
-        every_s=every_s,
-        places=" ".join(_places(telling)),
-    )
+    more = {
+        "share": telling.hospital.id_of("datastores", SHARE),
+        "every_s": every_s,
+        "places": " ".join(_places(telling)),
+    }
+    return _written(telling, name, JOB, **more)
+
+
+def _written(telling: Telling, name: str, form: str, **more: object) -> str:
+    """A job file of the maker, which is shown when it is new; as a command names it."""
+    file = telling.folder(MAKER) / f"{name}.yaml"
+    project = telling.hospital.id_of("projects", PROJECT)
+    model = telling.maker.id_of("models", MODEL)
     if not file.exists():
-        file.write_text(written)
-        telling.maker.tell(f"$ cat {shortened(file)}\n{written.rstrip()}")
+        file.write_text(form.format(name=name, project=project, model=model, **more))
+        telling.maker.tell(f"$ cat {shortened(file)}\n{file.read_text().rstrip()}")
     return shortened(file)
 
 

@@ -10,6 +10,7 @@ import math
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 
 def main() -> None:
@@ -25,7 +26,7 @@ def main() -> None:
             time.sleep(float(os.environ.get("EVERY_S", "0")))
 
 
-def malignant(model: dict, patient: dict) -> float:
+def malignant(model: dict[str, Any], patient: dict[str, str]) -> float:
     """How likely the mass of a patient is malignant, 0 to 1."""
     logit = model["bias"]
     for name, mean, spread, weight in zip(
