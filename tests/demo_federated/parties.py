@@ -41,7 +41,15 @@ class Party(Terminal):
         return self.api.get("/v1/account")
 
     def id_of(self, noun: str, name: str) -> str:
-        return str((self.api.live(noun, name=name) or {})["id"])
+        items = self.api.get(f"/v1/{noun}?limit=100")["items"]
+        return next(str(each["id"]) for each in items if each["name"] == name)
+
+    def settled(self, name: str) -> Resource:
+        """The federated job of this name, once it is settled; to be refused is none of it."""
+        found = self.reached("federated-jobs", name, "settled", "refused")
+        reason = found["status_reason"]
+        self.expect(f"{name} is settled: {reason}", found["status"] == "settled")
+        return found
 
     def refused(self, because: str, *arguments: str) -> None:
         """Run a command that must be refused with these words."""

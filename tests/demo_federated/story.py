@@ -106,7 +106,7 @@ def first_job(telling: Telling) -> None:
     """It reads every patient; what it tried from inside is in its output, too."""
     maker = telling.maker
     maker.baseload("federated", "create", _job_file(telling, "reads"))
-    maker.reached("federated-jobs", "reads", "settled")
+    maker.settled("reads")
     maker.baseload("federated", "show", "reads")
     lines = _output(telling, "reads").joinpath("reads.csv").read_text().splitlines()
     for line in lines[:4]:
@@ -163,7 +163,7 @@ def consent_withdrawn(telling: Telling) -> None:
     """The hospital removes the member, and the job ends."""
     hospital, maker = telling.hospital, telling.maker
     hospital.baseload("member", "rm", maker.address, "--project", PROJECT)
-    ended = maker.reached("federated-jobs", "watch", "settled")
+    ended = maker.settled("watch")
     maker.baseload("federated", "show", "watch")
     maker.expect(
         "the maker is told why", "no permission to create jobs" in str(ended["status_reason"])

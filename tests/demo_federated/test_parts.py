@@ -1,4 +1,4 @@
-"""What `make demo-federated` is made of. All of it takes minutes, and is not run among the tests."""
+"""What `make demo-federated` is made of. All of it is not run among the tests."""
 
 from __future__ import annotations
 
