@@ -99,7 +99,7 @@ def refused_without_leave(telling: Telling) -> None:
     maker.refused("asked the plan enterprise", "federated", "create", ask)
     telling.admin.baseload("account", "set", MAKER, "--plan", "enterprise")
     model = maker.id_of("models", MODEL)
-    hospital.refused("no model has the id", "model", "export", model, "--to", "-")
+    hospital.refused("not found", "model", "export", model, "--to", "-")
 
 
 def first_job(telling: Telling) -> None:
