@@ -20,8 +20,8 @@ from workers.runner.settings import CHECKOUT
 REGION, NODE, PROJECT, SHARE, MODEL = "ward", "ward-1", "reads", "records", "cells"
 EXAMPLE = CHECKOUT / "examples/federated"
 PATIENTS = 24
-MARKER = '"spreads"'
-"""What is in the model alone, by which it would be found on the node's disk."""
+MARKER = f'"bias": {json.loads((EXAMPLE / "model/cells.json").read_text())["bias"]}'
+"""A line of the model, by which it would be found on the node's disk."""
 METADATA = "169.254.169.254:80"
 FEE_PER_HOUR = 1_850_000
 """Of one worker of inference, in microcredits."""
@@ -105,7 +105,7 @@ def refused_without_leave(telling: Telling) -> None:
 def first_job(telling: Telling) -> None:
     """It reads every patient; what it tried from inside is in its output, too."""
     maker = telling.maker
-    maker.baseload("federated", "create", _job_file(telling, "reads"))
+    maker.baseload("federated", "create", _job_file(telling, "reads", every_s=0.3))
     maker.settled("reads")
     maker.baseload("federated", "show", "reads")
     lines = _output(telling, "reads").joinpath("reads.csv").read_text().splitlines()
@@ -141,9 +141,11 @@ def second_job(telling: Telling) -> None:
     maker.baseload("federated", "create", _job_file(telling, "watch", every_s=20))
     maker.reached("federated-jobs", "watch", "running")
     maker.reached("jobs", "watch", "running")
-    reads = _output(telling, "watch") / "reads.csv"
-    maker.until("it has read a first patient", lambda: "patient-01" in _text(reads))
-    tcp = _tries(telling, "watch")["tcp"]
+    maker.until(
+        "it has read a first patient", lambda: "patient-01" in _so_far(telling, "reads.csv")
+    )
+    tcp = json.loads(_so_far(telling, "tries.json"))["tcp"]
+    telling.story.tell(json.dumps(tcp, indent=1))
     reached = [place for place, heard in tcp.items() if heard == "heard"]
     hospital.expect("it has reached what was allowed alone", reached == _places(telling)[:1])
 
@@ -153,7 +155,7 @@ def kept_while_it_runs(telling: Telling) -> None:
     for party in (telling.maker, telling.hospital):
         party.refused("nobody has a session of a federated job", "exec", "watch", "--", "id")
     machine = telling.stage.lab.machines[NODE]
-    line = f"grep -rlF '{MARKER}' /var /tmp /root /home /run --include=*.json || true"
+    line = f"grep -rlF -D skip '{MARKER}' /var /tmp /root /home /run || true"
     telling.story.tell(f"{NODE}# {line}")
     found = machine.run("sh", "-c", line).split()
     telling.hospital.expect("root of the node finds the model on no disk", not found)
@@ -171,7 +173,7 @@ def consent_withdrawn(telling: Telling) -> None:
     events = maker.api.get(f"/v1/federated-jobs/{ended['id']}/events?limit=100")["items"]
     types = {each["type"] for each in events}
     maker.expect("an event says so", "federated.consent-withdrawn" in types)
-    lines = _text(_output(telling, "watch") / "reads.csv").splitlines()
+    lines = (_output(telling, "watch") / "reads.csv").read_text().splitlines()
     hospital.expect("it has not read every patient", 1 < len(lines) <= PATIENTS)
     machine = telling.stage.lab.machines[NODE]
     running = [line for line in machine.command_lines() if "read.py" in line]
@@ -243,7 +245,7 @@ def _invite(telling: Telling, allowed: str) -> None:
     maker.expect("the maker is a member", joined["project_id"] == asked["project_id"])
 
 
-def _job_file(telling: Telling, name: str, every_s: int = 0) -> str:
+def _job_file(telling: Telling, name: str, every_s: float = 0) -> str:
     """The job file of the maker, beside the code of the example and what it tries."""
     folder = telling.folder(MAKER)
     if not (folder / "code").exists():
@@ -286,5 +288,8 @@ def _tries(telling: Telling, job: str) -> Resource:
     return dict(json.loads(text))
 
 
-def _text(path: Path) -> str:
-    return path.read_text() if path.exists() else ""
+def _so_far(telling: Telling, name: str) -> str:
+    """A file of the output of the job that runs, which is on the share when the job has ended."""
+    job = telling.hospital.id_of("jobs", "watch")
+    line = f"cat /var/lib/baseload/runs/{job}-*/output/{name} 2>/dev/null || true"
+    return telling.stage.lab.machines[NODE].run("sh", "-c", line)
