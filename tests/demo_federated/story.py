@@ -121,7 +121,9 @@ def tried_from_inside(telling: Telling) -> None:
     telling.hospital.expect("by TCP it has reached nothing", not reached)
     sent = [place for place, how in found["udp"].items() if how == "sent"]
     telling.hospital.expect("by UDP it has sent nothing", not sent)
-    telling.hospital.expect(f"it knows no address of {tries.NAME}", "." not in found["name"][:4])
+    telling.hospital.expect(
+        f"it knows no address of {tries.NAME}", found["name"].startswith("[Errno")
+    )
     written = [folder for folder, how in found["files"].items() if how == "written"]
     telling.hospital.expect("it has written no copy beside its output", not written)
 
@@ -155,10 +157,17 @@ def kept_while_it_runs(telling: Telling) -> None:
     for party in (telling.maker, telling.hospital):
         party.refused("nobody has a session of a federated job", "exec", "watch", "--", "id")
     machine = telling.stage.lab.machines[NODE]
-    line = f"grep -rlF -D skip '{MARKER}' /var /tmp /root /home /run || true"
+    line = f"grep -rlF -D skip '{MARKER}' /var /tmp /root /home /run"
     telling.story.tell(f"{NODE}# {line}")
-    found = machine.run("sh", "-c", line).split()
+    found = machine.run("sh", "-c", f"{line} || true").split()
     telling.hospital.expect("root of the node finds the model on no disk", not found)
+    inside = "/proc/$pid/root/var/lib/baseload/runs/*/models/*/cells.json"
+    line = f"for pid in $(pgrep -f read.py); do grep -F '{MARKER}' {inside}; done"
+    telling.story.tell(f"{NODE}# {line}")
+    telling.hospital.expect(
+        "root can read it in the memory of the run, as SECURITY.md says",
+        MARKER in machine.run("sh", "-c", f"{line} 2>/dev/null || true"),
+    )
 
 
 def consent_withdrawn(telling: Telling) -> None:
