@@ -1,10 +1,10 @@
 # baseload: `make help`
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-tests demo demo-gcp demo-data demo-edge up down status test check style ladder compiled node-image faults faults-cloud faults-data faults-edge simulate bench mutants tctl
+.PHONY: help setup setup-tests demo demo-gcp demo-data demo-edge demo-federated up down status test check style ladder compiled node-image faults faults-cloud faults-data faults-edge simulate bench mutants tctl
 SHELL := /bin/sh
 
 help:  ## Show this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup:  ## Install what the software needs: locked dependencies, the Temporal binary
 	@python=$$(sh deploy/setup/python.sh) && "$$python" deploy/setup/environment.py
@@ -22,6 +22,9 @@ demo-data: setup-tests  ## Datasets, NFS and SMB shares, a storage node, a reser
 
 demo-edge: setup-tests  ## Devices at the edge: deploy, roll back, power cut, on lab machines (as root)
 	@.venv/bin/python -m tests.demo_edge
+
+demo-federated: setup-tests  ## A model at the data of another party: refusals, consent, statements, on a lab machine (as root)
+	@.venv/bin/python -m tests.demo_federated
 
 up: setup  ## Bring everything up: Temporal, API, workers, this machine as an active node
 	@.venv/bin/python -m workers.runner up

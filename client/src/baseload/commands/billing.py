@@ -93,7 +93,8 @@ def usage(
     """Show who used your machines, projects and models, by default in the last 30 days."""
     found = session.get("/v1/usage", **_period(since, until), by=by.value)
     columns = ("begins_at", "consumer_account_id", "project_id", "model_id", "kind", "job_count",
-               "seconds", "gpu_seconds", "charged_microcredits")  # fmt: skip
+               "seconds", "gpu_seconds", "charged_microcredits",
+               "federated_fee_microcredits")  # fmt: skip
     if _is_exported(session, found, columns, csv=csv):
         return
     rows = [
@@ -103,10 +104,12 @@ def usage(
             duration_text(each["seconds"]),
             f"{each['gpu_seconds'] / 3600:.2f}",
             credits_text(each["charged_microcredits"]),
+            credits_text(each["federated_fee_microcredits"]),
         ]
         for each in found["items"]
     ]
-    head = ("from", "consumer", "project", "model", "kind", "jobs", "time", "GPU hours", "credits")
+    head = ("from", "consumer", "project", "model", "kind", "jobs", "time", "GPU hours", "credits",
+            "federated fee")  # fmt: skip
     session.screen.table(head, rows)
     if not found["is_whole"]:
         session.screen.say("There are more lines: ask for a shorter period.")
