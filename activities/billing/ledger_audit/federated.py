@@ -9,6 +9,7 @@ from sqlmodel import Session
 
 from activities.billing.ledger import FEDERATED_FEES
 from activities.billing.ledger_audit.checks import Check, Difference, batches, streamed
+from activities.billing.ledger_audit.meters import Run, meters_of, name_of, run_of
 from activities.db.tables import (
     FederatedJob,
     Job,
@@ -27,7 +28,6 @@ _job: Any = Job
 _federated: Any = FederatedJob
 _posting: Any = LedgerPosting
 _transaction: Any = LedgerTransaction
-Run = tuple[str, int, int]
 
 
 def _fees(session: Session) -> Iterator[Difference]:
@@ -51,7 +51,7 @@ def _fees(session: Session) -> Iterator[Difference]:
         )
         for what, expected, found in facts:
             if expected != found:
-                yield Difference("federated", _name(meter), what, str(expected), str(found))
+                yield Difference("federated", name_of(meter), what, str(expected), str(found))
 
 
 def _postings(session: Session) -> Iterator[Difference]:
@@ -73,11 +73,7 @@ def _postings(session: Session) -> Iterator[Difference]:
 
 
 def _of_jobs(session: Session, job_ids: list[str]) -> Iterator[Difference]:
-    of_jobs = select(UsageMeter).where(_meter.job_id.in_(job_ids))
-    meters: dict[Run, UsageMeter] = {
-        (each.job_id, each.worker, each.attempt): each
-        for each in session.execute(of_jobs).scalars()
-    }
+    meters = meters_of(session, job_ids)
     posted: dict[Run, int] = defaultdict(int)
     query = (
         select(
@@ -95,7 +91,7 @@ def _of_jobs(session: Session, job_ids: list[str]) -> Iterator[Difference]:
         )
     )
     for row in streamed(session, query):
-        run = (row.job_id, row.details.get("worker", -1), row.details.get("attempt", -1))
+        run = run_of(row)
         posted[run] += row.amount_microcredits
         payer = meters[run].federated_payer_id if run in meters else None
         if payer != row.account_id:
@@ -105,11 +101,7 @@ def _of_jobs(session: Session, job_ids: list[str]) -> Iterator[Difference]:
         if posted[run] != meter.federated_microcredits:
             what = "the meter has posted the sum of its federated fees"
             sums = str(posted[run]), str(meter.federated_microcredits)
-            yield Difference("federated-fees", _name(meter), what, *sums)
-
-
-def _name(meter: UsageMeter) -> str:
-    return f"{meter.job_id} worker {meter.worker} attempt {meter.attempt}"
+            yield Difference("federated-fees", name_of(meter), what, *sums)
 
 
 FEDERATED = (

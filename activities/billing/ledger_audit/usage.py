@@ -11,6 +11,7 @@ from sqlmodel import Session
 from activities.billing.ledger import MARKET_PRICES, USAGE_FEES
 from activities.billing.ledger_audit.books import own_credits
 from activities.billing.ledger_audit.checks import Check, Difference, batches, streamed
+from activities.billing.ledger_audit.meters import Run, meters_of, name_of, run_of
 from activities.billing.payers import credits_name
 from activities.billing.usage import SPARE_S
 from activities.db.tables import (
@@ -33,7 +34,6 @@ _held: Any = Allocation
 _lease: Any = Lease
 _posting: Any = LedgerPosting
 _transaction: Any = LedgerTransaction
-Run = tuple[str, int, int]
 
 
 def _meters(session: Session) -> Iterator[Difference]:
@@ -55,7 +55,7 @@ def _meters(session: Session) -> Iterator[Difference]:
 
 
 def _of_meter(meter: UsageMeter, held: Allocation | None) -> Iterator[Difference]:
-    name = f"{meter.job_id} worker {meter.worker} attempt {meter.attempt}"
+    name = name_of(meter)
     rates = UsageRates.model_validate(meter.rates)
     facts: list[tuple[str, object, object]] = [
         ("the rate is that of its rates", rates.microcredits_per_hour, meter.microcredits_per_hour),
@@ -91,11 +91,7 @@ def _slices(session: Session) -> Iterator[Difference]:
 
 
 def _of_jobs(session: Session, job_ids: Sequence[str]) -> Iterator[Difference]:
-    of_jobs = select(UsageMeter).where(_meter.job_id.in_(job_ids))
-    meters: dict[Run, UsageMeter] = {
-        (each.job_id, each.worker, each.attempt): each
-        for each in session.execute(of_jobs).scalars()
-    }
+    meters = meters_of(session, job_ids)
     posted: dict[Run, int] = defaultdict(int)
     query = (
         select(
@@ -115,12 +111,12 @@ def _of_jobs(session: Session, job_ids: Sequence[str]) -> Iterator[Difference]:
         )
     )
     for row in streamed(session, query):
-        run = (row.job_id, row.details.get("worker", -1), row.details.get("attempt", -1))
+        run = run_of(row)
         posted[run] += row.amount_microcredits
         yield from _of_slice(row, meters.get(run))
     for run, meter in meters.items():
         if posted[run] != meter.posted_microcredits:
-            name = f"{meter.job_id} worker {meter.worker} attempt {meter.attempt}"
+            name = name_of(meter)
             what = "the meter has posted the sum of its slices"
             sums = str(posted[run]), str(meter.posted_microcredits)
             yield Difference("slices", name, what, *sums)
