@@ -154,8 +154,8 @@ def second_job(telling: Telling) -> None:
 
 def kept_while_it_runs(telling: Telling) -> None:
     """Nobody has a shell in it, and the node's disk does not have the model."""
-    for party in (telling.maker, telling.hospital):
-        party.refused("nobody has a session of a federated job", "exec", "watch", "--", "id")
+    telling.maker.refused("is for its consumer alone", "exec", "watch", "--", "id")
+    telling.hospital.refused("nobody has a session of a federated job", "exec", "watch", "--", "id")
     machine = telling.stage.lab.machines[NODE]
     line = f"grep -rlF -D skip '{MARKER}' /var /tmp /root /home /run"
     telling.story.tell(f"{NODE}# {line}")
