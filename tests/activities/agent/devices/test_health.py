@@ -68,6 +68,7 @@ def answering(answer: bytes) -> Iterator[tuple[int, list[bytes]]]:
     """The port of a server that answers each connection so, and the peers' processes' accounts."""
     asked: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as server:
+        own_port = server.getsockname()[1]
 
         def serve() -> None:
             while True:
@@ -76,21 +77,26 @@ def answering(answer: bytes) -> Iterator[tuple[int, list[bytes]]]:
                 except OSError:
                     return
                 with connection:
-                    asked.append(_account_of(peer[1]))
+                    asked.append(_account_of(peer[1], own_port))
                     connection.recv(4096)
                     connection.sendall(answer)
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
-        yield server.getsockname()[1], asked
+        yield own_port, asked
         server.shutdown(socket.SHUT_RDWR)
     thread.join(LIMIT_S)
 
 
-def _account_of(port: int) -> bytes:
-    """The number of the account whose socket has this port, by the kernel's table."""
+def _account_of(port: int, server_port: int) -> bytes:
+    """The number of the account whose socket connects these two ports, by the kernel's table.
+
+    One port is not enough: a connection of another test that ended a moment ago may have had it,
+    and the kernel lists such a one as root's.
+    """
+    ends = (b":%04X" % port, b":%04X" % server_port)
     rows = [line.split() for line in Path("/proc/net/tcp").read_bytes().splitlines()]
-    return next(row[7] for row in rows if row[1].endswith(b":%04X" % port))
+    return next(row[7] for row in rows if (row[1][-5:], row[2][-5:]) == ends)
 
 
 def verdict_of(revision: Any, **asked: Any) -> str | None:
