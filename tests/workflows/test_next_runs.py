@@ -141,20 +141,20 @@ def federated() -> FederatedRequest:
     return asked
 
 
-@pytest.mark.parametrize(
-    ("lifecycle", "asked"),
-    [
-        (JobLifecycle, job()),
-        (NodeLifecycle, node()),
-        (LeaseLifecycle, lease()),
-        (ProviderLifecycle, provider()),
-        (RegionLifecycle, region()),
-        (ArtifactLifecycle, artifact()),
-        (DeviceLifecycle, device()),
-        (DeploymentLifecycle, deployment()),
-        (FederatedLifecycle, federated()),
-    ],
-)
+LIFECYCLES: list[tuple[type[Any], Contract]] = [
+    (JobLifecycle, job()),
+    (NodeLifecycle, node()),
+    (LeaseLifecycle, lease()),
+    (ProviderLifecycle, provider()),
+    (RegionLifecycle, region()),
+    (ArtifactLifecycle, artifact()),
+    (DeviceLifecycle, device()),
+    (DeploymentLifecycle, deployment()),
+    (FederatedLifecycle, federated()),
+]
+
+
+@pytest.mark.parametrize(("lifecycle", "asked"), LIFECYCLES)
 def test_the_next_run_of_a_lifecycle_is_given_all_that_this_one_was(
     lifecycle: type[Any], asked: Contract
 ) -> None:
@@ -194,20 +194,7 @@ def test_a_run_hands_no_message_on_that_the_next_one_would_not_find(
     assert (it._next_run() is not None) is waits
 
 
-@pytest.mark.parametrize(
-    ("lifecycle", "asked"),
-    [
-        (JobLifecycle, job()),
-        (NodeLifecycle, node()),
-        (LeaseLifecycle, lease()),
-        (ProviderLifecycle, provider()),
-        (RegionLifecycle, region()),
-        (ArtifactLifecycle, artifact()),
-        (DeviceLifecycle, device()),
-        (DeploymentLifecycle, deployment()),
-        (FederatedLifecycle, federated()),
-    ],
-)
+@pytest.mark.parametrize(("lifecycle", "asked"), LIFECYCLES)
 def test_every_lifecycle_answers_a_query_for_its_status_and_says_what_it_hears(
     lifecycle: type[Any], asked: Contract
 ) -> None:
