@@ -14,6 +14,7 @@ from activities.db.tables import (
 )
 from workflows.contracts.federation import LogPolicy
 from workflows.contracts.statuses import NodeStatus, RegionStatus
+from workflows.rules.accounts.memberships import may_create_federated
 from workflows.rules.accounts.permissions import Role
 from workflows.rules.accounts.plans import Feature, refusal_of
 from workflows.rules.federation.parties import Confinement, Parties
@@ -35,7 +36,7 @@ def parties_of(session: Session, row: FederatedJob) -> Parties:
         model_id=row.model_id,
         plan_refusal=refusal_of(Feature.FEDERATED_JOBS, creator.plan, creator.name),
         is_user_there=_is_user_there(session, row),
-        may_create_jobs=_may_create_jobs(session, row),
+        may_create=_may_create(session, row),
         model_account_id=None if model is None else model.account_id,
         model_status=None if model is None else model.status,
         is_project_there=project.removed_at is None,
@@ -66,11 +67,11 @@ def _is_user_there(session: Session, row: FederatedJob) -> bool:
     return user is not None and user.account_id == row.account_id and user.role in may_work
 
 
-def _may_create_jobs(session: Session, row: FederatedJob) -> bool:
+def _may_create(session: Session, row: FederatedJob) -> bool:
     if row.account_id == row.consumer_account_id:
         return True
     member = session.get(ProjectMember, (row.project_id, row.creator_user_id))
-    return member is not None and member.permissions.get("job") == "all"
+    return member is not None and may_create_federated(member.permissions)
 
 
 def _has_machines(session: Session, account_id: str) -> bool:

@@ -17,7 +17,7 @@ from api.problems import Problem, field_error, invalid, missing
 from api.schemas import federated_jobs as schemas
 from api.services.job_submissions import (
     ReadDocument,
-    accepted,
+    accepted_federated,
     must_have_credits,
     read_document,
 )
@@ -173,13 +173,14 @@ def create_federated_job(context: ChangeContext, asked: ReadDocument) -> schemas
 
     What the consumer has to allow is asked by its lifecycle, which refuses it where that is not so.
     Raises: Problem `plan-required`; `invalid-request`, with every mistake in the document;
-    `forbidden` or `conflict`, by a rule for the creator; `insufficient-credits`; `not-found`, for
-    the project; `limit-reached`, `storage-exhausted`, for its owner.
+    `forbidden`, without the permission, and as `conflict` by a rule for the creator;
+    `insufficient-credits`; `not-found`, for the project; `limit-reached`, `storage-exhausted`, for
+    its owner.
     """
     without_model = ReadDocument(
         _with_model(asked.document, None), asked.reading, asked.known_gpu_types
     )
-    submission, project = accepted(context, without_model)
+    submission, project = accepted_federated(context, without_model)
     check_plan(context, Feature.FEDERATED_JOBS)
     model = _model(context, submission, asked.document)
     hold_project(context.session, project)

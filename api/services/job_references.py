@@ -40,17 +40,21 @@ NAMED_AGAIN = timedelta(days=1)
 """Far below the retention of uploads."""
 
 
-def wrong_references(context: ChangeContext, document: Any) -> list[FieldError]:
-    """The field errors for ids in the document that name no resource that the caller may use."""
+def wrong_references(context: ChangeContext, document: Any, noun: str = "job") -> list[FieldError]:
+    """The field errors for ids in the document that name no resource that the caller may use.
+
+    noun: what a member needs the permission `all` for, `job` or `federated`.
+    """
     if not isinstance(document, dict) or out_of_bounds(document):
         return []
-    owner_id, project = _owner_id(context, document), _project_of(context, document)
+    project = _project_of(context, document, noun)
+    owner_id = context.caller.account_id if project is None else project.account_id
     found = [
         _wrong_upload(context, document, ("code", "upload_id")),
         _wrong_upload(context, document, ("data", "input", "upload_id")),
         _wrong_region(context, document, owner_id),
         *_wrong_providers(context, document, owner_id),
-        *_wrong_secrets(context, document, project),
+        *_wrong_secrets(context, document, project, noun),
         *_wrong_artifacts(context, document),
         *wrong_datastores(context, document, owner_id),
         *wrong_keys(context, document, project),
@@ -96,27 +100,21 @@ def _is_kept(context: ChangeContext, upload: tables.Upload) -> bool:
     return True
 
 
-def _owner_id(context: ChangeContext, document: dict[str, Any]) -> str:
-    """The account of the job's project, which pays for the job and whose machines it may use."""
-    caller, project_id = context.caller, document.get("project_id")
-    project = (
-        context.session.get(tables.Project, project_id) if isinstance(project_id, str) else None
-    )
-    if project is not None and project.id in projects_of(context.session, caller, "job", "all"):
-        return project.account_id
-    return caller.account_id
-
-
-def _project_of(context: ChangeContext, document: dict[str, Any]) -> tables.Project | None:
-    """The project of the job; None: there is none in which the caller may create jobs."""
+def _project_of(
+    context: ChangeContext, document: dict[str, Any], noun: str
+) -> tables.Project | None:
+    """The project of the job, whose account pays for it; None: the caller may create none there."""
     project_id = document.get("project_id") or personal_project(context)
     project = (
         context.session.get(tables.Project, project_id) if isinstance(project_id, str) else None
     )
-    if project is None or project.account_id == context.caller.account_id:
-        return project
-    shared = projects_of(context.session, context.caller, "job", "all")
-    return project if project.id in shared else None
+    return project if project is not None and _may_create(context, project, noun) else None
+
+
+def _may_create(context: ChangeContext, project: tables.Project, noun: str) -> bool:
+    """Whether the caller may create jobs, or federated jobs, in a project."""
+    is_own = project.account_id == context.caller.account_id
+    return is_own or project.id in projects_of(context.session, context.caller, noun, "all")
 
 
 def _wrong_region(context: ChangeContext, document: Any, owner_id: str) -> FieldError | None:
@@ -147,16 +145,20 @@ def _wrong_providers(context: ChangeContext, document: Any, owner_id: str) -> li
 
 
 def _wrong_secrets(
-    context: ChangeContext, document: Any, project: tables.Project | None
+    context: ChangeContext, document: Any, project: tables.Project | None, noun: str
 ) -> list[FieldError]:
     """The field errors for references that name no secret of the job's own project.
 
-    project: of the job, in which the caller may create jobs; nobody else learns what it has.
+    project: of the job, in which the caller may create jobs; nobody else learns what it has. The
+    permission for federated jobs gives no use of its secrets.
     """
     references = _at(document, ("environment", "secrets"))
     if not isinstance(references, dict) or project is None:
         return []
     project_id, wrong = project.id, []
+    if noun != "job" and references and not _may_create(context, project, "job"):
+        rule = "is empty: secrets of another's project need the permission job:all"
+        return [field_error("environment.secrets", rule, None)]
     for name, given in references.items():
         if not isinstance(given, str):
             continue

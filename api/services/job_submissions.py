@@ -25,10 +25,16 @@ from api.services.job_datastores import pinned, region_warnings
 from api.services.job_inputs import check_input, create_input
 from api.services.job_references import personal_project, wrong_references
 from api.services.job_responses import job_response
-from api.services.ownership import hold_project, project_for, visible_job
+from api.services.ownership import (
+    hold_project,
+    project_for,
+    project_for_federated,
+    visible_job,
+)
 from api.services.third_party_keys import with_image_key
 from workflows.contracts.billing import MICROCREDITS
 from workflows.contracts.job_submission import JobSubmission
+from workflows.contracts.lifecycles import FEDERATED
 from workflows.contracts.placement import Resources
 from workflows.contracts.statuses import NodeStatus
 from workflows.rules.jobs.arrays import INDEX, SIZE, jobs_of_array, with_variables
@@ -129,6 +135,32 @@ def accepted(context: ChangeContext, asked: ReadDocument) -> tuple[JobSubmission
     """
     submission = _submission(context, asked)
     project = _project(context, submission.project_id)
+    return _accepted_in(context, asked, submission, project), project
+
+
+def accepted_federated(
+    context: ChangeContext, asked: ReadDocument
+) -> tuple[JobSubmission, tables.Project]:
+    """As `accepted`, of the job of a federated job, which needs a permission of its own.
+
+    Raises: Problem, as `submit_job`.
+    """
+    read = asked.reading.submission
+    named = read.project_id if read is not None and not asked.reading.mistakes else None
+    if named is not None:  # The permission is asked first: without it no id is found.
+        project_for_federated(context.session, context.caller, named)
+    submission = _submission(context, asked, FEDERATED.name)
+    project = project_for_federated(context.session, context.caller, submission.project_id or "")
+    return _accepted_in(context, asked, submission, project), project
+
+
+def _accepted_in(
+    context: ChangeContext,
+    asked: ReadDocument,
+    submission: JobSubmission,
+    project: tables.Project,
+) -> JobSubmission:
+    """The submission as it is stored, once its project and its owner do not refuse it."""
     resources = resources_of(submission, asked.known_gpu_types)
     check_balance(context.session, project.account_id, resources)
     count = 1 if submission.array is None else len(submission.array)
@@ -136,7 +168,7 @@ def accepted(context: ChangeContext, asked: ReadDocument) -> tuple[JobSubmission
     check_room(context.session, project.account_id)
     check_input(context, submission, project)
     whole = with_image_key(context, _with_references(submission, project.id), project)
-    return pinned(context.session, whole), project
+    return pinned(context.session, whole)
 
 
 def _with_references(submission: JobSubmission, project_id: str) -> JobSubmission:
@@ -177,11 +209,11 @@ def resubmit_job(
     return job_response(context.session, context.caller, row)
 
 
-def _submission(context: ChangeContext, asked: ReadDocument) -> JobSubmission:
+def _submission(context: ChangeContext, asked: ReadDocument, noun: str = "job") -> JobSubmission:
     """The submission of a document; the problem for a wrong document names every mistake."""
     found = asked.reading.mistakes
     mistakes = [field_error(mistake.field, mistake.rule, mistake.value) for mistake in found]
-    wrong = mistakes + wrong_references(context, asked.document)
+    wrong = mistakes + wrong_references(context, asked.document, noun)
     if asked.reading.submission is None or wrong:
         raise invalid(*wrong)
     return asked.reading.submission

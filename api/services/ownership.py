@@ -9,6 +9,7 @@ from activities.db import tables
 from api.authorization import Caller
 from api.problems import Problem, missing
 from workflows.contracts.lifecycles import workflow_id_of
+from workflows.rules.accounts.memberships import may_create_federated
 
 Row = TypeVar("Row", bound=SQLModel)
 _LOCKS: dict[str | None, Any] = {
@@ -112,6 +113,22 @@ def project_for(
         raise missing("project", project_id)
     if project_id not in projects_of(session, caller, noun, "all"):
         raise Problem("forbidden", f"project {project_id}: its {noun}s may be read, not created")
+    return project
+
+
+def project_for_federated(session: Session, caller: Caller, project_id: str) -> tables.Project:
+    """A project in which the caller may create federated jobs.
+
+    Raises: Problem `not-found`, or `forbidden` when the caller is a member who may not.
+    """
+    project = visible_project(session, caller, project_id)
+    if project.account_id == caller.account_id:
+        return project
+    member = session.get_one(tables.ProjectMember, (project_id, caller.user_id))
+    if not may_create_federated(member.permissions):
+        found = ", ".join(f"{noun}:{level}" for noun, level in sorted(member.permissions.items()))
+        words = f"project {project_id}: asked to create a federated job, found {found}"
+        raise Problem("forbidden", f"{words}; its owner gives the permission federated:all")
     return project
 
 

@@ -78,7 +78,7 @@ async def story(site: Site) -> Story:
     await clinic.node(region_id, services=["compute"])
     body = {"name": "reads", "use_only_owned_resources": True}
     project_id = str((await clinic.made("/v1/projects", body))["id"])
-    join(site, maker, project_id, {"job": "all"})
+    join(site, maker, project_id, {"federated": "all"})
     source = {"name": "lungs", "source": {"type": "upload"}}
     model_id = str((await maker.made("/v1/models", source))["id"])
     content = {"content_sha256": "a" * 64, "size_bytes": 10, "unpacked_bytes": 10, "file_count": 1}

@@ -10,6 +10,7 @@ from activities.db.ids import new_id
 from tests.api.federated_rows import Story, federated_job, join, story
 from tests.api.http_server import JOB, Person, Site
 from tests.api.test_invitations import problem
+from workflows.rules.accounts.memberships import SHARED_NOUNS
 
 ROUTE = "/v1/federated-jobs"
 
@@ -87,23 +88,88 @@ async def test_who_may_only_read_another_accounts_model_cannot_take_it_along(
     made = await parties.maker.made("/v1/projects", {"name": "models"})
     site.set(tables.Model, parties.model_id, project_id=made["id"])
     join(site, bob, made["id"], {"model": "read"})
-    join(site, bob, parties.project_id, {"job": "all"})
+    join(site, bob, parties.project_id, {"federated": "all"})
     document = parties.changed(data={"model": {"id": parties.model_id}, "output": None})
     refused = await bob.post(ROUTE, document)
     assert problem(refused) == (403, "forbidden")
     assert "is of another account" in refused.json()["detail"]
 
 
-@pytest.mark.parametrize(("level", "answer"), [(None, 404), ("read", 403)])
-async def test_the_creator_may_create_jobs_in_the_project(
-    site: Site, parties: Story, bob: Person, level: str | None, answer: int
+@pytest.mark.parametrize(
+    ("permissions", "answer"),
+    [
+        (None, 404),
+        ({"job": "read"}, 403),
+        (dict.fromkeys(set(SHARED_NOUNS) - {"federated"}, "all"), 403),
+    ],
+)
+async def test_the_permission_for_federated_jobs_alone_creates_them(
+    site: Site, parties: Story, bob: Person, permissions: dict[str, str] | None, answer: int
 ) -> None:
     site.set(tables.Account, bob.account_id, plan="enterprise")
-    if level is not None:
-        join(site, bob, parties.project_id, {"job": level})
+    if permissions is not None:
+        join(site, bob, parties.project_id, permissions)
     site.set(tables.Model, parties.model_id, account_id=bob.account_id)
-    document = parties.changed(data={"model": {"id": parties.model_id}, "output": None})
-    assert (await bob.post(ROUTE, document)).status_code == answer
+    document = parties.changed(data={"model": {"id": parties.model_id}})
+    refused = await bob.post(ROUTE, document)
+    assert refused.status_code == answer
+    assert (answer == 404) or "gives the permission federated:all" in refused.json()["detail"]
+    assert site.rows(tables.FederatedJob) == []
+
+
+async def test_who_creates_federated_jobs_reaches_nothing_else_of_the_project(
+    site: Site, parties: Story
+) -> None:
+    made, maker = await parties.created(), parties.maker
+    job_id = await parties.clinic.job(project_id=parties.project_id)
+    site.set(tables.Job, job_id, federated_id=made["id"], creator_account_id=maker.account_id)
+    for path in ("", "/logs", "/output", "/events", "/placement", "/charges"):
+        assert problem(await maker.get(f"/v1/jobs/{job_id}{path}")) == (404, "not-found"), path
+    for noun in ("jobs", "datastores", "datasets", "nodes", "regions"):
+        assert (await maker.get(f"/v1/{noun}")).json()["items"] == [], noun
+    cancel = await maker.post(f"/v1/jobs/{job_id}/cancel")
+    assert problem(cancel) == (404, "not-found")
+    job = JOB | {"project_id": parties.project_id}
+    assert problem(await maker.post("/v1/jobs", job)) == (404, "not-found")
+    dataset = {"name": "d", "project_id": parties.project_id, "source": {"type": "upload"}}
+    assert problem(await maker.post("/v1/datasets", dataset)) == (404, "not-found")
+
+
+async def test_another_maker_in_the_project_does_not_see_it(
+    site: Site, parties: Story, bob: Person
+) -> None:
+    made = await parties.created()
+    join(site, bob, parties.project_id, {"federated": "all"})
+    assert problem(await bob.get(f"{ROUTE}/{made['id']}")) == (404, "not-found")
+    assert problem(await bob.post(f"{ROUTE}/{made['id']}/cancel")) == (404, "not-found")
+    assert (await bob.get(ROUTE)).json()["items"] == []
+
+
+@pytest.mark.parametrize("more", [{}, {"job": "all"}])
+async def test_secrets_of_the_project_need_the_permission_for_jobs(
+    parties: Story, more: dict[str, str]
+) -> None:
+    secret = {"name": "token", "value": "made-up-of-a-test"}
+    await parties.clinic.made(f"/v1/projects/{parties.project_id}/secrets", secret)
+    path = f"/v1/projects/{parties.project_id}/members/{parties.maker.user_id}"
+    changed = await parties.clinic.patch(path, {"permissions": {"federated": "all", **more}})
+    assert changed.status_code == 200
+    answer = await parties.maker.post(
+        ROUTE, parties.changed(environment={"secrets": {"TOKEN": "token"}})
+    )
+    if more:
+        assert answer.status_code == 202, answer.text
+    else:
+        (error,) = answer.json()["errors"]
+        assert (error["field"], "job:all" in error["rule"]) == ("environment.secrets", True)
+        assert "token" not in answer.text
+
+
+async def test_a_third_party_key_of_the_project_needs_its_permission(parties: Story) -> None:
+    asked = parties.changed(environment={"credentials": ["huggingface"]})
+    (error,) = (await parties.maker.post(ROUTE, asked)).json()["errors"]
+    assert error["field"] == "environment.credentials.0"
+    assert "the permission credential" in error["rule"]
 
 
 @pytest.mark.parametrize(
@@ -182,7 +248,7 @@ async def _member_removed(parties: Story) -> None:
 
 async def _member_reads(parties: Story) -> None:
     path = f"/v1/projects/{parties.project_id}/members/{parties.maker.user_id}"
-    assert (await parties.clinic.patch(path, {"permissions": {"job": "read"}})).status_code == 200
+    assert (await parties.clinic.patch(path, {"permissions": {"job": "all"}})).status_code == 200
 
 
 async def _member_left(parties: Story) -> None:

@@ -13,7 +13,7 @@ from activities.db import tables
 from tests.api.http_server import JOB, Person, Site
 from tests.api.test_access import ARTIFACT, ROUTES, Route, ask, path_of
 from workflows.contracts.lifecycles import ARTIFACT_NOUNS
-from workflows.rules.accounts.memberships import LEVELS
+from workflows.rules.accounts.memberships import LEVELS, SHARED_NOUNS
 from workflows.rules.accounts.permissions import ROLES, Role
 
 NOUNS = {"job": "jobs", **{noun.name: noun.plural for noun in ARTIFACT_NOUNS}}
@@ -38,7 +38,7 @@ def _of_one(noun: str) -> list[Route]:
 
 def _permissions(noun: str, level: str | None) -> dict[str, str]:
     """This permission for the noun, and all for every other one, which must not matter."""
-    others = {each: "all" for each in (*NOUNS, "credential") if each != noun}
+    others = {each: "all" for each in SHARED_NOUNS if each != noun}
     return others if level is None else others | {noun: level}
 
 

@@ -48,6 +48,14 @@ data: {{model: {{id: {model}}}, output: null}}
 workers: [{{command: cat "$BASELOAD_MODEL/cells.json"}}]
 """
 """What the maker tries before it may: a job that needs nothing of the hospital but its machine."""
+ORDINARY = """\
+name: ordinary
+type: training
+project_id: {project}
+resources: {{gpus: cpu, cpu_count: 1, memory_gib: 1}}
+workers: [{{command: id}}]
+"""
+"""A job without confinement, which the permission for federated jobs does not allow."""
 
 
 def play(stage: Stage, story: Story) -> None:
@@ -93,9 +101,10 @@ def refused_without_leave(telling: Telling) -> None:
     hospital, maker = telling.hospital, telling.maker
     ask = _written(telling, "ask", ASK)
     maker.refused("not found", "federated", "create", ask)
-    _invite(telling, "job:read")
-    maker.refused("may be read, not created", "federated", "create", ask)
-    hospital.baseload("member", "set", maker.address, "--project", PROJECT, "--allow", "job:all")
+    _invite(telling, "job:all")
+    maker.refused("gives the permission federated:all", "federated", "create", ask)
+    allow = "--allow", "federated:all"
+    hospital.baseload("member", "set", maker.address, "--project", PROJECT, *allow)
     maker.refused("asked the plan enterprise", "federated", "create", ask)
     telling.admin.baseload("account", "set", MAKER, "--plan", "enterprise")
     model = maker.id_of("models", MODEL)
@@ -129,10 +138,13 @@ def tried_from_inside(telling: Telling) -> None:
 
 
 def withheld_after_it(telling: Telling) -> None:
-    """The log stays on the node, and the output is the hospital's."""
-    telling.maker.refused("the log of a federated job is withheld", "logs", "reads")
+    """The log stays on the node, the output is the hospital's, and the maker finds no job."""
+    for verb in ("logs", "output"):
+        telling.maker.refused("no job has the id or the name", verb, "reads")
+    ordinary = _written(telling, "ordinary", ORDINARY)
+    telling.maker.refused("not found", "submit", ordinary)
     telling.hospital.refused("the log of a federated job is withheld", "logs", "reads")
-    telling.maker.refused("goes to a datastore of its consumer", "output", "reads")
+    telling.hospital.refused("goes to a datastore of its consumer", "output", "reads")
 
 
 def second_job(telling: Telling) -> None:
@@ -142,7 +154,7 @@ def second_job(telling: Telling) -> None:
     hospital.baseload("project", "set", PROJECT, *egress)
     maker.baseload("federated", "create", _job_file(telling, "watch", every_s=20))
     maker.reached("federated-jobs", "watch", "running")
-    maker.reached("jobs", "watch", "running")
+    hospital.reached("jobs", "watch", "running")
     maker.until(
         "it has read a first patient", lambda: "patient-01" in _so_far(telling, "reads.csv")
     )
@@ -154,7 +166,7 @@ def second_job(telling: Telling) -> None:
 
 def kept_while_it_runs(telling: Telling) -> None:
     """Nobody has a shell in it, and the node's disk does not have the model."""
-    telling.maker.refused("is for its consumer alone", "exec", "watch", "--", "id")
+    telling.maker.refused("no job has the id or the name", "exec", "watch", "--", "id")
     telling.hospital.refused("nobody has a session of a federated job", "exec", "watch", "--", "id")
     machine = telling.stage.lab.machines[NODE]
     line = f"grep -rlF -D skip '{MARKER}' /var /tmp /root /home /run"
@@ -177,7 +189,8 @@ def consent_withdrawn(telling: Telling) -> None:
     ended = maker.settled("watch")
     maker.baseload("federated", "show", "watch")
     maker.expect(
-        "the maker is told why", "no permission to create jobs" in str(ended["status_reason"])
+        "the maker is told why",
+        "no permission to create federated jobs" in str(ended["status_reason"]),
     )
     events = maker.api.get(f"/v1/federated-jobs/{ended['id']}/events?limit=100")["items"]
     types = {each["type"] for each in events}

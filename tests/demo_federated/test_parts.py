@@ -13,6 +13,7 @@ import yaml
 from tests.demo_federated import story, tries
 from workflows.contracts.job_submission import JobSubmission
 from workflows.rules.federation.submissions import mistakes_of_federated
+from workflows.rules.jobs.submission import read_submission
 
 IDS = {"project": "prj-1", "model": "mod-1"}
 
@@ -31,6 +32,11 @@ def test_its_jobs_are_such_as_can_be_federated(written: str) -> None:
     if "code" in document:
         document["code"] = {"upload_id": "upl-1"}
     assert not mistakes_of_federated(JobSubmission.model_validate(document))
+
+
+def test_its_ordinary_job_is_one() -> None:
+    document = yaml.safe_load(story.ORDINARY.format(project="prj-01j", model="mod-01j"))
+    assert read_submission(document, []).mistakes == ()
 
 
 def test_the_model_of_the_example_reads_each_patient(

@@ -1421,7 +1421,7 @@ class MemberChange(BaseModel):
     )
     permissions: Annotated[
         dict[str, Literal["read", "all"]],
-        Field(max_length=6, min_length=1, title="Permissions"),
+        Field(max_length=7, min_length=1, title="Permissions"),
     ]
 
 

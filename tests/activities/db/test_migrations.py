@@ -206,6 +206,28 @@ def test_a_switch_that_waited_in_the_outbox_is_what_is_wanted_afterwards(tmp_pat
         assert connection.execute(waiting).fetchall() == [("req-1", "wake")]
 
 
+def test_who_has_created_federated_jobs_in_a_project_keeps_the_permission(tmp_path: Path) -> None:
+    path = tmp_path / "baseload.db"
+    migrate(f"sqlite:///{path}", "0045")
+    given = {
+        "usr-maker": {"job": "all", "dataset": "read"},
+        "usr-reader": {"job": "read"},
+        "usr-other": {"job": "all"},
+    }
+    with sqlite3.connect(path) as connection:
+        for user_id, permissions in given.items():
+            _insert(connection, "project_members", project_id="prj-1", user_id=user_id,
+                    permissions=permissions)  # fmt: skip
+        for user_id, project_id in (("maker", "1"), ("reader", "1"), ("other", "2")):
+            _insert(connection, "federated_jobs", id=f"fed-{user_id}", job_id=f"job-{user_id}",
+                    project_id=f"prj-{project_id}", creator_user_id=f"usr-{user_id}")  # fmt: skip
+    migrate(f"sqlite:///{path}")
+    with sqlite3.connect(path) as connection:
+        members = dict(connection.execute("SELECT user_id, permissions FROM project_members"))
+    found = {user_id: json.loads(each) for user_id, each in members.items()}
+    assert found == given | {"usr-maker": given["usr-maker"] | {"federated": "all"}}
+
+
 def _insert(connection: sqlite3.Connection, table: str, **given: Any) -> None:
     """A row with these values, and with something in every other column that needs a value."""
     values: dict[str, Any] = {

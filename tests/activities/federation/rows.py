@@ -67,7 +67,7 @@ def federation(
         session.add_all([project, model])
         session.flush()
         member = tables.ProjectMember(
-            project_id=project.id, user_id=user.id, permissions={"job": "all"}, created_at=at
+            project_id=project.id, user_id=user.id, permissions={"federated": "all"}, created_at=at
         )
         row = _row(user, project, model, type_)
         session.add_all([member, row])

@@ -83,8 +83,14 @@ def _no_member(parties: Federation) -> None:
         session.delete(session.get_one(tables.ProjectMember, key))
 
 
+def _other_permissions(parties: Federation) -> None:
+    key = (parties.project_id, parties.maker_user_id)
+    parties.set(tables.ProjectMember, key, permissions={"job": "all", "credential": "all"})
+
+
 WITHDRAWALS: dict[str, Any] = {
-    "no permission to create jobs": _no_member,
+    "no permission to create federated jobs": _no_member,
+    "creator has no permission": _other_permissions,
     "use_only_owned_resources": lambda it: it.set(
         tables.Project, it.project_id, use_only_owned_resources=False
     ),

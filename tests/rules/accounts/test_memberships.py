@@ -12,6 +12,8 @@ from workflows.rules.accounts.memberships import (
     InvitationStatus,
     Invited,
     invitation_status,
+    may_create_federated,
+    mistake_in_permissions,
     refusal_of_acceptance,
 )
 
@@ -59,5 +61,28 @@ def test_each_reason_is_said_in_words(change: dict[str, Any], words: str) -> Non
     assert words in (refusal_of_acceptance(replace(GOOD, **change)) or "")
 
 
-def test_a_membership_is_about_jobs_keys_and_artifacts() -> None:
-    assert set(SHARED_NOUNS) == {"job", "credential", "dataset", "model", "checkpoint", "volume"}
+def test_a_membership_is_about_jobs_federated_jobs_keys_and_artifacts() -> None:
+    artifacts = {"dataset", "model", "checkpoint", "volume"}
+    assert set(SHARED_NOUNS) == {"job", "federated", "credential", *artifacts}
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"federated": "all"}, None),
+        ({"job": "read", "credential": "read"}, None),
+        ({"federated": "read"}, "has all for federated, or does not name it: found read"),
+        ({"federated-jobs": "all"}, "found federated-jobs"),
+        ({"node": "all"}, "found node"),
+    ],
+)
+def test_permissions_that_say_nothing_are_refused(given: dict[str, str], words: str | None) -> None:
+    mistake = mistake_in_permissions(given)
+    assert mistake is None if words is None else words in (mistake or "")
+
+
+def test_no_other_permission_creates_federated_jobs() -> None:
+    others = {noun: "all" for noun in SHARED_NOUNS if noun != "federated"}
+    assert not may_create_federated(others)
+    assert not may_create_federated(others | {"federated": "read"})
+    assert may_create_federated({"federated": "all"})

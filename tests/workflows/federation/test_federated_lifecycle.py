@@ -140,7 +140,9 @@ def test_consent_that_goes_while_the_model_is_sealed_creates_no_job() -> None:
 def test_consent_that_is_withdrawn_ends_the_job_and_takes_the_model_back() -> None:
     it = Federation().begin()
     it.until("running")
-    it.facts.refusals = ("project reads: the creator has no permission to create jobs in it",)
+    it.facts.refusals = (
+        "project reads: the creator has no permission to create federated jobs in it",
+    )
     it.wake()
     assert it.ends(most_s=2 * END_INTERVAL.total_seconds()) == "settled"
     assert it.facts.ends == [it.reason]

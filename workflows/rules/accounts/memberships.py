@@ -1,17 +1,33 @@
 """What a member may do in another account's project, and which invitations still count."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from workflows.contracts.lifecycles import ARTIFACT_NOUNS
+from workflows.contracts.lifecycles import ARTIFACT_NOUNS, FEDERATED
 
-SHARED_NOUNS = ("job", "credential", *(noun.name for noun in ARTIFACT_NOUNS))
+SHARED_NOUNS = ("job", "credential", FEDERATED.name, *(noun.name for noun in ARTIFACT_NOUNS))
 """What a membership says something of. `credential` is the use of the project's third-party keys,
-a right of its own."""
+a right of its own. `federated` is the creation of federated jobs, and of no other ones: it lets
+nobody see jobs, logs, output or data of the project."""
 LEVELS = ("read", "all")
 """`read`: list, view, download logs. `all`: create, change and remove too."""
 INVITATION_LASTS = timedelta(days=7)
+
+
+def mistake_in_permissions(given: Mapping[str, str]) -> str | None:
+    """Why these permissions are none of a membership, by noun; None: they are."""
+    if unknown := sorted(set(given) - set(SHARED_NOUNS)):
+        return f"names {', '.join(SHARED_NOUNS)}: found {unknown[0][:40]}"
+    if (level := given.get(FEDERATED.name, "all")) != "all":
+        return f"has all for federated, or does not name it: found {level}"
+    return None
+
+
+def may_create_federated(permissions: Mapping[str, str]) -> bool:
+    """Whether a member with these permissions may create federated jobs; `job` does not say so."""
+    return permissions.get(FEDERATED.name) == "all"
 
 
 class InvitationStatus(StrEnum):

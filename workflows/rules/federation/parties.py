@@ -46,7 +46,7 @@ class Parties:
 
     plan_refusal: why the plan of the creator does not unlock federated jobs; None: it does.
     is_user_there: whether the creator's user still is of the creator's account, and may work.
-    may_create_jobs: whether the user may create jobs in the project.
+    may_create: whether the user may create federated jobs in the project.
     model_account_id, model_status: None when there is no such model.
     is_project_there: whether the project is not removed. only_owned: its setting
     `use_only_owned_resources`. has_machines: whether its owner has a node, or a cloud region in
@@ -61,7 +61,7 @@ class Parties:
     model_id: str
     plan_refusal: str | None
     is_user_there: bool
-    may_create_jobs: bool
+    may_create: bool
     model_account_id: str | None
     model_status: str | None
     is_project_there: bool
@@ -107,8 +107,8 @@ def _of_consumer(parties: Parties) -> Iterator[Refusal]:
     if not parties.is_project_there:
         yield Refusal(Party.CONSUMER, RefusalCode.CONFLICT, f"{project}: is removed")
         return
-    if not parties.may_create_jobs:
-        words = f"{project}: the creator has no permission to create jobs in it"
+    if not parties.may_create:
+        words = f"{project}: the creator has no permission to create federated jobs in it"
         yield Refusal(Party.CONSUMER, RefusalCode.FORBIDDEN, words)
     if not parties.only_owned:
         words = (

@@ -32,8 +32,9 @@ def create(
 ) -> None:
     """Run a model of yours in the project of another account, which has invited you there.
 
-    The model stays sealed, the output goes to a datastore of the consumer, and the job reaches
-    what the consumer allows alone.
+    The account allows you federated:all in its project, which lets you do nothing else there. The
+    model stays sealed, the output goes to a datastore of the consumer, and the job reaches what the
+    consumer allows alone.
     """
     try:
         file = read_job_file(job_file)

@@ -20,7 +20,10 @@ PATH = "/v1/invitations"
 Id = Annotated[str, typer.Argument(metavar="INVITATION", help="id, as inv-…")]
 Allow = Annotated[
     list[str] | None,
-    typer.Option(help="NOUN:read or NOUN:all: job, dataset, model, checkpoint, volume, credential"),
+    typer.Option(
+        help="NOUN:read or NOUN:all: job, dataset, model, checkpoint, volume, credential; and "
+        "federated:all"
+    ),
 ]
 
 
