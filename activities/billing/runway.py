@@ -183,14 +183,14 @@ def _forecast(session: Session, payer_id: str, posted: int, *, costs: bool) -> B
 
 
 def _free_of_charge(session: Session, payer_id: str) -> int:
-    """What of the burn rate is of guests that have notice, and are not billed from then on."""
+    """What of the burn rate is of guests that were asked to leave, and are not billed any more."""
     query = (
         select(func.sum(UsageMeter.microcredits_per_hour))
         .join(Allocation, _is_of_run())
         .where(
             col(UsageMeter.payer_id) == payer_id,
             col(UsageMeter.running).is_(True),
-            col(Allocation.preemption_noticed_at).is_not(None),
+            col(Allocation.preempted_at).is_not(None),
         )
     )
     return int(session.exec(query).one() or 0)
@@ -250,14 +250,14 @@ def _unposted(session: Session, payer_id: str, now: datetime) -> int:
     """An estimate of the usage since the last posting, at most one billing period for each meter.
 
     A job whose node is unreachable is not counted, because its usage is unknown; nor is what a
-    guest runs after its notice, because it is not billed.
+    guest runs after it was asked to leave, because it is not billed.
     """
     rows = session.execute(
         select(
             UsageMeter.microcredits_per_hour,
             UsageMeter.started_at,
             UsageMeter.posted_s,
-            Allocation.preemption_noticed_at,
+            Allocation.preempted_at,
         )
         .join(Job, col(Job.id) == col(UsageMeter.job_id))
         .outerjoin(Allocation, _is_of_run())
@@ -271,9 +271,9 @@ def _unposted(session: Session, payer_id: str, now: datetime) -> int:
     period_s = settings().billing_period_s
     return sum(
         cumulative_microcredits(
-            rate, _clamped(int(((noticed or now) - started).total_seconds()) - s, period_s)
+            rate, _clamped(int(((preempted or now) - started).total_seconds()) - s, period_s)
         )
-        for rate, started, s, noticed in rows
+        for rate, started, s, preempted in rows
     )
 
 

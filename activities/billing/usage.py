@@ -99,8 +99,8 @@ def _believed_s(session: Session, meter: UsageMeter, through_s: int) -> int:
     """The seconds that can be true: those that the allocation has lasted, and `SPARE_S`.
 
     The others become an event of the job and no charge. A run may go on after its allocation, on a
-    machine that its job does not believe any more. What a guest runs after the notice of its
-    pre-emption is free.
+    machine that its job does not believe any more. What a guest runs after it was asked to
+    leave is free.
     """
     job = session.get_one(Job, meter.job_id)
     held = _allocation_of(session, meter.job_id, meter.worker, meter.attempt)
@@ -109,8 +109,8 @@ def _believed_s(session: Session, meter: UsageMeter, through_s: int) -> int:
     most_s = max(0, int((ended_at - placed_at).total_seconds())) + SPARE_S
     if through_s > most_s:
         _record_refused(session, job, meter, (through_s, most_s))
-    if held is not None and held.preemption_noticed_at is not None:
-        billed_s = int((held.preemption_noticed_at - meter.started_at).total_seconds())
+    if held is not None and held.preempted_at is not None:
+        billed_s = int((held.preempted_at - meter.started_at).total_seconds())
         most_s = min(most_s, max(0, billed_s))
     return min(through_s, most_s)
 

@@ -34,7 +34,13 @@ from activities.placement.burst_nodes import make_nodes
 from activities.placement.cloud_market import market
 from activities.placement.inventory import SHOWN, Held, held, node_offers, preferring
 from activities.placement.no_planner import accept_unplanned, refuse_unplanned
-from activities.placement.preemption import due_guests, give_notice, preempt, running_guests
+from activities.placement.preemption import (
+    due_guests,
+    give_notice,
+    preempt,
+    running_guests,
+    withdraw_notice,
+)
 from activities.placement.queue import (
     MissingKeysError,
     Queue,
@@ -131,9 +137,10 @@ def _one_round(limit: int, *, alone: bool) -> PlanningRound:
         if made.assignments or made.bursts or made.failed or refusals:
             with database().write(serialised=_LOCK) as session:
                 placed, requests = _write(session, made, refusals, inputs)
-    if made.preempted or inputs.due:  # In a transaction of its own, for the order of locks.
-        with database().write(serialised=_LOCK) as session:
+    if made.preempted or made.withdrawn or inputs.due:
+        with database().write(serialised=_LOCK) as session:  # Its own, for the order of locks.
             give_notice(session, made.preempted, inputs.now)
+            withdraw_notice(session, made.withdrawn, inputs.now)
             requests += preempt(session, inputs.due, inputs.now)
     relay_soon(requests)
     waiting = inputs.queue.job_count - placed

@@ -1,9 +1,13 @@
-"""Pre-empting guests: their notice, and after it the request that they leave; each happens once."""
+"""Pre-empting guests: their notice, and after it the request that they leave; each happens once.
+
+A notice that no job of the owner needs any more is withdrawn.
+"""
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import func, update
+from sqlalchemy import ColumnElement, func, update
 from sqlmodel import Session, col, select
 
 from activities.db.ids import new_id
@@ -66,7 +70,7 @@ def due_guests(session: Session, now: datetime) -> list[str]:
 
 
 def give_notice(session: Session, job_ids: Collection[str], now: datetime) -> None:
-    """Give these guests notice, with an event of each job; what they run from now on is free."""
+    """Give these guests notice, with an event of each job."""
     for job_id in lock_jobs(session, job_ids):
         unnoticed = (
             col(Allocation.job_id) == job_id,
@@ -84,20 +88,44 @@ def give_notice(session: Session, job_ids: Collection[str], now: datetime) -> No
             .where(col(Allocation.id).in_([each.id for each in held]))
             .values(preemption_noticed_at=now, preemption_due_at=due_at)
         )
-        _record_notice(session, session.get_one(Job, job_id), node.id, (now, due_at))
+        event = _Event(
+            JobEvent.PREEMPTION_NOTICED,
+            f"node {node.id}: the job leaves it at {due_at:%Y-%m-%d %H:%M:%S} UTC with its state, "
+            f"{REASON}; what it runs there until then is billed",
+            {"node_id": node.id, "leaves_at": due_at.isoformat()},
+        )
+        _record(session, session.get_one(Job, job_id), event, now)
+
+
+def withdraw_notice(session: Session, job_ids: Collection[str], now: datetime) -> None:
+    """Withdraw the notice of these guests, with an event of each job; those that were asked to
+    leave already do."""
+    for job_id in lock_jobs(session, job_ids):
+        held = lock_allocations(session, *_noticed(job_id))
+        if not held:
+            continue
+        session.execute(
+            update(Allocation)
+            .where(col(Allocation.id).in_([each.id for each in held]))
+            .values(preemption_noticed_at=None, preemption_due_at=None)
+        )
+        node_id = held[0].node_id
+        event = _Event(
+            JobEvent.PREEMPTION_WITHDRAWN,
+            f"node {node_id}: the job stays; the job of the node's owner needs no room any more",
+            {"node_id": node_id},
+        )
+        _record(session, session.get_one(Job, job_id), event, now)
 
 
 def preempt(session: Session, job_ids: Collection[str], now: datetime) -> list[str]:
-    """Ask these guests to leave with their state; return the ids of the outbox rows to relay."""
+    """Ask these guests to leave with their state; return the ids of the outbox rows to relay.
+
+    What they run from now on is free. A notice that was withdrawn meanwhile is none.
+    """
     requests = []
     for job_id in lock_jobs(session, job_ids):
-        noticed = (
-            col(Allocation.job_id) == job_id,
-            col(Allocation.preemption_noticed_at).is_not(None),
-            col(Allocation.preempted_at).is_(None),
-            is_of_job(),
-        )
-        held = lock_allocations(session, *noticed)
+        held = lock_allocations(session, *_noticed(job_id))
         if not held:
             continue
         session.execute(
@@ -124,11 +152,24 @@ def _notice_s(stored: object) -> int | None:
     return GuestPolicy.model_validate(stored or {}).preemption_notice_s
 
 
-def _record_notice(
-    session: Session, job: Job, node_id: str, instants: tuple[datetime, datetime]
-) -> None:
-    """instants: of the notice, and of its end."""
-    now, leaves_at = instants
+def _noticed(job_id: str) -> tuple[ColumnElement[bool], ...]:
+    """The conditions of the allocations of a job that has notice, and is not asked to leave yet."""
+    return (
+        col(Allocation.job_id) == job_id,
+        col(Allocation.preemption_noticed_at).is_not(None),
+        col(Allocation.preempted_at).is_(None),
+        is_of_job(),
+    )
+
+
+@dataclass(frozen=True)
+class _Event:
+    type: JobEvent
+    message: str
+    details: dict[str, str]
+
+
+def _record(session: Session, job: Job, event: _Event, now: datetime) -> None:
     advisory_lock(session, f"events/{job.account_id}")
     step = EventRow.resource_id == job.id, EventRow.sequence == job.sequence
     last = session.exec(select(func.max(EventRow.index)).where(*step)).one()
@@ -139,12 +180,9 @@ def _record_notice(
             resource_id=job.id,
             sequence=job.sequence,
             index=0 if last is None else last + 1,
-            type=JobEvent.PREEMPTION_NOTICED,
-            message=(
-                f"node {node_id}: the job leaves it at {leaves_at:%Y-%m-%d %H:%M:%S} UTC with its "
-                f"state, {REASON}; what it runs there from now on is not billed"
-            ),
-            details={"node_id": node_id, "leaves_at": leaves_at.isoformat()},
+            type=event.type,
+            message=event.message,
+            details=event.details,
             at=now,
         )
     )

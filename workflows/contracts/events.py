@@ -145,6 +145,7 @@ class JobEvent(StrEnum):
     NOT_STORED = "job.not-stored"
     PLACED = "job.placed"
     PREEMPTION_NOTICED = "job.preemption-noticed"
+    PREEMPTION_WITHDRAWN = "job.preemption-withdrawn"
     REACHABLE = "job.reachable"
     REMOVING = "job.removing"
     REQUEST_PARKED = "job.request-parked"

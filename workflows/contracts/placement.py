@@ -273,6 +273,8 @@ class Plan(Contract):
     """The jobs that fail for these refusals instead of waiting."""
     preempted: tuple[str, ...] = ()
     """The guests that are given notice, for jobs of their nodes' owners that wait."""
+    withdrawn: tuple[str, ...] = ()
+    """The guests whose notice is withdrawn, because no job of their nodes' owners needs it."""
 
 
 class PlanningRound(Contract):

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import select
@@ -55,7 +56,7 @@ def _fees(session: Session) -> Iterator[Difference]:
 
 
 def _postings(session: Session) -> Iterator[Difference]:
-    """The fees that were posted of a run add up to its meter, and its creator pays them."""
+    """Each posted fee is that of its seconds, all of a run are its meter, and its creator pays."""
     jobs = select(_meter.job_id).where(_meter.federated_payer_id.is_not(None)).distinct()
     for rows in batches(session, jobs, _meter.job_id, JOBS_AT_ONCE):
         yield from _of_jobs(session, [row[0] for row in rows])
@@ -75,12 +76,16 @@ def _postings(session: Session) -> Iterator[Difference]:
 def _of_jobs(session: Session, job_ids: list[str]) -> Iterator[Difference]:
     meters = meters_of(session, job_ids)
     posted: dict[Run, int] = defaultdict(int)
+    through: dict[Run, int] = defaultdict(int)
+    """Up to which second the fees of a run follow each other."""
+    since_s: Any = _transaction.details["from_s"].as_integer()
     query = (
         select(
             _transaction.id,
             _transaction.job_id,
             _transaction.account_id,
             _transaction.details,
+            _transaction.at,
             _posting.amount_microcredits,
         )
         .join(LedgerPosting, _posting.transaction_id == _transaction.id)
@@ -89,14 +94,13 @@ def _of_jobs(session: Session, job_ids: list[str]) -> Iterator[Difference]:
             _transaction.kind == TransactionKind.FEDERATED_FEE.value,
             _posting.ledger_account == FEDERATED_FEES,
         )
+        .order_by(_transaction.job_id, since_s, _transaction.id)
     )
     for row in streamed(session, query):
         run = run_of(row)
         posted[run] += row.amount_microcredits
-        payer = meters[run].federated_payer_id if run in meters else None
-        if payer != row.account_id:
-            what = "a federated fee is paid by the creator"
-            yield Difference("federated-fees", row.id, what, str(payer), row.account_id)
+        yield from _of_slice(row, meters.get(run), through[run])
+        through[run] = row.details.get("through_s", 0)
     for run, meter in meters.items():
         if posted[run] != meter.federated_microcredits:
             what = "the meter has posted the sum of its federated fees"
@@ -104,7 +108,35 @@ def _of_jobs(session: Session, job_ids: list[str]) -> Iterator[Difference]:
             yield Difference("federated-fees", name_of(meter), what, *sums)
 
 
+def _of_slice(row: Any, meter: UsageMeter | None, before_s: int) -> Iterator[Difference]:
+    """before_s: the second up to which the slice before goes."""
+    payer_id = None if meter is None else meter.federated_payer_id
+    facts: list[tuple[str, object, object]] = [
+        ("a federated fee is paid by the creator", payer_id, row.account_id)
+    ]
+    if meter is not None:
+        since_s, through_s = row.details.get("from_s", 0), row.details.get("through_s", 0)
+        rate = meter.federated_microcredits_per_hour
+        expected = cumulative_microcredits(rate, through_s) - cumulative_microcredits(rate, since_s)
+        what = f"the federated fee of seconds {since_s} to {through_s}"
+        at = meter.started_at + timedelta(seconds=through_s)
+        facts += [
+            (what, expected, row.amount_microcredits),
+            ("the rate is that of the meter", rate, row.details.get("microcredits_per_hour")),
+            ("it begins where the fee before ends", before_s, since_s),
+            ("its seconds are posted on the meter", min(through_s, meter.posted_s), through_s),
+            ("it is at the end of its seconds", at, row.at),
+        ]
+    for what, wanted, found in facts:
+        if wanted != found:
+            yield Difference("federated-fees", row.id, what, str(wanted), str(found))
+
+
 FEDERATED = (
     Check("federated", "each meter has posted the federated fee of its seconds", _fees),
-    Check("federated-fees", "each creator has paid the federated fees of its meters", _postings),
+    Check(
+        "federated-fees",
+        "each creator has paid the federated fee of the seconds of each slice",
+        _postings,
+    ),
 )

@@ -153,11 +153,11 @@ class Allocation(SQLModel, table=True):
     notified_at: datetime | None = Field(default=None, sa_type=Instant)
     released_at: datetime | None = Field(default=None, sa_type=Instant)
     preemption_noticed_at: datetime | None = Field(default=None, sa_type=Instant)
-    """When the pre-emption of a guest was announced; what it runs afterwards is not billed."""
+    """When the pre-emption of a guest was announced; None again when the notice was withdrawn."""
     preemption_due_at: datetime | None = Field(default=None, sa_type=Instant)
     """When the notice is over."""
     preempted_at: datetime | None = Field(default=None, sa_type=Instant)
-    """When the guest was asked to leave, after the notice."""
+    """When the guest was asked to leave, after the notice; what it runs later is not billed."""
     __table_args__ = (
         CheckConstraint(one_of("state", AllocationState), name="ck_allocations_state"),
         Index("allocations_of_worker", "job_id", "attempt", "worker", unique=True),

@@ -1,5 +1,6 @@
 """Federated fees: to the creator by worker-hour, posted with usage, exact however it is cut."""
 
+import json
 from datetime import timedelta
 
 import pytest
@@ -16,6 +17,7 @@ from activities.db.session import Database
 from activities.federation.jobs import create_federated_job
 from activities.settings import settings
 from tests.activities.billing.test_ledger import assert_books_are_right
+from tests.activities.billing.test_ledger_audit import in_sql
 from tests.activities.federation.rows import Federation, federation
 from tests.activities.rows import NOW, allocate
 from workflows.contracts.billing import BalanceForecast, TransactionKind, WorkerUsage
@@ -163,6 +165,62 @@ def test_the_audit_reports_a_fee_that_is_missing_or_of_another_payer(migrated: D
     with migrated.read() as session:
         found = {each.check for each in audit(session).differences}
     assert found == {"federated", "federated-fees"}
+
+
+def hours_of_fees(parties: Federation) -> list[tables.LedgerTransaction]:
+    """The two fees of two hours."""
+    used(parties, 7200)
+    with parties.database.read() as session:
+        row = tables.LedgerTransaction
+        fees = select(row).where(row.kind == TransactionKind.FEDERATED_FEE.value)
+        return list(session.exec(fees.order_by(col(row.at))))
+
+
+def differences(database: Database) -> list[tuple[str, str, str]]:
+    with database.read() as session:
+        return [(each.check, each.subject, each.what) for each in audit(session).differences]
+
+
+def test_the_audit_names_each_fee_that_is_wrong_though_the_sum_of_its_run_is_right(
+    migrated: Database,
+) -> None:
+    parties = running(migrated)
+    first, second = hours_of_fees(parties)
+    assert differences(migrated) == []
+    name = credits_name(parties.maker_id)
+    in_sql(
+        migrated,
+        *(
+            f"UPDATE ledger_postings SET amount_microcredits = amount_microcredits + "
+            f"CASE ledger_account WHEN '{FEDERATED_FEES}' THEN {more} ELSE {-more} END "
+            f"WHERE transaction_id = '{each.id}'"
+            for each, more in ((first, 100), (second, -100))
+        ),
+        # The balances after each leg are made right as well, so that only the fees are wrong.
+        f"UPDATE ledger_postings SET balance_after_microcredits = balance_after_microcredits + 100 "
+        f"WHERE transaction_id = '{first.id}' AND ledger_account = '{FEDERATED_FEES}'",
+        f"UPDATE ledger_postings SET balance_after_microcredits = balance_after_microcredits - 100 "
+        f"WHERE transaction_id = '{first.id}' AND ledger_account = '{name}'",
+    )
+    assert differences(migrated) == [
+        ("federated-fees", first.id, "the federated fee of seconds 0 to 3600"),
+        ("federated-fees", second.id, "the federated fee of seconds 3600 to 7200"),
+    ]
+
+
+def test_the_audit_names_a_fee_of_seconds_that_another_fee_has_already(migrated: Database) -> None:
+    parties = running(migrated)
+    _, second = hours_of_fees(parties)
+    details = {**second.details, "from_s": 0, "through_s": 3600}
+    at = (second.at - timedelta(hours=1)).strftime("%Y-%m-%d %H:%M:%S.%f")
+    in_sql(
+        migrated,
+        f"UPDATE ledger_transactions SET details = '{json.dumps(details)}', at = '{at}' "
+        f"WHERE id = '{second.id}'",
+    )
+    assert differences(migrated) == [
+        ("federated-fees", second.id, "it begins where the fee before ends")
+    ]
 
 
 def test_federated_fees_use_up_the_runway_of_the_creators_own_jobs(migrated: Database) -> None:

@@ -223,6 +223,37 @@ def test_guests_with_their_notice_are_counted_on_and_none_is_added() -> None:
     assert preempted(both, [node, other], *guests, running("there", 5, "n2")) == {"there"}
 
 
+def withdrawn(jobs: list[PendingJob], offers: list[NodeOffer], *guests: RunningGuest) -> set[str]:
+    context = PlanningContext(now=NOW, guests=guests)
+    return set(plan(by_demand(jobs), offers, context).withdrawn)
+
+
+def test_a_notice_is_withdrawn_that_no_waiting_job_of_the_owner_needs() -> None:
+    node = under(PREEMPTS, free=0)
+    guests = [running("old", 99, noticed=True), running("new", 1, noticed=True)]
+    assert withdrawn([], [node], *guests) == {"old", "new"}
+    assert withdrawn([of_owner("own", gpus=1)], [node], *guests) == {"old"}
+    assert withdrawn([of_owner("own", gpus=2)], [node], *guests) == set()
+    assert withdrawn([guest("other", gpus=2)], [node], *guests) == {"old", "new"}
+    assert withdrawn([], [node], running("unnoticed", 1)) == set()
+
+
+def test_no_notice_is_withdrawn_while_a_node_of_the_guest_is_not_active() -> None:
+    node, other = under(PREEMPTS, free=0), under(PREEMPTS, free=0)
+    away = other.model_copy(update={"node_id": "n2", "active": False})
+    both = [running("both", 9, noticed=True), running("both", 9, "n2", noticed=True)]
+    assert withdrawn([], [node, away], *both) == set()
+    assert withdrawn([], [node, away], running("here", 9, noticed=True)) == {"here"}
+
+
+def test_a_notice_stands_though_a_guest_without_one_would_do_in_another_region() -> None:
+    first = under(PREEMPTS, free=0).model_copy(update={"node_id": "n1", "region_id": "a"})
+    other = under(PREEMPTS, free=0).model_copy(update={"node_id": "n2", "region_id": "b"})
+    guests = [running("new", 1, "n1"), running("noticed", 9, "n2", noticed=True)]
+    assert withdrawn([of_owner("own")], [first, other], *guests) == set()
+    assert preempted([of_owner("own")], [first, other], *guests) == set()
+
+
 def test_the_node_with_the_fewest_guests_to_leave_is_chosen() -> None:
     nodes = [
         under(PREEMPTS, free=0),

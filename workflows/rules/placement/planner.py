@@ -41,7 +41,7 @@ from workflows.rules.placement.cloud_market import NO_MARKET, Choice, Market
 from workflows.rules.placement.fair_share import FairShareQueue, Line
 from workflows.rules.placement.inventory import Inventory, NodeCapacity
 from workflows.rules.placement.node_refusals import NOTHING_THERE, refusals_of
-from workflows.rules.placement.preemption import guests_to_preempt
+from workflows.rules.placement.preemption import Notices, notices
 from workflows.rules.placement.volumes import VolumeHolder, VolumeHolders
 
 STARVATION_LIMIT = timedelta(minutes=10)
@@ -191,18 +191,20 @@ class _Round:
             and (refusal := market.quota_refusal(demand)) is not None
         }
         left = [line for line in waiting if line.pending.demand not in failing]
+        changed = Notices() if self.is_full else self._notices(left)
         return Plan(
             assignments=tuple(self._assignments),
             bursts=tuple(self._bursts),
             refused=tuple(_refused(left, self._inventory, market, holders)),
             failed=tuple(islice(_failed(waiting, failing), self._context.limit)),
-            preempted=() if self.is_full else self._preempted(left),
+            preempted=changed.given,
+            withdrawn=changed.withdrawn,
         )
 
-    def _preempted(self, waiting: Iterable[Line]) -> tuple[str, ...]:
-        """The guests that leave for jobs which wait for nothing but room."""
+    def _notices(self, waiting: Iterable[Line]) -> Notices:
+        """The notices of guests, which leave for jobs that wait for nothing but room."""
         if not self._context.guests:
-            return ()
+            return Notices()
         lines = sorted(waiting, key=lambda line: (line.pending.priority, line.head.waiting_since))
         demands = dict.fromkeys(line.pending.demand for line in lines)
         wanting = (
@@ -210,7 +212,7 @@ class _Round:
             for demand in demands
             if self._holders.refusal(demand) is None and self._inventory.holder(demand) is None
         )
-        return guests_to_preempt(wanting, self._inventory, self._context.guests)
+        return notices(wanting, self._inventory, self._context.guests)
 
     def _help(self, line: Line) -> None:
         """Hold nodes back for a job that has waited for too long, one of each project."""

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from workflows.contracts.placement import Demand, RunningGuest
 from workflows.rules.placement.inventory import Inventory, NodeCapacity
@@ -9,42 +10,66 @@ from workflows.rules.placement.inventory import Inventory, NodeCapacity
 _Guests = dict[str, list[RunningGuest]]
 
 
-def guests_to_preempt(
+@dataclass(frozen=True)
+class Notices:
+    """The ids of the jobs that are given notice, and of those whose notice is withdrawn."""
+
+    given: tuple[str, ...] = ()
+    withdrawn: tuple[str, ...] = ()
+
+
+def notices(
     waiting: Iterable[Demand], inventory: Inventory, guests: Iterable[RunningGuest]
-) -> tuple[str, ...]:
-    """The ids of the jobs that are given notice, for waiting demands in the order of their turn.
+) -> Notices:
+    """The notices that change, for waiting demands in the order of their turn.
 
     The newest guests leave first, and no more of them than one job of each demand needs. Those that
-    have their notice already come before others, so that a second round adds nothing.
+    have their notice already come before others, so that a second round adds nothing. A notice is
+    withdrawn when no demand needs it any more; not while a node of the guest is not active, because
+    nobody knows then what is needed there.
     """
+    guests = tuple(guests)
     by_node: _Guests = defaultdict(list)
     for guest in guests:
         by_node[guest.node_id].append(guest)
     for there in by_node.values():
         there.sort(key=lambda guest: (guest.noticed, guest.since, guest.job_id), reverse=True)
-    leaving: dict[str, None] = {}
+    leaving: dict[str, bool] = {}
+    """Whether they have their notice already."""
     for demand in waiting:
         chosen = _room_for(demand, inventory, by_node)
         for node_id, needed in chosen.items():
             del by_node[node_id]  # What becomes free there is for this demand.
-            leaving |= dict.fromkeys(guest.job_id for guest in needed if not guest.noticed)
-    return tuple(leaving)
+            leaving |= {guest.job_id: guest.noticed for guest in needed}
+    active = {
+        each.node_id for region in inventory.regions for each in region.machines() if each.active
+    }
+    kept = leaving.keys() | {each.job_id for each in guests if each.node_id not in active}
+    return Notices(
+        given=tuple(job_id for job_id, is_noticed in leaving.items() if not is_noticed),
+        withdrawn=tuple(sorted({each.job_id for each in guests if each.noticed} - kept)),
+    )
 
 
 def _room_for(
     demand: Demand, inventory: Inventory, by_node: _Guests
 ) -> dict[str, list[RunningGuest]]:
-    """The guests of each node that leave so that the demand fits; none: they would not do."""
+    """The guests of each node that leave so that the demand fits; none: they would not do.
+
+    Where they have their notice already comes before where they have not.
+    """
+    options: list[dict[str, list[RunningGuest]]] = []
     for region in inventory.regions:
         policy = region.guest_policy
         is_own = region.public and region.account_id == demand.account_id
         if not is_own or policy.preemption_notice_s is None or region.refusal(demand) is not None:
             continue
-        for pool in region.pools(demand):
-            chosen = _room_in(demand, pool, by_node)
-            if chosen:
-                return chosen
-    return {}
+        options += [_room_in(demand, pool, by_node) for pool in region.pools(demand)]
+    return min(filter(None, options), key=_unnoticed_count, default={})
+
+
+def _unnoticed_count(chosen: dict[str, list[RunningGuest]]) -> int:
+    return sum(not guest.noticed for needed in chosen.values() for guest in needed)
 
 
 def _room_in(
