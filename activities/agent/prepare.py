@@ -33,6 +33,8 @@ def prepare(request: dict[str, Any]) -> dict[str, Any]:
     and `no_wall_reason` of the answer says why a wall that was asked for cannot be had.
     `open_gpus_reason` says why a job can open GPUs that it was not allocated.
     `no_run_root_reason` says why root can give no run a root of its own, with Debian packages.
+    `no_confinement_reason` says why no run of a federated job can be confined here, and
+    `no_attestation_reason` why the machine proves nothing of what it runs.
     `has_console` says whether the machine has a console that shows the node's status.
     `nfs_way` and `smb_way` say how datastores are reached from here.
     Raises: RefusedError `job-user`, `sshd-config`, `no-key`, `tree-alive`.
@@ -53,6 +55,8 @@ def prepare(request: dict[str, Any]) -> dict[str, Any]:
         "no_wall_reason": network_wall.build(folders, wall) if wall is not None else None,
         "open_gpus_reason": mount_namespace.prepare(folders),
         "no_run_root_reason": run_root.why_not(folders) if is_root else None,
+        "no_confinement_reason": load("federated.trial:why_not")(folders),
+        "no_attestation_reason": load("federated.attestation:why_not")(),
         "cache": service.serve_here(folders, cache) if cache else None,
         **load("datastores.kernel:ways")(),
         "folders_made": made,

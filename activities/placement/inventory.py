@@ -43,6 +43,8 @@ class NodeFacts:
     runtimes: tuple[str, ...]
     trusted_only: bool
     has_run_roots: bool
+    no_confinement_reason: str | None
+    no_attestation_reason: str | None
     job_user: str | None
 
 
@@ -301,6 +303,8 @@ def _read(row: Any) -> NodeFacts:
         runtimes=hardware.runtimes,
         trusted_only=preparation.trusted_only_reason is not None,
         has_run_roots=preparation.no_run_root_reason is None,
+        no_confinement_reason=preparation.no_confinement_reason,
+        no_attestation_reason=preparation.no_attestation_reason,
         job_user=preparation.job_user,
     )
 
@@ -354,6 +358,8 @@ def _offer(row: Any, facts: NodeFacts, inputs: _OfferInputs) -> NodeOffer | None
         runtimes=facts.runtimes,
         trusted_only=facts.trusted_only,
         has_run_roots=facts.has_run_roots,
+        no_confinement_reason=facts.no_confinement_reason,
+        no_attestation_reason=facts.no_attestation_reason,
         allows_apt_packages=allows_apt_packages,
         microcredits_per_gpu_hour=price[0],
         microcredits_per_cpu_core_hour=price[1],

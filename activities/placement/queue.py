@@ -224,6 +224,7 @@ def _demand_of(row: Any, known_gpu_types: set[str], *, has_credits: bool) -> Dem
     return replace(
         demand,
         only_owned=bool(row.use_only_owned_resources or demand.only_owned),
+        needs_confinement=row.federated_id is not None,
         has_credits=has_credits,
         fails_on_quota=row.on_quota_exhausted == "fail",
     )

@@ -145,6 +145,8 @@ async def prepare_node(command: PrepareNode) -> NodePrepared:
             no_cache_reason=answer.cache.reason if answer.cache else None,
             trusted_only_reason=alone or open_network or answer.open_gpus_reason,
             no_run_root_reason=answer.no_run_root_reason,
+            no_confinement_reason=answer.no_confinement_reason,
+            no_attestation_reason=answer.no_attestation_reason,
             has_console=answer.has_console,
             nfs_way=answer.nfs_way,
             smb_way=answer.smb_way,

@@ -139,6 +139,12 @@ class Preparation(Contract):
     no_run_root_reason: str | None = None
     """Why no run can have a root of its own on this node, with Debian packages; None: it can, or
     the login user is not root."""
+    no_confinement_reason: str | None = None
+    """Why the node can confine no run of a federated job; None: it can, or an earlier release has
+    not looked. Hearsay: the node gets no such job by it, and never one that it would not get."""
+    no_attestation_reason: str | None = None
+    """Why the node proves nothing of what it runs; None: it may, or an earlier release has not
+    looked. The same hearsay; what a node proves is checked when a key is released."""
     has_console: bool = False
     """Whether the machine has a console that shows the status of its node."""
     nfs_way: str | None = None

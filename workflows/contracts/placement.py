@@ -54,6 +54,10 @@ class Demand(Resources):
     needs_image: bool = False
     needs_apt_packages: bool = False
     """Whether the job has Debian packages, for which its runs have roots of their own."""
+    needs_confinement: bool = False
+    """Whether it is the job of a federated job, whose runs are confined."""
+    needs_attestation: bool = False
+    """Whether the key of its model is released against an attestation of the node alone."""
     port: int | None = None
     reservation_id: str | None = None
     """The reservation that the job holds while it has allocations, alone of all jobs."""
@@ -145,6 +149,10 @@ class NodeOffer(Contract):
     """Whether Debian packages of jobs are installed on the node itself, where they stay."""
     has_run_roots: bool = True
     """Whether a run can have a root of its own there, which its Debian packages are in."""
+    no_confinement_reason: str | None = None
+    """Why the node can confine no run of a federated job; None: nothing is known against it."""
+    no_attestation_reason: str | None = None
+    """Why the node proves nothing of what it runs; None: nothing is known against it."""
     microcredits_per_gpu_hour: int = 0
     microcredits_per_cpu_core_hour: int = 0
     market_microcredits_per_gpu_hour: int | None = None
@@ -235,8 +243,8 @@ class Refusal(Contract):
     code: str
     """Of nodes: `inactive`, `not-owned`, `wrong-region`, `gpu-type`, `gpu-count`, `cpu`, `memory`,
     `disk`, `price`, `credits`, `image`, `port`, `provider`, `workers`, `reserved`, `apt-packages`,
-    `no-offers`. Of nodes of other accounts also: `not-sold`, `containers`, `owner-first`,
-    `guest-hours`, `guest-limit`.
+    `confinement`, `attestation`, `no-offers`. Of nodes of other accounts also: `not-sold`,
+    `containers`, `owner-first`, `guest-hours`, `guest-limit`.
     `volume`: another job has a volume of this one, wherever there is room. Of
     reservations: `reservation`, which another job holds.
     Of clouds also: `cpu-only`, `spot`, `shortage`, `quota`. `being-made`: the offer is taken, and

@@ -19,8 +19,14 @@ from ..errors import RefusedError
 REPORTS = "/sys/kernel/config/tsm/report"
 HOST_KEYS = "/etc/ssh/ssh_host_*_key.pub"
 PURPOSE = b"baseload attestation 1\0"
+NO_REPORTS = "is no confidential virtual machine (SEV-SNP, TDX) with configfs-tsm"
 MOST_REPORT_BYTES = 64 << 10
 NONCE_BYTES = 32
+
+
+def why_not() -> str | None:
+    """Why this machine can prove nothing about itself; None: its kernel offers reports."""
+    return None if os.path.isdir(REPORTS) else NO_REPORTS
 
 
 def attest(request: dict[str, Any]) -> dict[str, Any]:
@@ -68,8 +74,8 @@ def _report(bound_to: bytes) -> tuple[str, bytes, bytes]:
     try:
         os.mkdir(folder, 0o700)
     except OSError as error:
-        words = "this machine is no confidential virtual machine (SEV-SNP, TDX) with configfs-tsm"
-        raise RefusedError("no-attestation", "%s: %s" % (words, error.strerror)) from error
+        words = "this machine %s: %s" % (NO_REPORTS, error.strerror)
+        raise RefusedError("no-attestation", words) from error
     try:
         with open(os.path.join(folder, "inblob"), "wb", buffering=0) as file:
             file.write(bound_to)

@@ -19,6 +19,7 @@ from ..host import cgroups, run_root
 from . import egress, hardening, key_handover, links, model, opening, root
 from .network import Network
 
+NOT_ROOT = "the node's account is not root, and only root can confine a federated run"
 FAILURE = "unconfined.json"
 """The file of a run that says why it was not confined, in words that are not of its log."""
 
@@ -124,7 +125,7 @@ def check(spec: dict[str, Any]) -> None:
 def why_not(spec: dict[str, Any]) -> str | None:
     """Why a run cannot be confined on this machine; None: it can."""
     if os.geteuid() != 0:
-        return "the node's account is not root, and only root can confine a federated run"
+        return NOT_ROOT
     if not spec.get("user"):
         return "it has no account of its own"
     if spec.get("is_idle_workload") or spec.get("has_media"):

@@ -51,7 +51,7 @@ def make(run: Run, spec: dict[str, Any], hosts: str) -> str:
     top = run.at(ROOT)
     with contextlib.suppress(FileExistsError):
         os.mkdir(top, 0o700)
-    _mount_memory(top, spec)
+    mount_memory(top, spec)
     os.umask(0o022)
     for name in EMPTY:
         os.makedirs(os.path.join(top, name), 0o755)
@@ -80,7 +80,7 @@ def cover(run: Run, spec: dict[str, Any]) -> str:
     top = run.at(ROOT)
     with contextlib.suppress(FileExistsError):
         os.mkdir(top, 0o700)
-    _mount_memory(top, spec)
+    mount_memory(top, spec)
     os.umask(0o022)
     os.makedirs(top + run.path, 0o755)
     for name in IN_MEMORY:
@@ -108,7 +108,7 @@ def enter(top: str) -> None:
     run_root.pivot(top)
 
 
-def _mount_memory(top: str, spec: dict[str, Any]) -> None:
+def mount_memory(top: str, spec: dict[str, Any]) -> None:
     """Mount memory that is never written to swap. Raises: OSError."""
     options = "mode=755"
     if spec.get("memory_bytes"):

@@ -20,7 +20,7 @@ import shutil
 import stat
 
 from ..folders import Folders
-from . import file_tree
+from . import file_tree, trials
 from .mount_namespace import (
     CLONE_NEWNS,
     MS_BIND,
@@ -75,29 +75,23 @@ def why_not(folders: Folders) -> str | None:
         return "the node's account is not root"
     os.makedirs(folders.system_layers, mode=0o700, exist_ok=True)
     trial = os.path.join(folders.system_layers, ".trial-" + os.urandom(8).hex())
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if not pid:
-        try:
-            _try(trial)
-        except OSError as error:
-            words = "overlayfs with %s: %s: %s" % (
-                folders.root,
-                error.strerror,
-                os.strerror(error.errno or 0),
-            )
-            os.write(writer, (words + _HINTS.get(error.errno or 0, "")).encode())
-        finally:
-            os._exit(0)
-    os.close(writer)
-    with open(reader, "rb") as file:
-        reason = file.read().decode(errors="replace")
-    os.waitpid(pid, 0)
-    file_tree.remove(trial)
-    return reason or None
+    try:
+        return trials.failure_of(lambda: _try(trial, folders.root))
+    finally:
+        file_tree.remove(trial)
 
 
-def _try(trial: str) -> None:
+def _try(trial: str, folder: str) -> None:
+    """Be in a root with a layer. Raises: OSError, in words for people."""
+    try:
+        _be_over(trial)
+    except OSError as error:
+        number = error.errno or 0
+        words = "overlayfs with %s: %s: %s" % (folder, error.strerror, os.strerror(number))
+        raise OSError(words + _HINTS.get(number, "")) from error
+
+
+def _be_over(trial: str) -> None:
     for name in (UPPER, "work", ROOT):
         os.makedirs(os.path.join(trial, name))
     unshare(CLONE_NEWNS)

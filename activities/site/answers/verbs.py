@@ -394,6 +394,8 @@ class Prepared(Said):
     no_wall_reason: Text | None = None
     open_gpus_reason: Text | None = None
     no_run_root_reason: Text | None = None
+    no_confinement_reason: Text | None = None
+    no_attestation_reason: Text | None = None
     has_console: bool = False
     nfs_way: Text | None = None
     smb_way: Text | None = None

@@ -41,11 +41,18 @@ def test_an_offer_follows_all_that_changes_without_a_step_of_its_node(migrated: 
         assert not before.allows_apt_packages
 
         node = session.get_one(tables.Node, node_id)
-        node.preparation = {"no_run_root_reason": "overlay: no such device"}
+        node.preparation = {
+            "no_run_root_reason": "overlay: no such device",
+            "no_confinement_reason": "no tmpfs",
+            "no_attestation_reason": "is no SEV-SNP",
+        }
         node.sequence += 1
         session.flush()
         assert not offer_of(session, node_id).has_run_roots
         assert before.has_run_roots
+        assert offer_of(session, node_id).no_confinement_reason == "no tmpfs"
+        assert offer_of(session, node_id).no_attestation_reason == "is no SEV-SNP"
+        assert (before.no_confinement_reason, before.no_attestation_reason) == (None, None)
 
         region.status = "offline"
         session.flush()

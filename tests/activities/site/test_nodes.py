@@ -310,12 +310,16 @@ async def test_a_machine_that_cannot_keep_gpus_apart_is_trusted_only(
             unreachable_peers=(),
             open_gpus_reason=reason,
             no_run_root_reason="overlay: no such device",
+            no_confinement_reason="no tmpfs",
+            no_attestation_reason="is no SEV-SNP",
         )
 
     monkeypatch.setattr(NodeClient, "call", call)
     found = await site.do(prepare_node, PrepareNode(node=site.node, exclusive=False))
     assert found.preparation.trusted_only_reason == "its GPUs have one device"
     assert found.preparation.no_run_root_reason == "overlay: no such device"
+    assert found.preparation.no_confinement_reason == "no tmpfs"
+    assert found.preparation.no_attestation_reason == "is no SEV-SNP"
 
 
 async def test_a_machine_that_has_restarted_since_is_not_restarted(site: Site) -> None:

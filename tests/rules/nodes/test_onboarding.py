@@ -104,6 +104,9 @@ def test_a_preparation_says_what_could_not_be_done() -> None:
         "takes no jobs with apt packages unless its region allows them: x": Preparation(
             no_run_root_reason="x"
         ),
+        "takes no federated jobs: no tmpfs": Preparation(
+            job_user="baseload-job", no_confinement_reason="no tmpfs"
+        ),
         "serves the region cache at 10.0.0.2:80": Preparation(cache="10.0.0.2:80"),
         "does not serve the region cache: full": Preparation(no_cache_reason="full"),
     }

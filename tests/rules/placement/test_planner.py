@@ -157,6 +157,22 @@ def test_packages_need_a_node_with_run_roots_or_one_that_keeps_them() -> None:
         assert part in told
 
 
+def test_a_federated_job_is_placed_only_where_its_runs_can_be_confined() -> None:
+    weak = offer("weak", no_confinement_reason="no tmpfs", no_attestation_reason="is no SEV-SNP")
+    plain = offer("plain", no_attestation_reason="is no SEV-SNP")
+    proving = offer("proving")
+    federated = job(needs_confinement=True)
+    attested = job(needs_confinement=True, needs_attestation=True)
+    assert placed(planned([job()], [weak])) == {"job-1": ["weak"]}
+    assert placed(planned([federated], [weak])) == {}
+    assert placed(planned([federated], [weak, plain])) == {"job-1": ["plain"]}
+    assert placed(planned([attested], [weak, plain])) == {}
+    assert placed(planned([attested], [weak, plain, proving])) == {"job-1": ["proving"]}
+    (refused,) = planned([attested], [weak, plain]).refused
+    codes = [each.code for each in refused.refusals]
+    assert sorted(codes) == ["attestation", "confinement"]
+
+
 def test_a_refusal_counts_in_the_singular_too() -> None:
     told = refusal(job(cpu_count=1), offer(free_cpu_count=0)).detail
     assert "asked 1 CPU, 0 free of 16" in told

@@ -87,6 +87,20 @@ NO_CREDITS = ", and its payer has none left: add some"
             False,
         ),
         (
+            demand(needs_confinement=True),
+            offer(no_confinement_reason="a network namespace cannot be had"),
+            "confinement",
+            "cannot confine the run of a federated job: a network namespace cannot be had",
+            False,
+        ),
+        (
+            demand(needs_confinement=True, needs_attestation=True),
+            offer(no_attestation_reason="is no SEV-SNP"),
+            "attestation",
+            "asked a node that attests what it runs (needs_attestation): this one is no SEV-SNP",
+            False,
+        ),
+        (
             demand(region_id="reg-2"),
             offer(),
             "wrong-region",

@@ -67,6 +67,8 @@ def describe_preparation(preparation: Preparation, *, exclusive: bool) -> str:
     if preparation.no_run_root_reason:
         reason = preparation.no_run_root_reason
         parts.append(f"takes no jobs with apt packages unless its region allows them: {reason}")
+    if preparation.no_confinement_reason and preparation.job_user:
+        parts.append(f"takes no federated jobs: {preparation.no_confinement_reason}")
     if exclusive and not preparation.closed_logins:
         parts.append(
             "other logins stay open although nodes of this region serve the platform alone: the "

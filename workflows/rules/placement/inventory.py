@@ -40,6 +40,8 @@ class NodeCapacity:
         "gpu_total",
         "held_for",
         "market_price",
+        "no_attestation_reason",
+        "no_confinement_reason",
         "node_id",
         "offer",
         "owner_id",
@@ -61,6 +63,8 @@ class NodeCapacity:
         self.active = offer.active
         self.trusted_only = offer.trusted_only
         self.takes_apt_packages = offer.has_run_roots or offer.allows_apt_packages
+        self.no_confinement_reason = offer.no_confinement_reason
+        self.no_attestation_reason = offer.no_attestation_reason
         self.podman = "podman" in offer.runtimes
         self.preferred = offer.preferred
         self.price = offer.microcredits_per_gpu_hour
@@ -73,6 +77,8 @@ class NodeCapacity:
                 offer.account_id,
                 offer.trusted_only,
                 self.takes_apt_packages,
+                self.no_confinement_reason,
+                self.no_attestation_reason,
                 self.podman,
                 offer.cpu_count,
                 offer.memory_bytes,
@@ -101,11 +107,13 @@ class NodeCapacity:
             demand.cpu_count, demand.gpu_count, self.offer.cpu_count, self.gpu_total
         )
 
-    def admits(self, demand: Demand) -> bool:
+    def admits(self, demand: Demand) -> bool:  # noqa: PLR0911 - a list of conditions
         """Whether the node would take such a job if it were empty."""
         if demand.needs_image and not self.podman:
             return False
         if demand.needs_apt_packages and not self.takes_apt_packages:
+            return False
+        if demand.needs_confinement and self.confinement_refusal(demand) is not None:
             return False
         price = self.price
         if self.owner_id != demand.account_id:
@@ -126,6 +134,13 @@ class NodeCapacity:
         if not demand.gpu_count or self.market_price is None:
             return "not-sold"
         return None if demand.needs_image else "containers"
+
+    def confinement_refusal(self, demand: Demand) -> str | None:
+        """The code for which the node takes no such job of a federated job; None: it takes it."""
+        if self.no_confinement_reason is not None:
+            return "confinement"
+        lacks_proof = demand.needs_attestation and self.no_attestation_reason is not None
+        return "attestation" if lacks_proof else None
 
     def price_for(self, demand: Demand) -> int:
         """Microcredits per GPU-hour: the usage fee for the owner, for others the market price."""

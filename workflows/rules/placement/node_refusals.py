@@ -175,6 +175,10 @@ def _inadmissible(machine: NodeCapacity, demand: Demand) -> str:
         return "image"
     if demand.needs_apt_packages and not machine.takes_apt_packages:
         return "apt-packages"
+    if demand.needs_confinement:
+        code = machine.confinement_refusal(demand)
+        if code is not None:
+            return code
     if demand.data_bytes and machine.is_too_small(demand):
         return "disk"
     return "price" if machine.is_too_dear(demand) else "credits"
@@ -312,6 +316,15 @@ def _apt_packages(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # 
     )
 
 
+def _confinement(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noqa: ARG001
+    return f"cannot confine the run of a federated job: {machine.no_confinement_reason}"
+
+
+def _attestation(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noqa: ARG001
+    reason = machine.no_attestation_reason
+    return f"asked a node that attests what it runs (needs_attestation): this one {reason}"
+
+
 def _wrong_region(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noqa: ARG001
     return f"asked region {demand.region_id}, is in {machine.offer.region_id}"
 
@@ -348,6 +361,8 @@ def _workers(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noqa:
 
 _WORDS: dict[str, Callable[[NodeCapacity, Demand, bool], str]] = {
     "apt-packages": _apt_packages,
+    "attestation": _attestation,
+    "confinement": _confinement,
     "containers": _containers,
     "cpu": _cpu,
     "credits": _credits,
