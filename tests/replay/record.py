@@ -1,7 +1,8 @@
 """Record the histories that every later version of the workflows must replay.
 
-`python -m tests.replay.record RELEASE` writes `histories/RELEASE/NAME.json`, one for each story
-below, played against the tests' world. Recorded ones are never changed: a new release adds its own.
+`python -m tests.replay.record RELEASE` writes `histories/RELEASE/NAME.json`, one for each of
+`STORIES`, played against the tests' world. Recorded ones are never changed: a new release adds its
+own. What is there already stays, so that a release which is not published gets those it lacks.
 """
 
 import asyncio
@@ -10,13 +11,12 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowHandle
 
+from tests.replay import federated, loops
 from tests.temporal_server import TemporalServer
 from tests.waiting import eventually
 from tests.workflows.artifacts import test_artifact_lifecycle as artifacts
@@ -33,9 +33,6 @@ from tests.workflows.nodes import test_node_lifecycle as nodes
 from tests.workflows.providers.test_provider_lifecycle import CLOUD, HOME, PROVIDER, reaches
 from tests.workflows.regions.test_cloud_resources import REQUEST as CLOUD_REGION
 from workflows.artifacts.artifact_lifecycle import ArtifactLifecycle
-from workflows.billing.balance_guard import BalanceGuard
-from workflows.billing.device_fees import DeviceFees
-from workflows.billing.payouts import Payouts
 from workflows.contracts import queues
 from workflows.contracts.artifacts import RetryTransfer
 from workflows.contracts.deployments import DeploymentAction
@@ -43,12 +40,7 @@ from workflows.contracts.jobs import EndRequest, NodeReachable
 from workflows.contracts.placement import PlacementRequest
 from workflows.contracts.regions import Replacement
 from workflows.contracts.removals import Removal
-from workflows.contracts.schedules import (
-    BalanceGuardRequest,
-    DeviceFeesRequest,
-    PayoutsRequest,
-    ReconciliationRequest,
-)
+from workflows.contracts.schedules import ReconciliationRequest
 from workflows.contracts.statuses import JobStatus, JobType, NodeStatus
 from workflows.datastores.datastore_lifecycle import DatastoreLifecycle
 from workflows.devices.deployment_lifecycle import DeploymentLifecycle
@@ -60,7 +52,6 @@ from workflows.placement.loop import PlacementLoop
 from workflows.providers.provider_lifecycle import ProviderLifecycle
 from workflows.reconciliation.reconcilers import OutboxRelay
 from workflows.regions.region_lifecycle import RegionLifecycle
-from workflows.rules.billing.utc_days import DAY, last_closed_day
 
 HISTORIES = Path(__file__).parent / "histories"
 Story = Callable[[Stage], Awaitable[WorkflowHandle[Any, Any]]]
@@ -333,43 +324,6 @@ async def deployment_in_steps(stage: Stage) -> WorkflowHandle[Any, Any]:
     return handle
 
 
-async def device_days_charged(stage: Stage) -> WorkflowHandle[Any, Any]:
-    stage.world.first_device_day = last_closed_day(datetime.now(UTC)) - 40 * DAY
-    handle = await stage.client.start_workflow(
-        DeviceFees.run, DeviceFeesRequest(), id="device-fees", task_queue=queues.MAIN
-    )
-    await _sleeps(handle)
-    return handle
-
-
-async def earnings_paid_out(stage: Stage) -> WorkflowHandle[Any, Any]:
-    stage.world.unpaid.add("prv-1")
-    handle = await stage.client.start_workflow(
-        Payouts.run, PayoutsRequest(), id="payouts", task_queue=queues.MAIN
-    )
-    await _sleeps(handle)
-    return handle
-
-
-async def payers_of_devices_warned(stage: Stage) -> WorkflowHandle[Any, Any]:
-    stage.world.short.add("acc-1")
-    handle = await stage.client.start_workflow(
-        BalanceGuard.run, BalanceGuardRequest(), id="balance-guard", task_queue=queues.MAIN
-    )
-    await _sleeps(handle)
-    return handle
-
-
-async def _sleeps(handle: WorkflowHandle[Any, Any]) -> None:
-    """It has done the work of its day, and waits for the next one."""
-
-    async def waits() -> bool:
-        events = (await handle.fetch_history()).events
-        return events[-1].event_type == EventType.EVENT_TYPE_TIMER_STARTED
-
-    await eventually(waits, f"{handle.id} waits for the next day")
-
-
 STORIES: tuple[Story, ...] = (
     job_finished,
     job_canceled,
@@ -393,16 +347,15 @@ STORIES: tuple[Story, ...] = (
     dataset_from_a_datastore_removed,
     device_that_is_deployed_to_and_rolled_back,
     deployment_in_steps,
-    device_days_charged,
-    earnings_paid_out,
-    payers_of_devices_warned,
+    *federated.STORIES,
+    *loops.STORIES,
 )
 
 
 async def record(release: str) -> None:
-    """Play every story and keep its history."""
+    """Play every story that the release has no history of, and keep its history."""
     folder = HISTORIES / release
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
         server = TemporalServer(Path(scratch))
         server.start()
@@ -414,16 +367,19 @@ async def record(release: str) -> None:
 
 async def _play_all(client: Client, folder: Path) -> None:
     for story in STORIES:
+        file = folder / f"{story.__name__}.json"
+        if file.exists():
+            continue
         async with served(client) as stage:
             handle = await story(stage)
             history = await handle.fetch_history()
-        (folder / f"{story.__name__}.json").write_text(_impersonal(history.to_json()))
+        file.write_text(impersonal(history.to_json()))
 
 
-def _impersonal(history: str) -> str:
+def impersonal(history: str) -> str:
     """Without what tells of the machine that it was recorded on."""
     history = re.sub(r'"identity": "[^"]*"', '"identity": "worker"', history)
-    history = re.sub(r'"stackTrace": "(?:[^"\\\\]|\\\\.)*"', '"stackTrace": ""', history)
+    history = re.sub(r'"stackTrace": "(?:[^"\\]|\\.)*"', '"stackTrace": ""', history)
     return history.replace(str(Path.cwd()), "")
 
 

@@ -10,7 +10,7 @@ from temporalio.client import WorkflowHistory
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.worker import Replayer
 
-from tests.replay.record import HISTORIES, STORIES
+from tests.replay.record import HISTORIES, STORIES, impersonal
 from workers.registry import WORKFLOWS, workflow_runner
 
 RECORDED = sorted(HISTORIES.glob("*/*.json"))
@@ -47,9 +47,27 @@ async def test_a_job_of_a_newer_api_that_an_older_worker_has_run_replays(
     await assert_replays(path.stem, json.dumps(history))
 
 
-def test_every_release_has_recorded_every_story() -> None:
+def test_the_newest_release_has_recorded_every_story_and_no_release_another_one() -> None:
     releases = {path.parent.name for path in RECORDED}
-    assert releases
     names = {story.__name__ for story in STORIES}
     for release in releases:
         assert {path.stem for path in RECORDED if path.parent.name == release} <= names
+    newest = max(releases, key=lambda release: [int(part) for part in release.split(".")])
+    assert {path.stem for path in RECORDED if path.parent.name == newest} == names
+
+
+def test_every_workflow_that_is_registered_has_a_recorded_history() -> None:
+    begun = [json.loads(path.read_text())["events"][0] for path in RECORDED]
+    types = {
+        event["workflowExecutionStartedEventAttributes"]["workflowType"]["name"] for event in begun
+    }
+    registered = {kind.__temporal_workflow_definition.name for kind in WORKFLOWS}  # type: ignore[attr-defined]
+    assert sorted(registered - types) == []
+
+
+def test_no_history_tells_of_the_machine_that_it_was_recorded_on() -> None:
+    trace = r'"stackTrace": "File \"/home/ada/x.py\", line 1\n", "identity": "7@ada"'
+    assert impersonal(trace) == '"stackTrace": "", "identity": "worker"'
+    for path in RECORDED:
+        recorded = path.read_text()
+        assert impersonal(recorded) == recorded, path.name
