@@ -197,8 +197,8 @@ class RunMeasurement(ResponseBody):
     node: ClockReading
     """By the wall clock of the node, which may be wrong; nothing is billed by it."""
     supervisor: ClockReading
-    """The seconds are by the node's monotonic clock, and what is billed, from when the control plane
-    has observed the start. Seconds of null: an earlier release has posted the run."""
+    """The seconds are by the node's monotonic clock, and what is billed, from when the control
+    plane has observed the start. Seconds of null: an earlier release has posted the run."""
     allocation: ClockReading
     """By the control plane's clock: how long the worker had its GPUs."""
     measured_at: datetime | None
