@@ -86,4 +86,6 @@ def _usage_of(session: Session, node_id: str, run: RunSeen) -> WorkerUsage | Non
         attempt=run.attempt,
         started_at=min(max(started_at, placed_at), datetime.now(UTC)),
         through_s=int(run.elapsed_s),
+        node_started_at=run.started_at,
+        node_ended_at=run.finished_at,
     )

@@ -191,6 +191,7 @@ def open_meter(session: Session, usage: WorkerUsage) -> tuple[UsageMeter, bool]:
         raise _no_job(usage.job_id)
     meter = session.get(UsageMeter, key)
     if meter is not None:
+        _record_measurement(meter, usage)
         return meter, False
     held = _allocation_of(session, *key)
     # Those of the job are of its newest attempt, and this run may be of an earlier one.
@@ -207,8 +208,17 @@ def open_meter(session: Session, usage: WorkerUsage) -> tuple[UsageMeter, bool]:
         started_at=usage.started_at,
     )
     fix_fee(session, job, meter)
+    _record_measurement(meter, usage)
     session.add(meter)
     return meter, True
+
+
+def _record_measurement(meter: UsageMeter, usage: WorkerUsage) -> None:
+    """Keep what was measured, whether or not it is charged; what a node says first stays."""
+    if usage.through_s > (meter.measured_s or 0):
+        meter.measured_s, meter.measured_at = usage.through_s, datetime.now(UTC)
+    meter.node_started_at = meter.node_started_at or usage.node_started_at
+    meter.node_ended_at = meter.node_ended_at or usage.node_ended_at
 
 
 def _runs(job: Job, attempt: int) -> bool:

@@ -307,6 +307,7 @@ def _run(run_id: str | None, said: RunStatus) -> RunSeen | None:
         attempt=attempt,
         elapsed_s=said.elapsed_s,
         started_at=said.started_at,
+        finished_at=said.exit and said.exit.finished_at,
         alive=said.why if isinstance(said, LivingRun) else "",
     )
 

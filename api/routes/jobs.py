@@ -12,9 +12,17 @@ from activities.db.session import database
 from api.authorization import Caller, Needs
 from api.changes import Change, changing
 from api.pagination import Paging, page
-from api.schemas.jobs import Job, JobArray, JobCharges, JobPage, JobPlacement, JobsKilled
+from api.schemas.jobs import (
+    Job,
+    JobArray,
+    JobCharges,
+    JobMeasurements,
+    JobPage,
+    JobPlacement,
+    JobsKilled,
+)
 from api.schemas.offers import JobPreview
-from api.services import billing, job_responses, job_submissions, jobs, offers
+from api.services import billing, job_responses, job_submissions, jobs, measurements, offers
 from api.services.lifecycles import status_codes
 from api.services.ownership import visible_job
 from workflows.contracts.statuses import JobStatus
@@ -24,6 +32,7 @@ router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 Reader = Annotated[Caller, Depends(Needs("jobs:read"))]
 Submitter = Annotated[Caller, Depends(Needs("jobs:write"))]
 Writer = Annotated[Change, changing("jobs:write")]
+MOST_RUNS = 1_000_000
 _SUBMISSION = {
     "requestBody": {
         "required": True,
@@ -145,6 +154,24 @@ async def remove_job(job_id: str, change: Writer) -> Job:
 def get_job_charges(job_id: str, caller: Reader) -> JobCharges:
     with database().read() as session:
         return billing.charges_of(session, visible_job(session, caller, job_id))
+
+
+@router.get("/{job_id}/measurements", operation_id="get_job_measurements")
+def get_job_measurements(
+    job_id: str,
+    caller: Reader,
+    attempt: Annotated[int | None, Query(ge=1, le=MOST_RUNS)] = None,
+    worker: Annotated[int | None, Query(ge=0, le=MOST_RUNS)] = None,
+) -> JobMeasurements:
+    """What the node, its supervisor and the control plane have measured, and what is posted.
+
+    For whoever may read the job or pays for it, and for the account of the node, which sees its own
+    runs and earnings only.
+    """
+    with database().read() as session:
+        return measurements.measurements_of(
+            session, caller, job_id, measurements.Runs(attempt, worker)
+        )
 
 
 @router.get("/{job_id}/placement", operation_id="get_job_placement")

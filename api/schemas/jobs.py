@@ -162,6 +162,67 @@ class JobCharges(ResponseBody):
     charges: list[JobCharge]
 
 
+class ClockReading(ResponseBody):
+    """The beginning and the end of a run by one clock."""
+
+    begins_at: datetime | None
+    ends_at: datetime | None
+    """Null: it goes on, or the clock has not said it."""
+    seconds: int | None
+
+
+class MeasuredSlice(ResponseBody):
+    """A transaction about some measured seconds of a run, on the books of whoever asks."""
+
+    transaction_id: str
+    kind: str
+    from_s: int
+    """In seconds since the start of the run, as `through_s`."""
+    through_s: int
+    amount_microcredits: int
+    """Negative: a charge; positive: an earning."""
+    posted_at: datetime | None
+    """When it was posted, by the control plane's clock; `at` of a charge is when it was run."""
+    reversed_by: str | None
+    """The transaction that takes it back."""
+
+
+class RunMeasurement(ResponseBody):
+    """What each clock has measured of one run, what is posted of it, and how they differ."""
+
+    worker: int
+    attempt: int
+    node_id: str | None
+    is_market_price: bool
+    node: ClockReading
+    """By the wall clock of the node, which may be wrong; nothing is billed by it."""
+    supervisor: ClockReading
+    """The seconds are by the node's monotonic clock, and what is billed, from when the control
+    plane has observed the start. Seconds of null: an earlier release has posted the run."""
+    allocation: ClockReading
+    """By the control plane's clock: how long the worker had its GPUs."""
+    measured_at: datetime | None
+    """When the control plane has recorded the seconds of the supervisor."""
+    posted_s: int
+    unposted_s: int | None
+    """The seconds of the supervisor that are not posted: not yet, refused, or free."""
+    node_difference_s: int | None
+    """The seconds of the node less those of the supervisor."""
+    allocation_difference_s: int | None
+    """The seconds of the allocation less those of the supervisor: placing, downloads, uploads."""
+    slices: list[MeasuredSlice]
+
+
+class JobMeasurements(ResponseBody):
+    """The runs of a job that concern whoever asks, oldest first."""
+
+    job_id: str
+    runs: list[RunMeasurement]
+    is_whole: bool
+    """Whether the slices are all of them: otherwise the oldest, so ask for one attempt or worker.
+    """
+
+
 class JobAssignment(ResponseBody):
     worker: int
     attempt: int

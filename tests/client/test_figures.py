@@ -2,10 +2,13 @@
 
 import asyncio
 import re
+from datetime import UTC, datetime, timedelta
 
+from activities.billing.usage import post_worker_usage
 from activities.db import tables
 from tests.api.running_jobs import running_job
 from tests.client.conftest import Desk
+from workflows.contracts.billing import WorkerUsage
 
 
 def _running(desk: Desk, **changes: object) -> str:
@@ -56,3 +59,22 @@ def test_a_reason_of_many_lines_is_one_line_in_the_list_and_whole_in_the_job(des
     assert len(listed.splitlines()) == 2
     assert ("pip has failed" in listed, "line two" in listed) == (True, False)
     assert "line three" in desk.baseload("show", job_id).out
+
+
+def test_the_measurements_of_a_job_show_each_clock_and_what_is_posted(desk: Desk) -> None:
+    waiting = asyncio.run(desk.person.job())
+    assert "nothing is measured yet" in desk.baseload("charges", "digits", "--measurements").out
+    assert desk.json("charges", waiting, "--measurements")["runs"] == []
+    job_id, began_at = _running(desk, name="measured"), datetime(2026, 3, 1, 12, tzinfo=UTC)
+    with desk.person.site.database.write() as session:
+        usage = WorkerUsage(
+            job_id=job_id, worker=0, attempt=1, started_at=began_at, through_s=60,
+            node_started_at=began_at, node_ended_at=began_at + timedelta(seconds=61),
+        )  # fmt: skip
+        post_worker_usage(session, usage)
+    for name in (job_id, "measured"):
+        out = desk.baseload("charges", name, "--measurements").out
+        assert re.search(r"node, wall clock +2026-03-01 12:00:00 +2026-03-01 12:01:01 +61 s", out)
+        assert re.search(r"supervisor, monotonic .* 60 s", out)
+        assert re.search(r"control plane, allocation .* \d+ s", out)
+        assert "usage-fee" in out

@@ -114,6 +114,10 @@ async def test_the_runbook_of_a_disputed_charge(
     found = json.loads(await reader.types("baseload statement --account acc-… --json"))
     assert [line["amount_microcredits"] for line in found["lines"]] == [-250_000]
     assert "3600 s from" in await reader.types("baseload charges --account acc-… job-…")
+    measured = await reader.types("baseload charges --account acc-… --measurements")
+    assert "supervisor, monotonic" in measured
+    assert f"{HOUR_S} s" in measured
+    assert charge_id in measured
     charges = json.loads(await reader.types("baseload charges --account acc-… --json"))
     details = charges["charges"][0]["details"]
     assert (details["from_s"], details["through_s"], details["rates"]) == (0, HOUR_S, RATES)

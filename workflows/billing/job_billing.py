@@ -95,7 +95,12 @@ class JobBilling:
                 "worker %s is not metered now: %s", worker.run_id, cause_of(failure)[1]
             )
             return None
-        return self._usage(worker, int(report.elapsed_s))
+        return self._usage(worker, int(report.elapsed_s)).model_copy(
+            update={
+                "node_started_at": report.started_at,
+                "node_ended_at": report.exit and report.exit.finished_at,
+            }
+        )
 
     async def _out_of_credits(self, forecast: BalanceForecast) -> None:
         left = forecast.left_microcredits / MICROCREDITS

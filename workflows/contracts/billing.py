@@ -89,6 +89,10 @@ class WorkerUsage(Contract):
     """When the platform observed the start; billing periods and business keys count from here."""
     through_s: WholeSeconds
     """Measured whole seconds since the start."""
+    node_started_at: datetime | None = None
+    """The start by the node's wall clock, which may show any instant: kept for disputes."""
+    node_ended_at: datetime | None = None
+    """The end by that clock; None: the run goes on, or its node has not said it."""
 
 
 class BillingRequest(Contract):

@@ -74,6 +74,9 @@ class Exit(Contract):
     message: str = ""
     elapsed_s: Seconds = 0.0
     """The billed seconds that the command ran, by the node's monotonic clock."""
+    started_at: datetime | None = None
+    """By the node's wall clock, as `finished_at`: to be compared in a dispute, and never billed."""
+    finished_at: datetime | None = None
     log_bytes: int = 0
 
     @property
@@ -85,6 +88,7 @@ class RunReport(Contract):
     """The status of one run, as its node reports it.
 
     elapsed_s: measured by the supervisor with the node's monotonic clock.
+    started_at: by the node's wall clock, which may show any instant.
     """
 
     run_id: str
@@ -92,6 +96,7 @@ class RunReport(Contract):
     elapsed_s: Seconds = 0.0
     idle_s: Seconds = 0.0
     """How long the run has been idle; measured only with `JobRequest.idle_timeout_s`."""
+    started_at: datetime | None = None
     exit: Exit | None = None
     log_bytes: int = 0
 

@@ -358,6 +358,8 @@ class RunSeen(Contract):
     attempt: int
     elapsed_s: Seconds
     started_at: datetime | None = None
+    """By the node's wall clock, as `finished_at`."""
+    finished_at: datetime | None = None
     alive: str = ""
     """What of the run could not be ended; empty: the run has ended."""
 

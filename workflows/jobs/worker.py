@@ -64,6 +64,8 @@ class Worker:
         self.idle_s = 0.0
         """How long the command has been idle, by the last poll."""
         self.started_at = progress.started_at
+        self._node_started_at: datetime | None = None
+        """The start by the wall clock of the worker's node, by the last poll."""
         self.finished_at = progress.finished_at
         self._seen_to_end = progress.status is WorkerStatus.EXITED
         self.staged = WorkerStaged()
@@ -202,6 +204,7 @@ class Worker:
         """Take over the node's report of the run; an exit is final."""
         self.elapsed_s = max(self.elapsed_s, report.elapsed_s)
         self.idle_s = report.idle_s
+        self._node_started_at = report.started_at or self._node_started_at
         if self.started_at is None and self.elapsed_s > 0:
             # The answer to the start was lost or not awaited; the measured seconds still count.
             self.started_at = workflow.now() - timedelta(seconds=self.elapsed_s)
@@ -264,6 +267,8 @@ class Worker:
             attempt=self._attempt,
             started_at=self.started_at,
             through_s=int(self.elapsed_s),
+            node_started_at=(self.exit and self.exit.started_at) or self._node_started_at,
+            node_ended_at=self.exit and self.exit.finished_at,
         )
 
     def exit_event(self) -> Event:

@@ -109,4 +109,12 @@ class UsageMeter(SQLModel, table=True):
     started_at: datetime = Field(sa_type=Instant)
     posted_s: int = Field(default=0, sa_type=BigInteger)
     posted_microcredits: int = Field(default=0, sa_type=BigInteger)
+    measured_s: int | None = Field(default=None, sa_type=BigInteger)
+    """The most seconds that the supervisor has measured, also those that are not charged; None: an
+    earlier release has posted the run, or nothing is measured yet."""
+    measured_at: datetime | None = Field(default=None, sa_type=Instant)
+    """When `measured_s` was recorded, by the control plane's clock."""
+    node_started_at: datetime | None = Field(default=None, sa_type=Instant)
+    """The start of the run by its node's wall clock, as the node has said it first."""
+    node_ended_at: datetime | None = Field(default=None, sa_type=Instant)
     __table_args__ = (index_where("running", "usage_meters_running", "payer_id"),)

@@ -49,6 +49,8 @@ class RunExit(Said):
     reason: Code = "exited"
     message: Text = ""
     elapsed_s: Seconds = 0.0
+    started_at: Instant | None = None
+    finished_at: Instant | None = None
     log_bytes: FileBytes = 0
 
     def exit(self, log_bytes: int | None = None) -> Exit:
@@ -74,6 +76,7 @@ class RunStatus(Said):
             state=self.state,
             elapsed_s=self.elapsed_s,
             idle_s=self.idle_s,
+            started_at=self.started_at,
             exit=self.exit.exit() if self.exit else None,
             log_bytes=self.log_bytes,
         )

@@ -320,6 +320,19 @@ class BrokenChain(BaseModel):
     reason: Annotated[str, Field(title="Reason")]
 
 
+class ClockReading(BaseModel):
+    """
+    The beginning and the end of a run by one clock.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    begins_at: Annotated[AwareDatetime | None, Field(title="Begins At")]
+    ends_at: Annotated[AwareDatetime | None, Field(title="Ends At")]
+    seconds: Annotated[int | None, Field(title="Seconds")]
+
+
 class Cost(BaseModel):
     model_config = ConfigDict(
         extra="allow",
@@ -1400,6 +1413,23 @@ class MachineEnding(BaseModel):
     lease_id: Annotated[str | None, Field(title="Lease Id")]
 
 
+class MeasuredSlice(BaseModel):
+    """
+    A transaction about some measured seconds of a run, on the books of whoever asks.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    transaction_id: Annotated[str, Field(title="Transaction Id")]
+    kind: Annotated[str, Field(title="Kind")]
+    from_s: Annotated[int, Field(title="From S")]
+    through_s: Annotated[int, Field(title="Through S")]
+    amount_microcredits: Annotated[int, Field(title="Amount Microcredits")]
+    posted_at: Annotated[AwareDatetime | None, Field(title="Posted At")]
+    reversed_by: Annotated[str | None, Field(title="Reversed By")]
+
+
 class Member(BaseModel):
     """
     A user of another account who may use a project.
@@ -2305,6 +2335,29 @@ class Reversal(BaseModel):
         extra="allow",
     )
     reason: Annotated[str, Field(max_length=500, min_length=1, title="Reason")]
+
+
+class RunMeasurement(BaseModel):
+    """
+    What each clock has measured of one run, what is posted of it, and how they differ.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    worker: Annotated[int, Field(title="Worker")]
+    attempt: Annotated[int, Field(title="Attempt")]
+    node_id: Annotated[str | None, Field(title="Node Id")]
+    is_market_price: Annotated[bool, Field(title="Is Market Price")]
+    node: ClockReading
+    supervisor: ClockReading
+    allocation: ClockReading
+    measured_at: Annotated[AwareDatetime | None, Field(title="Measured At")]
+    posted_s: Annotated[int, Field(title="Posted S")]
+    unposted_s: Annotated[int | None, Field(title="Unposted S")]
+    node_difference_s: Annotated[int | None, Field(title="Node Difference S")]
+    allocation_difference_s: Annotated[int | None, Field(title="Allocation Difference S")]
+    slices: Annotated[list[MeasuredSlice], Field(title="Slices")]
 
 
 class RunnableJobs(BaseModel):
@@ -3472,6 +3525,19 @@ class JobCharges(BaseModel):
     gpu_seconds: Annotated[int, Field(title="Gpu Seconds")]
     rates: Annotated[dict[str, Any] | None, Field(title="Rates")]
     charges: Annotated[list[JobCharge], Field(title="Charges")]
+
+
+class JobMeasurements(BaseModel):
+    """
+    The runs of a job that concern whoever asks, oldest first.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    job_id: Annotated[str, Field(title="Job Id")]
+    runs: Annotated[list[RunMeasurement], Field(title="Runs")]
+    is_whole: Annotated[bool, Field(title="Is Whole")]
 
 
 class JobPlacement(BaseModel):

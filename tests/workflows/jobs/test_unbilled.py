@@ -53,6 +53,18 @@ def test_a_node_that_measures_less_than_before_takes_no_seconds_back() -> None:
     assert running.usage.through_s == 7
 
 
+def test_usage_has_the_node_s_own_clock_beside_what_is_billed() -> None:
+    running, wrong = worker(elapsed_s=7.5), datetime(1980, 1, 1, tzinfo=UTC)
+    silent = RunReport(run_id="job-1-0-1", state=RunState.RUNNING, elapsed_s=9)
+    running.take_report(silent.model_copy(update={"started_at": wrong}))
+    running.take_report(silent)
+    assert running.usage is not None
+    assert (running.usage.node_started_at, running.usage.node_ended_at) == (wrong, None)
+    running.exit = Exit(exit_code=0, elapsed_s=9, started_at=LATER, finished_at=wrong)
+    assert (running.usage.node_started_at, running.usage.node_ended_at) == (LATER, wrong)
+    assert (running.usage.started_at, running.usage.through_s) == (STARTED, 9)
+
+
 def test_what_never_started_or_was_seen_to_end_did_not_run_on() -> None:
     never = worker(elapsed_s=0, started_at=None)
     never.ran_until(LATER, LATER)

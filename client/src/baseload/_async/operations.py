@@ -647,6 +647,20 @@ class AsyncOperations:
             models.JobCharges, Call("GET", f"/v1/jobs/{segment(job_id)}/charges")
         )
 
+    async def get_job_measurements(
+        self, job_id: str, *, attempt: int | None = None, worker: int | None = None
+    ) -> models.JobMeasurements:
+        """What the node, its supervisor and the control plane have measured, and what is
+        posted."""
+        return await self._ask(
+            models.JobMeasurements,
+            Call(
+                "GET",
+                f"/v1/jobs/{segment(job_id)}/measurements",
+                query={"attempt": attempt, "worker": worker},
+            ),
+        )
+
     async def get_job_placement(self, job_id: str) -> models.JobPlacement:
         """Why the job waits, or on which nodes it was placed."""
         return await self._ask(

@@ -621,6 +621,20 @@ class Operations:
         """Get Job Charges."""
         return self._ask(models.JobCharges, Call("GET", f"/v1/jobs/{segment(job_id)}/charges"))
 
+    def get_job_measurements(
+        self, job_id: str, *, attempt: int | None = None, worker: int | None = None
+    ) -> models.JobMeasurements:
+        """What the node, its supervisor and the control plane have measured, and what is
+        posted."""
+        return self._ask(
+            models.JobMeasurements,
+            Call(
+                "GET",
+                f"/v1/jobs/{segment(job_id)}/measurements",
+                query={"attempt": attempt, "worker": worker},
+            ),
+        )
+
     def get_job_placement(self, job_id: str) -> models.JobPlacement:
         """Why the job waits, or on which nodes it was placed."""
         return self._ask(models.JobPlacement, Call("GET", f"/v1/jobs/{segment(job_id)}/placement"))

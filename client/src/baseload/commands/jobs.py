@@ -11,6 +11,7 @@ from baseload.commands.app import new_app
 from baseload.commands.data_progress import data_progress_of, progress_text
 from baseload.commands.job_names import job_names
 from baseload.commands.lookup import NEWEST, find_jobs, find_newest_job, is_like, is_pattern
+from baseload.commands.measurements import show_measurements
 from baseload.commands.reason_lines import print_list
 from baseload.commands.session import Document, Session, command
 from baseload.commands.terminal import (
@@ -186,8 +187,17 @@ def placement(session: Session, job: Reference) -> None:
 
 
 @command(app)
-def charges(session: Session, job: Reference) -> None:
-    """Show each charge of a job and their sum."""
+def charges(
+    session: Session,
+    job: Reference,
+    measurements: Annotated[
+        bool, typer.Option("--measurements", help="what each clock has measured of its runs")
+    ] = False,
+) -> None:
+    """Show each charge of a job and their sum; of a guest on your node: with `--measurements`."""
+    if measurements:
+        show_measurements(session, job)
+        return
     found = session.get(f"/v1/jobs/{find_newest_job(session, job)['id']}/charges")
     if session.screen.as_json:
         session.screen.json(found)

@@ -1,0 +1,27 @@
+"""Keep what was measured of each run, beside what is charged.
+
+Revision: 0049, after 0045
+"""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0049"
+down_revision = "0045"
+branch_labels = None
+depends_on = None
+oldest_code_revision = "0027"
+"""The oldest code that runs beside this schema: it only expands."""
+_INSTANTS = ("measured_at", "node_started_at", "node_ended_at")
+
+
+def upgrade() -> None:
+    op.add_column("usage_meters", sa.Column("measured_s", sa.BigInteger(), nullable=True))
+    for name in _INSTANTS:
+        op.add_column("usage_meters", sa.Column(name, sa.DateTime(timezone=True), nullable=True))
+
+
+def downgrade() -> None:
+    with op.batch_alter_table("usage_meters", schema=None) as batch_op:
+        for name in (*reversed(_INSTANTS), "measured_s"):
+            batch_op.drop_column(name)
