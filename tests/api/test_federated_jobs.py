@@ -50,6 +50,39 @@ async def test_both_parties_see_a_federated_job_and_nobody_else(
     assert (await bob.get(ROUTE)).json()["items"] == []
 
 
+async def test_each_party_reads_why_it_ended_in_words_of_its_own_side(
+    site: Site, parties: Story
+) -> None:
+    made = await parties.created()
+    reasons = {"status": "refused", "status_reason": "the model cannot be read"}
+    own = {"creator_reason": "no object of the model", "consumer_reason": "no node of the clinic"}
+    site.set(tables.FederatedJob, made["id"], **reasons, **own)
+    for person, expected in (
+        (parties.maker, "no object of the model"),
+        (parties.clinic, "no node of the clinic"),
+    ):
+        shown = await person.get(f"{ROUTE}/{made['id']}")
+        assert shown.json()["status_reason"] == expected
+        listed = (await person.get(ROUTE)).json()["items"]
+        assert [each["status_reason"] for each in listed] == [expected]
+        assert ("of the clinic" in shown.text) is (person is parties.clinic)
+    site.set(tables.FederatedJob, made["id"], creator_reason=None)
+    shown = (await parties.maker.get(f"{ROUTE}/{made['id']}")).json()
+    assert shown["status_reason"] == "the model cannot be read"
+
+
+async def test_the_creator_reads_no_balance_of_the_consumer(site: Site, parties: Story) -> None:
+    name = f"account/{parties.clinic.account_id}/credits"
+    with site.database.write() as session:
+        session.get_one(tables.LedgerAccount, name).balance_microcredits = -3_000_000
+    refused = await parties.maker.post(
+        ROUTE, parties.changed(resources={"gpus": "A100:1", "cpu_count": 1})
+    )
+    assert problem(refused) == (402, "insufficient-credits")
+    assert "its owner has no credits for it" in refused.json()["detail"]
+    assert not any(each in refused.text for each in ("-3", parties.clinic.account_id))
+
+
 async def test_a_list_is_filtered_by_project_model_consumer_and_status(parties: Story) -> None:
     made = await parties.created()
     filters = {
