@@ -1,6 +1,7 @@
 """Federated jobs over HTTP: what each party may ask, and how consent wakes them."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -166,6 +167,40 @@ async def test_who_creates_federated_jobs_reaches_nothing_else_of_the_project(
     assert problem(await maker.post("/v1/jobs", job)) == (404, "not-found")
     dataset = {"name": "d", "project_id": parties.project_id, "source": {"type": "upload"}}
     assert problem(await maker.post("/v1/datasets", dataset)) == (404, "not-found")
+
+
+async def test_how_much_a_federated_job_has_written_is_for_its_consumer_alone(
+    site: Site, parties: Story, bob: Person
+) -> None:
+    made, maker = await parties.created(), parties.maker
+    job_id = await parties.clinic.job(project_id=parties.project_id)
+    size, count = 987_654_321_012, 123_456_789_098
+    stored = {"output_bytes": size, "status": "finished"}
+    site.set(tables.Job, job_id, creator_account_id=maker.account_id, **stored)
+    event = {"message": f"stored: {count} files", "details": {"output_bytes": size}}
+    site.write(
+        tables.EventRow(
+            id=new_id("evt"), account_id=parties.clinic.account_id, resource_id=job_id,
+            sequence=9, index=0, type="job.stored", at=datetime.now(UTC), **event,
+        )
+    )  # fmt: skip
+    join(site, bob, parties.project_id, {"job": "all"})
+    path = f"/v1/projects/{parties.project_id}/members/{maker.user_id}"
+    given = {"permissions": {"federated": "all", "job": "all"}}
+    assert (await parties.clinic.patch(path, given)).status_code == 200
+    places = (f"/v1/jobs/{job_id}", f"/v1/jobs/{job_id}/events", "/v1/jobs")
+
+    async def seen(person: Person) -> list[bool]:
+        texts = [(await person.get(place)).text for place in places]
+        assert all(job_id in text for text in texts)
+        return [str(size) in text or str(count) in text for text in texts]
+
+    for person in (maker, bob, parties.clinic):
+        assert await seen(person) == [True] * 3, "of an ordinary job members see it"
+    site.set(tables.Job, job_id, federated_id=made["id"])
+    for person in (maker, bob):
+        assert await seen(person) == [False] * 3
+    assert await seen(parties.clinic) == [True] * 3
 
 
 async def test_another_maker_in_the_project_does_not_see_it(

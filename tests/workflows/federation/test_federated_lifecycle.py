@@ -184,7 +184,7 @@ def test_why_the_model_cannot_be_sealed_is_for_the_creator_alone(
     def isolate(_: Any) -> Any:
         raise failure
 
-    it.world.isolate_model = isolate  # type: ignore[method-assign]
+    it.world.isolate_model = isolate  # type: ignore[method-assign,assignment]
     assert it.begin().ends() == "refused"
     assert said(it) == expected
 
