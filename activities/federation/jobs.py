@@ -25,7 +25,7 @@ from workflows.effects.federation import (
     FederationReview,
     ReviewFederation,
 )
-from workflows.rules.federation.parties import refusals_of
+from workflows.rules.federation.parties import refusals_of, words_of
 
 CONSENT_WITHDRAWN = "consent-withdrawn"
 """The code of the end that a federated job asks its job for."""
@@ -40,12 +40,16 @@ def review_federation(command: ReviewFederation) -> FederationReview:
     with database().read() as session:
         row = _federated_job(session, command.federated_id)
         job = session.get(Job, row.job_id)
+        refusals = refusals_of(parties_of(session, row))
+        reason = None if job is None else _reason_of(job, row)
         return FederationReview(
-            refusals=tuple(each.words for each in refusals_of(parties_of(session, row))),
+            refusals=tuple(each.words_for(None) for each in refusals),
+            refused=words_of(refusals, is_one_owner=_is_one_owner(row)),
             end_reason=row.end_reason,
             has_job=job is not None,
             job_status=None if job is None else JobStatus(job.status),
-            job_reason=None if job is None else _reason_of(job, row),
+            job_reason=reason,
+            creator_job_reason=reason if _is_shown_to_creator(row) else None,
             is_billed=job is None or job.unsettled is None,
             sequence=row.sequence,
         )
@@ -67,10 +71,14 @@ def create_federated_job(command: CreateFederatedJob) -> FederatedJobCreated:
             # An activity attempt that was held up may begin after the refusal, or the withdrawal.
             return FederatedJobCreated(refusals=(f"{row.id}: is {row.status} already",))
         project = session.get_one(Project, row.project_id, with_for_update={"read": True})
-        refusals = tuple(each.words for each in refusals_of(parties_of(session, row)))
-        if row.end_reason is not None or refusals:
-            ends = () if row.end_reason is None else (row.end_reason,)
-            return FederatedJobCreated(refusals=(*ends, *refusals))
+        if row.end_reason is not None:
+            return FederatedJobCreated(refusals=(row.end_reason,))
+        refusals = refusals_of(parties_of(session, row))
+        if refusals:
+            return FederatedJobCreated(
+                refusals=tuple(each.words_for(None) for each in refusals),
+                refused=words_of(refusals, is_one_owner=_is_one_owner(row)),
+            )
         given = confinement_by(project)
         row.egress, row.logs = list(given.egress) or None, given.logs.value
         session.add(row)
@@ -113,6 +121,15 @@ def _federated_job(session: Session, federated_id: str, *, locked: bool = False)
     if row is None:
         raise ApplicationError(f"{federated_id}: there is no such federated job", type=NOT_FOUND)
     return row
+
+
+def _is_one_owner(row: FederatedJob) -> bool:
+    return row.account_id == row.consumer_account_id
+
+
+def _is_shown_to_creator(row: FederatedJob) -> bool:
+    """Whether the creator reads why the job ended, which may name what the consumer has."""
+    return _is_one_owner(row) or row.logs == LogPolicy.ALL
 
 
 def _reason_of(job: Job, row: FederatedJob) -> str | None:

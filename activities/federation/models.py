@@ -18,7 +18,7 @@ from activities.temporal.heartbeats import beating_aside
 from workflows.contracts.artifacts import ArtifactStatus, Content
 from workflows.contracts.base import Done
 from workflows.contracts.errors import NOT_FOUND, WORK_REFUSED
-from workflows.contracts.federation import FederatedStatus, SealedModel
+from workflows.contracts.federation import FederatedStatus, PartyWords, SealedModel
 from workflows.effects.federation import IsolateModel, WithdrawModel
 from workflows.rules.jobs.artifacts import folder_of
 
@@ -99,7 +99,8 @@ def _model_of(session: Session, row: FederatedJob) -> SealedModel:
     model = session.get(Model, row.model_id)
     status = "not there" if model is None else model.status
     if model is None or status != ArtifactStatus.READY or model.content_sha256 is None:
-        raise _refused(row.id, f"asked the model {row.model_id}: it is {status}")
+        words = f"asked the model {row.model_id}: it is {status}"
+        raise _refused(row.id, "the creator's model is not ready", to_creator=words)
     content = Content(
         sha256=model.content_sha256,
         size_bytes=model.size_bytes or 0,
@@ -125,7 +126,8 @@ def _seal(federated_id: str, model: SealedModel, key: str) -> SealedModel:
                 file.write(piece)
                 size += len(piece)
     except (BlobMissingError, ContentBrokenError) as cause:
-        raise _refused(federated_id, f"the model cannot be read: {cause}") from cause
+        words = "the model cannot be read"
+        raise _refused(federated_id, words, to_creator=f"{words}: {cause}") from cause
     return model.model_copy(update={"sealed_bytes": size})
 
 
@@ -147,5 +149,9 @@ def _store() -> BlobStore:
     return blob_store(settings().storage)
 
 
-def _refused(federated_id: str, why: str) -> ApplicationError:
-    return ApplicationError(f"{federated_id}: {why}", type=WORK_REFUSED)
+def _refused(federated_id: str, why: str, to_creator: str | None = None) -> ApplicationError:
+    """The failure, with its words; to_creator: with a cause that the consumer does not read."""
+    said = f"{federated_id}: {why}"
+    alone = None if to_creator is None else f"{federated_id}: {to_creator}"
+    words = PartyWords(both=said, creator=alone)
+    return ApplicationError(said, words.model_dump(mode="json"), type=WORK_REFUSED)

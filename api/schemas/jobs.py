@@ -109,6 +109,7 @@ class Job(Lifecycle):
     machine_cost_is_estimate: bool
     """Whether a price is of a dated list, because the provider does not give this machine's."""
     output_bytes: int | None
+    """What is stored of its output; null: nothing, or it is a federated job of another account."""
     warnings: list[str] = Field(default_factory=list)
     """What a person should know of a job that was just submitted; empty in other answers."""
 

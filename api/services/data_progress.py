@@ -8,7 +8,7 @@ from sqlmodel import Session, col, select
 from activities.db import tables
 from api.authorization import Caller
 from api.schemas import data_progress as schemas
-from api.services.ownership import visible_jobs
+from api.services.ownership import has_known_output, visible_jobs
 from workflows.contracts.artifacts import ArtifactStatus
 from workflows.contracts.jobs import DataProgress
 from workflows.contracts.statuses import JobStatus
@@ -35,7 +35,9 @@ def what_is_transferred(
     job_ids: only of these; None: of all.
     """
     query = select(tables.Job).where(
-        visible_jobs(session, caller), col(tables.Job.status).in_(_ON_THEIR_WAY)
+        visible_jobs(session, caller),
+        has_known_output(caller),
+        col(tables.Job.status).in_(_ON_THEIR_WAY),
     )
     if job_ids is not None:
         query = query.where(col(tables.Job.id).in_(job_ids))

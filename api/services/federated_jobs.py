@@ -60,7 +60,7 @@ def federated_responses(
     session: Session, caller: Caller, rows: Sequence[tables.FederatedJob]
 ) -> list[schemas.FederatedJob]:
     """The federated jobs as a caller may see them."""
-    texts = [(row.creator_user_id, row.status_reason) for row in rows]
+    texts = [(row.creator_user_id, _reason(row, caller)) for row in rows]
     people = People(session, caller, chain.from_iterable(texts))
     job_ids = [row.job_id for row in rows]
     job, meter = tables.Job, tables.UsageMeter
@@ -94,7 +94,7 @@ def _response(
     given = confinement_of(row)
     seconds, fee = used
     return schemas.FederatedJob(
-        **lifecycle(row) | {"status_reason": people.named(row.status_reason)},
+        **lifecycle(row) | {"status_reason": people.named(_reason(row, caller))},
         role=_role(row, caller),
         consumer_account_id=row.consumer_account_id,
         project_id=row.project_id,
@@ -116,6 +116,18 @@ def _role(row: tables.FederatedJob, caller: Caller) -> schemas.FederatedRole:
         return schemas.FederatedRole.BOTH
     is_creator = row.account_id == caller.account_id
     return schemas.FederatedRole.CREATOR if is_creator else schemas.FederatedRole.CONSUMER
+
+
+def _reason(row: tables.FederatedJob, caller: Caller) -> str | None:
+    """Why it has its status, with the causes of the reader's own side."""
+    if row.status_reason is None:
+        return None
+    own = {
+        schemas.FederatedRole.CREATOR: row.creator_reason,
+        schemas.FederatedRole.CONSUMER: row.consumer_reason,
+        schemas.FederatedRole.BOTH: row.creator_reason or row.consumer_reason,
+    }
+    return own[_role(row, caller)] or row.status_reason
 
 
 def check_logs_shown(session: Session, job: tables.Job) -> None:

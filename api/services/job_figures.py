@@ -24,6 +24,7 @@ class JobFigures:
 
     def __init__(self, session: Session, caller: Caller, rows: Sequence[tables.Job]) -> None:
         self._now = datetime.now(UTC)
+        self.caller = caller
         self._nodes = _nodes_of(session, rows)
         self.refusals = refusals_of_jobs(session, rows)
         self.inputs = _inputs_of(session, rows)

@@ -13,7 +13,7 @@ from api.authorization import Caller
 from api.schemas import jobs as schemas
 from api.services.job_figures import JobFigures
 from api.services.lifecycles import GONE
-from api.services.ownership import lifecycle
+from api.services.ownership import knows_output, lifecycle
 from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.statuses import JobStatus
 from workflows.rules.jobs.resources import resources_of
@@ -80,7 +80,7 @@ def _job_response(row: tables.Job, figures: JobFigures) -> schemas.Job:
         microcredits_per_hour=accrued.microcredits_per_hour,
         machine_cost_microcredits=machines.microcredits,
         machine_cost_is_estimate=machines.is_estimate,
-        output_bytes=row.output_bytes,
+        output_bytes=row.output_bytes if knows_output(figures.caller, row) else None,
     )
 
 

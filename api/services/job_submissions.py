@@ -42,6 +42,13 @@ from workflows.rules.jobs.formats import secret_reference
 from workflows.rules.jobs.resources import resources_of
 from workflows.rules.jobs.submission import Reading, read_submission
 
+_OF_OWNER = {
+    "insufficient-credits": "has no credits for it",
+    "limit-reached": "has as many open jobs as it may have",
+    "storage-exhausted": "has no room for what it stores",
+}
+"""What another account's member reads of the owner's balance and limits, by code: no figures."""
+
 
 @dataclass(frozen=True, slots=True)
 class ReadDocument:
@@ -151,7 +158,14 @@ def accepted_federated(
         project_for_federated(context.session, context.caller, named)
     submission = _submission(context, asked, FEDERATED.name)
     project = project_for_federated(context.session, context.caller, submission.project_id or "")
-    return _accepted_in(context, asked, submission, project), project
+    try:
+        return _accepted_in(context, asked, submission, project), project
+    except Problem as problem:
+        words = _OF_OWNER.get(problem.code)
+        if words is None or project.account_id == context.caller.account_id:
+            raise
+        said = f"project {project.id}: asked to create a federated job; its owner {words}"
+        raise Problem(problem.code, said) from None
 
 
 def _accepted_in(

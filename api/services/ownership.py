@@ -155,6 +155,21 @@ def visible_job(session: Session, caller: Caller, job_id: str, level: str = "rea
     return job
 
 
+def has_known_output(caller: Caller) -> ColumnElement[bool]:
+    """The condition that a caller who reads a job may know how much it writes.
+
+    Of a federated job the consumer's account alone may: by sizes and counts of files the model
+    could say to its owner what it has read.
+    """
+    of_account = col(tables.Job.account_id) == caller.account_id
+    return or_(of_account, col(tables.Job.federated_id).is_(None))
+
+
+def knows_output(caller: Caller, job: tables.Job) -> bool:
+    """Whether a caller who reads the job may know how much it writes; see `has_known_output`."""
+    return job.federated_id is None or job.account_id == caller.account_id
+
+
 def visible_artifacts(
     session: Session, caller: Caller, table: type[tables.ArtifactRow], level: str = "read"
 ) -> ColumnElement[bool]:

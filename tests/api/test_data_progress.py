@@ -7,6 +7,7 @@ import pytest
 
 from activities.db import tables
 from activities.jobs.data_progress import DataProgressReader, data_progress_reader
+from tests.api.federated_rows import federated_job, join
 from tests.api.http_server import JOB, Person, Site
 from tests.api.running_jobs import running_job
 from workflows.contracts.jobs import DataProgress
@@ -62,6 +63,21 @@ async def test_an_output_whose_size_is_not_known_has_no_total(
     site.set(tables.Job, job_id, status="uploading")
     (item,) = (await ada.get("/v1/data-progress")).json()["items"]
     assert (item["is_output"], item["total_bytes"], item["left_s"]) == (True, None, None)
+
+
+async def test_the_output_of_a_federated_job_on_its_way_is_for_its_consumer_alone(
+    site: Site, ada: Person, bob: Person, said: dict[str, tuple[DataProgress, ...]]
+) -> None:
+    node_id = await ada.node(await ada.region(), gpu_type="A100", gpu_count=2, cpu_count=8)
+    job_id = await running_job(ada, node_id)
+    said[job_id] = (half_way(node_id, is_output=True),)
+    site.set(tables.Job, job_id, status="uploading")
+    (row,) = site.rows(tables.Job, id=job_id)
+    join(site, bob, row.project_id, {"job": "read"})
+    for federated_id, seen in ((None, 1), (federated_job(ada, account_id=bob.account_id), 0)):
+        site.set(tables.Job, job_id, federated_id=federated_id)
+        for person, count in ((bob, seen), (ada, 1)):
+            assert len((await person.get("/v1/data-progress")).json()["items"]) == count
 
 
 @pytest.mark.parametrize("dialect", ["sqlite"], indirect=True)

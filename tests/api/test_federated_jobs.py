@@ -1,6 +1,7 @@
 """Federated jobs over HTTP: what each party may ask, and how consent wakes them."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -48,6 +49,39 @@ async def test_both_parties_see_a_federated_job_and_nobody_else(
     assert (await bob.get(path)).status_code == 404
     assert (await bob.get(f"{path}/events")).status_code == 404
     assert (await bob.get(ROUTE)).json()["items"] == []
+
+
+async def test_each_party_reads_why_it_ended_in_words_of_its_own_side(
+    site: Site, parties: Story
+) -> None:
+    made = await parties.created()
+    reasons = {"status": "refused", "status_reason": "the model cannot be read"}
+    own = {"creator_reason": "no object of the model", "consumer_reason": "no node of the clinic"}
+    site.set(tables.FederatedJob, made["id"], **reasons, **own)
+    for person, expected in (
+        (parties.maker, "no object of the model"),
+        (parties.clinic, "no node of the clinic"),
+    ):
+        shown = await person.get(f"{ROUTE}/{made['id']}")
+        assert shown.json()["status_reason"] == expected
+        listed = (await person.get(ROUTE)).json()["items"]
+        assert [each["status_reason"] for each in listed] == [expected]
+        assert ("of the clinic" in shown.text) is (person is parties.clinic)
+    site.set(tables.FederatedJob, made["id"], creator_reason=None)
+    shown = (await parties.maker.get(f"{ROUTE}/{made['id']}")).json()
+    assert shown["status_reason"] == "the model cannot be read"
+
+
+async def test_the_creator_reads_no_balance_of_the_consumer(site: Site, parties: Story) -> None:
+    name = f"account/{parties.clinic.account_id}/credits"
+    with site.database.write() as session:
+        session.get_one(tables.LedgerAccount, name).balance_microcredits = -3_000_000
+    refused = await parties.maker.post(
+        ROUTE, parties.changed(resources={"gpus": "A100:1", "cpu_count": 1})
+    )
+    assert problem(refused) == (402, "insufficient-credits")
+    assert "its owner has no credits for it" in refused.json()["detail"]
+    assert not any(each in refused.text for each in ("-3", parties.clinic.account_id))
 
 
 async def test_a_list_is_filtered_by_project_model_consumer_and_status(parties: Story) -> None:
@@ -133,6 +167,40 @@ async def test_who_creates_federated_jobs_reaches_nothing_else_of_the_project(
     assert problem(await maker.post("/v1/jobs", job)) == (404, "not-found")
     dataset = {"name": "d", "project_id": parties.project_id, "source": {"type": "upload"}}
     assert problem(await maker.post("/v1/datasets", dataset)) == (404, "not-found")
+
+
+async def test_how_much_a_federated_job_has_written_is_for_its_consumer_alone(
+    site: Site, parties: Story, bob: Person
+) -> None:
+    made, maker = await parties.created(), parties.maker
+    job_id = await parties.clinic.job(project_id=parties.project_id)
+    size, count = 987_654_321_012, 123_456_789_098
+    stored = {"output_bytes": size, "status": "finished"}
+    site.set(tables.Job, job_id, creator_account_id=maker.account_id, **stored)
+    event = {"message": f"stored: {count} files", "details": {"output_bytes": size}}
+    site.write(
+        tables.EventRow(
+            id=new_id("evt"), account_id=parties.clinic.account_id, resource_id=job_id,
+            sequence=9, index=0, type="job.stored", at=datetime.now(UTC), **event,
+        )
+    )  # fmt: skip
+    join(site, bob, parties.project_id, {"job": "all"})
+    path = f"/v1/projects/{parties.project_id}/members/{maker.user_id}"
+    given = {"permissions": {"federated": "all", "job": "all"}}
+    assert (await parties.clinic.patch(path, given)).status_code == 200
+    places = (f"/v1/jobs/{job_id}", f"/v1/jobs/{job_id}/events", "/v1/jobs")
+
+    async def seen(person: Person) -> list[bool]:
+        texts = [(await person.get(place)).text for place in places]
+        assert all(job_id in text for text in texts)
+        return [str(size) in text or str(count) in text for text in texts]
+
+    for person in (maker, bob, parties.clinic):
+        assert await seen(person) == [True] * 3, "of an ordinary job members see it"
+    site.set(tables.Job, job_id, federated_id=made["id"])
+    for person in (maker, bob):
+        assert await seen(person) == [False] * 3
+    assert await seen(parties.clinic) == [True] * 3
 
 
 async def test_another_maker_in_the_project_does_not_see_it(

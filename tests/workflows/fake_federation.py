@@ -6,6 +6,7 @@ from typing import Any
 
 from tests.workflows.fake_daily_billing import DailyBilling
 from workflows.contracts.base import Done
+from workflows.contracts.federation import PartyWords
 from workflows.contracts.statuses import JobStatus
 from workflows.effects import federation
 
@@ -15,9 +16,12 @@ class FederatedFacts:
     """One federated job: its rows, its job, and what is stored of its model."""
 
     refusals: tuple[str, ...] = ()
+    refused: PartyWords | None = None
     end_reason: str | None = None
     job: JobStatus | None = None
     """The status of its job; None: it is not created."""
+    job_reason: str | None = None
+    """Why its job has ended, for the consumer."""
     is_billed: bool = True
     is_sealed: bool = False
     jobs_created: int = 0
@@ -43,9 +47,11 @@ class Federations(DailyBilling):
         facts, row = self.federated[asked.federated_id], self.rows.get(asked.federated_id)
         return federation.FederationReview(
             refusals=facts.refusals,
+            refused=facts.refused,
             end_reason=facts.end_reason,
             has_job=facts.job is not None,
             job_status=facts.job,
+            job_reason=facts.job_reason,
             is_billed=facts.is_billed,
             sequence=row.sequence if row else 0,
         )

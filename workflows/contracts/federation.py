@@ -55,6 +55,18 @@ class LogPolicy(StrEnum):
     ALL = "all"
 
 
+class PartyWords(Contract):
+    """Why a federated job is refused or has ended: for both parties, and for each one alone.
+
+    What only one party may know, such as why its own model cannot be read, is in its words alone.
+    """
+
+    both: str
+    creator: str | None = None
+    """None: as for both."""
+    consumer: str | None = None
+
+
 class SealedModel(Contract):
     """A model as a federated run gets it: sealed, and readable with the key of the job alone."""
 

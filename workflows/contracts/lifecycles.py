@@ -203,9 +203,12 @@ class DeploymentChanges(Contract):
 
 
 class FederatedChanges(Contract):
-    """Nothing: a federated job has no more than its status and its reason."""
+    """Fields that are None stay as they are."""
 
     noun: Literal["federated"] = "federated"
+    creator_reason: str | None = None
+    """The reason with the causes of the creator's side; the status reason is for both parties."""
+    consumer_reason: str | None = None
 
 
 class JobChanges(Contract):

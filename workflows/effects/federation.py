@@ -5,6 +5,7 @@ from datetime import datetime
 
 from workflows.contracts import queues
 from workflows.contracts.base import Contract, Done
+from workflows.contracts.federation import PartyWords
 from workflows.contracts.statuses import JobStatus
 from workflows.effects.effect import HEARTBEAT_S, Effect
 
@@ -17,17 +18,26 @@ class ReviewFederation(Contract):
 
 class FederationReview(Contract):
     refusals: tuple[str, ...] = ()
-    """Why it is not allowed, or not any more, in words; empty: both parties allow it."""
+    """Why it is not allowed, or not any more, for both parties; empty: both allow it."""
+    refused: PartyWords | None = None
+    """The refusals, for each party; None: `refusals` say it to both."""
     end_reason: str | None = None
     """Why a person wants it to end; None: nobody does."""
     has_job: bool = False
     """Whether the job is created."""
     job_status: JobStatus | None = None
     job_reason: str | None = None
+    """Why the job has its status, for the consumer."""
+    creator_job_reason: str | None = None
+    """As `job_reason`, as far as the creator may know it."""
     is_billed: bool = True
     """Whether all usage of the job is posted, as far as it has run."""
     sequence: int = 0
     """The sequence of the last step in the federated job's row."""
+
+    @property
+    def words(self) -> PartyWords:
+        return self.refused or PartyWords(both="; ".join(self.refusals))
 
     @property
     def has_ended(self) -> bool:
@@ -54,7 +64,13 @@ class CreateFederatedJob(Contract):
 
 class FederatedJobCreated(Contract):
     refusals: tuple[str, ...] = ()
-    """Why it was not created; empty: it was, now or before."""
+    """Why it was not created, for both parties; empty: it was, now or before."""
+    refused: PartyWords | None = None
+    """The refusals, for each party; None: `refusals` say it to both."""
+
+    @property
+    def words(self) -> PartyWords:
+        return self.refused or PartyWords(both="; ".join(self.refusals))
 
 
 class EndFederatedJob(Contract):

@@ -1,15 +1,20 @@
 """The lifecycle of a federated job."""
 
+from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 from temporalio import workflow
+from temporalio.exceptions import ApplicationError
 
+from workflows.contracts.errors import NOT_FOUND, REFUSED, WORK_REFUSED
 from workflows.contracts.events import Event
 from workflows.contracts.federation import (
     FederatedEvent,
     FederatedReport,
     FederatedRequest,
     FederatedStatus,
+    PartyWords,
 )
 from workflows.contracts.lifecycles import FederatedChanges, Wake
 from workflows.effects.federation import (
@@ -25,7 +30,7 @@ from workflows.effects.federation import (
     review_federation,
     withdraw_model,
 )
-from workflows.primitives.failures import EFFECT_FAILED, cause_of
+from workflows.primitives.failures import EFFECT_FAILED, UNSERVED, cause_of
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import Journal
 
@@ -33,6 +38,8 @@ REVIEW_INTERVAL = timedelta(minutes=15)
 """Between two reviews without a wake, which may have been lost."""
 END_INTERVAL = timedelta(minutes=5)
 """Between two requests to a job to end, and between two looks at its bill."""
+_FORESEEN = (WORK_REFUSED, NOT_FOUND, REFUSED, UNSERVED, "TimeoutError")
+"""The types of failure of which both parties read the words."""
 _NOT_POSTED = "waits until all usage of its job is posted"
 
 
@@ -80,7 +87,7 @@ class FederatedLifecycle:
         if review.end_reason is not None:
             await self._settle(review.end_reason)
         elif review.refusals and not review.has_job:
-            await self._refuse("; ".join(review.refusals))
+            await self._refuse(review.words)
         else:
             await self._enter(
                 FederatedStatus.ISOLATING,
@@ -94,10 +101,11 @@ class FederatedLifecycle:
         try:
             await isolate_model(IsolateModel(federated_id=federated_id, at=workflow.now()))
             command = CreateFederatedJob(federated_id=federated_id, at=workflow.now())
-            refusals = (await create_federated_job(command)).refusals
+            created = await create_federated_job(command)
+            refused = created.words if created.refusals else None
         except EFFECT_FAILED as failure:
-            refusals = (cause_of(failure)[1],)
-        if not refusals:
+            refused = _words_of(failure)
+        if refused is None:
             await self._enter(
                 FederatedStatus.RUNNING,
                 FederatedEvent.RUNNING,
@@ -105,10 +113,10 @@ class FederatedLifecycle:
             )
         elif (await self._review()).has_job:
             # An attempt whose answer was lost had created it.
-            await self._begin_withdrawal("; ".join(refusals))
+            await self._begin_withdrawal(refused)
         else:
             await withdraw_model(WithdrawModel(federated_id=federated_id))
-            await self._refuse("; ".join(refusals))
+            await self._refuse(refused)
 
     async def _follow_job(self) -> None:
         """Wait for the job's end, and end it when a party does not allow it any longer."""
@@ -116,18 +124,18 @@ class FederatedLifecycle:
         if review.has_ended:
             await self._begin_withdrawal(_described(review))
         elif review.end_reason is not None:
-            await self._begin_withdrawal(review.end_reason)
+            await self._begin_withdrawal(PartyWords(both=review.end_reason))
         elif review.refusals:
-            why = "; ".join(review.refusals)
-            withdrawn = Event(type=FederatedEvent.CONSENT_WITHDRAWN, message=why)
+            why = review.words
+            withdrawn = Event(type=FederatedEvent.CONSENT_WITHDRAWN, message=why.both)
             await self._begin_withdrawal(why, withdrawn)
         else:
             await self._inbox.wait(REVIEW_INTERVAL)
 
-    async def _begin_withdrawal(self, why: str, *before: Event) -> None:
+    async def _begin_withdrawal(self, why: PartyWords, *before: Event) -> None:
         self._status = FederatedStatus.WITHDRAWING
-        withdrawing = Event(type=FederatedEvent.WITHDRAWING, message=why)
-        await self._write(*before, withdrawing, reason=why)
+        withdrawing = Event(type=FederatedEvent.WITHDRAWING, message=why.both)
+        await self._write(*before, withdrawing, reason=why.both, changes=_changes_of(why))
 
     async def _withdraw(self) -> None:
         """Take the model back once nothing runs with it, and settle once all usage is posted."""
@@ -152,8 +160,10 @@ class FederatedLifecycle:
         await self._journal.stop_if_behind(review.sequence)
         return review
 
-    async def _refuse(self, why: str) -> None:
-        await self._enter(FederatedStatus.REFUSED, FederatedEvent.REFUSED, why, reason=why)
+    async def _refuse(self, why: PartyWords) -> None:
+        self._status = FederatedStatus.REFUSED
+        refused = Event(type=FederatedEvent.REFUSED, message=why.both)
+        await self._write(refused, reason=why.both, changes=_changes_of(why))
 
     async def _settle(self, why: str) -> None:
         await self._enter(FederatedStatus.SETTLED, FederatedEvent.SETTLED, why, reason=why)
@@ -182,8 +192,11 @@ class FederatedLifecycle:
         }
         return self._request.model_copy(update=update)
 
-    async def _write(self, *events: Event, reason: str | None) -> None:
-        await self._journal.write(self._status, FederatedChanges(), *events, reason=reason)
+    async def _write(
+        self, *events: Event, reason: str | None, changes: FederatedChanges | None = None
+    ) -> None:
+        changes = changes or FederatedChanges()
+        await self._journal.write(self._status, changes, *events, reason=reason)
 
     def _report(self) -> FederatedReport:
         return FederatedReport(
@@ -194,9 +207,36 @@ class FederatedLifecycle:
         )
 
 
-def _described(review: FederationReview) -> str:
-    """How the job ended, in words; a reason of it is that of the platform, and no line of a log."""
+def _described(review: FederationReview) -> PartyWords:
+    """How the job ended; a reason of it is that of the platform, and no line of a log."""
     if review.job_status is None:
-        return "its job is gone"
-    why = f": {review.job_reason}" if review.job_reason else ""
-    return f"its job is {review.job_status}{why}"
+        return PartyWords(both="its job is gone")
+    both = f"its job is {review.job_status}"
+    to_creator, to_consumer = (
+        f"{both}: {why}" if why else None for why in (review.creator_job_reason, review.job_reason)
+    )
+    return PartyWords(both=both, creator=to_creator, consumer=to_consumer)
+
+
+def _words_of(failure: BaseException) -> PartyWords:
+    """What each party reads of an effect that has failed.
+
+    A failure that the platform has not foreseen has words about the storage and its files: neither
+    party reads them, and who runs the platform finds them in this workflow's history.
+    """
+    kind, message = cause_of(failure)
+    if kind not in _FORESEEN:
+        return PartyWords(both=f"the platform could not seal the model or create its job ({kind})")
+    details = next(_details_of(failure), None)
+    return PartyWords(both=message) if details is None else PartyWords.model_validate(details)
+
+
+def _details_of(failure: BaseException | None) -> Iterator[Any]:
+    """The details of the errors in a chain of causes."""
+    while failure is not None:
+        yield from failure.details if isinstance(failure, ApplicationError) else ()
+        failure = failure.__cause__
+
+
+def _changes_of(words: PartyWords) -> FederatedChanges:
+    return FederatedChanges(creator_reason=words.creator, consumer_reason=words.consumer)

@@ -36,6 +36,10 @@ class FederatedJob(LifecycleRow, table=True):
     """A `SealedModel`; None: none is sealed, or it was withdrawn."""
     sealed_key: bytes | None = Field(default=None, sa_column=Column(LargeBinary, nullable=True))
     """The key of the sealed model, itself sealed; None: there is none, or it was withdrawn."""
+    creator_reason: str | None = Field(default=None, sa_type=Text)
+    """Why it has ended, with the causes of the creator's side; None: `status_reason` says it."""
+    consumer_reason: str | None = Field(default=None, sa_type=Text)
+    """As `creator_reason`, for the consumer. `status_reason` and events are for both parties."""
     end_reason: str | None = Field(default=None, sa_type=Text)
     """Why a person wants it to end; None: nobody does."""
     end_requested_at: datetime | None = Field(default=None, sa_type=Instant)

@@ -21,7 +21,7 @@ from activities.placement.queue import waiting_queue
 from tests.activities.federation.rows import Federation, federation
 from tests.activities.rows import NOW
 from workflows.contracts.jobs import EndRequest, JobEnding
-from workflows.contracts.lifecycles import JobChanges, Record
+from workflows.contracts.lifecycles import FederatedChanges, JobChanges, Record
 from workflows.contracts.statuses import JobStatus
 from workflows.effects.federation import (
     CreateFederatedJob,
@@ -102,14 +102,19 @@ WITHDRAWALS: dict[str, Any] = {
 }
 
 
+OF_CREATOR = "asked the plan enterprise"
+"""What the consumer does not read: the plan and the name of the creator's account."""
+
+
 @pytest.mark.parametrize("words", WITHDRAWALS)
 def test_a_party_that_does_not_allow_it_any_more_is_seen_before_and_after_the_job_is_created(
     parties: Federation, words: str
 ) -> None:
     WITHDRAWALS[words](parties)
-    (before,) = reviewed(parties).refusals
-    assert words in before
-    assert created(parties).refusals == (before,)
+    before = reviewed(parties)
+    assert words in (before.words.creator or "")
+    assert (words in before.words.both) is (words != OF_CREATOR)
+    assert created(parties).words == before.words
     assert parties.job() is None
 
 
@@ -118,8 +123,9 @@ def test_a_running_job_is_refused_in_the_same_words(parties: Federation, words: 
     created(parties)
     assert reviewed(parties).refusals == ()
     WITHDRAWALS[words](parties)
-    (refusal,) = reviewed(parties).refusals
-    assert words in refusal
+    review = reviewed(parties)
+    assert len(review.refusals) == 1
+    assert words in (review.words.creator or "")
 
 
 def test_egress_that_is_taken_away_is_a_withdrawal_and_more_egress_is_none(
@@ -142,8 +148,9 @@ def test_a_consumer_without_a_machine_is_refused_and_a_cloud_region_is_one(
         node.services = ["storage"]
         (region,) = session.exec(select(tables.Region)).all()
         region_id = region.id
-    (refusal,) = reviewed(parties).refusals
-    assert "owns no node and no cloud region" in refusal
+    words = reviewed(parties).words
+    assert "owns no node and no cloud region" in (words.consumer or "")
+    assert parties.clinic_id not in f"{words.both} {words.creator}"
     parties.set(tables.Region, region_id, cloud_region="europe-west4")
     assert reviewed(parties).refusals == ()
 
@@ -200,14 +207,37 @@ def test_what_the_command_has_said_is_shown_where_its_log_is(
     created(parties)
     parties.set(tables.FederatedJob, parties.federated_id, logs=logs)
     ended(parties, JobStatus.FAILED)
-    assert reviewed(parties).job_reason == shown
+    review = reviewed(parties)
+    assert (review.job_reason, review.creator_job_reason) == (shown, shown)
 
 
-def test_why_somebody_ended_the_job_is_shown_always(parties: Federation) -> None:
+@pytest.mark.parametrize("logs", ["none", "exit_only", "all"])
+def test_why_the_job_was_ended_is_for_the_consumer_unless_the_log_is_shown(
+    parties: Federation, logs: str
+) -> None:
     created(parties)
-    asked = JobEnding(request=EndRequest(reason="the credits are used up"))
+    parties.set(tables.FederatedJob, parties.federated_id, logs=logs)
+    asked = JobEnding(request=EndRequest(reason="node ward-1: is removed"))
     ended(parties, JobStatus.CANCELED, ending=asked)
-    assert reviewed(parties).job_reason == "the credits are used up"
+    review = reviewed(parties)
+    assert review.job_reason == "node ward-1: is removed"
+    assert review.creator_job_reason == (review.job_reason if logs == "all" else None)
+
+
+def test_the_words_of_each_party_are_kept_with_the_step(parties: Federation) -> None:
+    step = Record(
+        resource_id=parties.federated_id,
+        account_id=parties.maker_id,
+        sequence=1,
+        at=NOW,
+        status="refused",
+        status_reason="the model cannot be read",
+        changes=FederatedChanges(creator_reason="the model cannot be read: no object"),
+    )
+    assert record(step).applied
+    row = parties.row()
+    assert (row.status_reason, row.consumer_reason) == ("the model cannot be read", None)
+    assert row.creator_reason == "the model cannot be read: no object"
 
 
 def test_usage_that_could_not_be_posted_is_not_billed(parties: Federation) -> None:

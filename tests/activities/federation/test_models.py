@@ -23,6 +23,7 @@ from activities.storage.contents import ContentWriter
 from tests.activities.federation.rows import Federation, federation
 from tests.activities.rows import NOW
 from workflows.contracts import errors
+from workflows.contracts.federation import PartyWords
 from workflows.effects.federation import CreateFederatedJob, IsolateModel, WithdrawModel
 
 MARKER = b"the weights of this model are a secret"
@@ -148,15 +149,24 @@ def test_an_attempt_that_was_held_up_leaves_nothing_after_the_withdrawal(
     assert stored.parties.row().sealed_model is None
 
 
-def test_a_model_that_is_not_ready_or_broken_is_refused_with_the_reason(stored: Stored) -> None:
-    parties = stored.parties
-    parties.set(tables.Model, parties.model_id, status="removing")
-    with pytest.raises(ApplicationError, match="it is removing") as refused:
+@pytest.mark.parametrize(
+    ("changes", "both", "cause"),
+    [
+        ({"status": "removing"}, "the creator's model is not ready", "it is removing"),
+        ({"content_sha256": "ef" * 32}, "the model cannot be read", f"content {'ef' * 32}, found"),
+    ],
+)
+def test_why_a_model_cannot_be_sealed_is_for_its_owner_alone(
+    stored: Stored, changes: dict[str, str], both: str, cause: str
+) -> None:
+    stored.parties.set(tables.Model, stored.parties.model_id, **changes)
+    with pytest.raises(ApplicationError) as refused:
         stored.isolate()
     assert refused.value.type == errors.WORK_REFUSED
-    parties.set(tables.Model, parties.model_id, status="ready", content_sha256="ef" * 32)
-    with pytest.raises(ApplicationError, match="the model cannot be read"):
-        stored.isolate()
+    words = PartyWords.model_validate(refused.value.details[0])
+    assert words.both == refused.value.message == f"{stored.parties.federated_id}: {both}"
+    assert words.consumer is None
+    assert cause in (words.creator or "")
 
 
 def test_a_job_that_is_its_projects_own_has_no_confinement(stored: Stored) -> None:

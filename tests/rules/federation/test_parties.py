@@ -13,6 +13,7 @@ from workflows.rules.federation.parties import (
     RefusalCode,
     first_of,
     refusals_of,
+    words_of,
 )
 
 READY = Parties(
@@ -68,6 +69,34 @@ def test_the_creators_refusal_is_found_among_those_of_both() -> None:
     assert refusal is not None
     assert refusal.code is RefusalCode.PLAN
     assert first_of(Party.CREATOR, found[1:]) is None
+
+
+def test_each_party_reads_the_causes_of_its_own_side() -> None:
+    found = refusals_of(
+        replace(READY, plan_refusal="account maker: asked enterprise", has_machines=False)
+    )
+    words = words_of(found)
+    assert words is not None
+    texts = (words.both, words.creator or "", words.consumer or "")
+    for cause, expected in (
+        ("asked enterprise", [False, True, False]),
+        ("owns no node", [False, False, True]),
+        ("lacks what federated jobs need", [True, False, True]),
+        ("has no machine", [True, True, False]),
+    ):
+        assert [cause in text for text in texts] == expected, cause
+
+
+def test_one_owner_of_both_reads_all_of_it() -> None:
+    found = refusals_of(replace(READY, model_status="failed", has_machines=False))
+    words = words_of(found, is_one_owner=True)
+    assert words is not None
+    assert words.both == "; ".join(each.words for each in found)
+    assert (words.creator, words.consumer) == (None, None)
+
+
+def test_no_refusal_has_no_words() -> None:
+    assert words_of(()) is None
 
 
 GIVEN = Confinement(("api.example.com:443", "10.1.0.0/16:22"), LogPolicy.EXIT_ONLY)

@@ -5,6 +5,7 @@ from typing import Any
 
 from temporalio.api.enums.v1 import RetryState, TimeoutType
 from temporalio.api.failure.v1 import Failure
+from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.exceptions import ApplicationError
 
 SCHEDULE_TO_START = TimeoutType.TIMEOUT_TYPE_SCHEDULE_TO_START
@@ -29,6 +30,9 @@ def of_application(error: Exception) -> Failure:
         failure.message = error.message
         info.type = error.type or ""
         info.non_retryable = error.non_retryable
+        if error.details:
+            payloads = pydantic_data_converter.payload_converter.to_payloads(error.details)
+            info.details.payloads.extend(payloads)
         if error.next_retry_delay:
             info.next_retry_delay.FromTimedelta(error.next_retry_delay)
     else:

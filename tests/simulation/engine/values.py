@@ -14,6 +14,8 @@ import workflows.effects
 from workflows.contracts.base import Contract
 from workflows.effects.effect import Effect
 
+_ENCODED = PydanticPayloadConverter()
+
 
 class References(PayloadConverter):
     """Payloads that name a value of this life by its number.
@@ -32,7 +34,13 @@ class References(PayloadConverter):
     def from_payloads(
         self, payloads: Sequence[Payload], type_hints: list[type] | None = None
     ) -> list[Any]:
-        return [self._values[int(payload.data)] for payload in payloads]
+        return [self._value(payload) for payload in payloads]
+
+    def _value(self, payload: Payload) -> Any:
+        """The value that a payload names; the details of a failure are encoded always."""
+        if "encoding" in payload.metadata:
+            return _ENCODED.from_payload(payload)
+        return self._values[int(payload.data)]
 
 
 class Values:

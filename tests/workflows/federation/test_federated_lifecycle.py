@@ -4,17 +4,20 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from temporalio.exceptions import ApplicationError
 
 from tests.simulation.contracts import Attempt
 from tests.simulation.engine.engine import Engine, Limits
 from tests.workflows.fake_federation import FederatedFacts, Federations
 from workflows.contracts.base import Done
+from workflows.contracts.errors import WORK_REFUSED
 from workflows.contracts.federation import (
     FederatedReport,
     FederatedRequest,
     FederatedStatus,
+    PartyWords,
 )
-from workflows.contracts.lifecycles import Record, Recorded
+from workflows.contracts.lifecycles import FederatedChanges, Record, Recorded
 from workflows.contracts.statuses import JobStatus
 from workflows.effects.federation import EndFederatedJob
 from workflows.federation.federated_lifecycle import (
@@ -135,6 +138,64 @@ def test_consent_that_goes_while_the_model_is_sealed_creates_no_job() -> None:
     it.world.isolate_model = isolate  # type: ignore[method-assign]
     assert it.begin().ends() == "refused"
     assert (it.facts.times_sealed, it.facts.job, it.facts.is_sealed) == (1, None, False)
+
+
+def said(it: Federation) -> tuple[str | None, str | None, str | None]:
+    """What both parties, the creator and the consumer read of the end."""
+    step = next(step for step in it.steps if step.status in ("refused", "withdrawing"))
+    assert isinstance(step.changes, FederatedChanges)
+    assert all(event.message == step.status_reason for event in step.events)
+    return step.status_reason, step.changes.creator_reason, step.changes.consumer_reason
+
+
+def test_each_party_reads_the_causes_of_its_own_side_and_events_have_none() -> None:
+    it = Federation()
+    it.facts.refusals = ("the creator's model is not ready",)
+    words = PartyWords(both=it.facts.refusals[0], creator="mod-1: is failed", consumer="not ready")
+    it.facts.refused = words
+    assert it.begin().ends() == "refused"
+    assert said(it) == (words.both, words.creator, words.consumer)
+
+
+@pytest.mark.parametrize(
+    ("failure", "expected"),
+    [
+        (
+            ApplicationError(
+                "the model cannot be read",
+                PartyWords(both="the model cannot be read", creator="no object x").model_dump(),
+                type=WORK_REFUSED,
+                non_retryable=True,
+            ),
+            ("the model cannot be read", "no object x", None),
+        ),
+        (
+            ApplicationError("/srv/mod-1: is broken", type="OSError", non_retryable=True),
+            ("the platform could not seal the model or create its job (OSError)", None, None),
+        ),
+    ],
+    ids=["foreseen", "unforeseen"],
+)
+def test_why_the_model_cannot_be_sealed_is_for_the_creator_alone(
+    failure: ApplicationError, expected: tuple[str | None, ...]
+) -> None:
+    it = Federation()
+
+    def isolate(_: Any) -> Any:
+        raise failure
+
+    it.world.isolate_model = isolate  # type: ignore[method-assign,assignment]
+    assert it.begin().ends() == "refused"
+    assert said(it) == expected
+
+
+def test_why_the_job_has_ended_is_for_the_consumer_unless_more_is_shown() -> None:
+    it = Federation().begin()
+    it.until("running")
+    it.facts.job, it.facts.job_reason = JobStatus.FAILED, "node ward-1 is gone"
+    it.wake()
+    assert it.ends() == "settled"
+    assert said(it) == ("its job is failed", None, "its job is failed: node ward-1 is gone")
 
 
 def test_consent_that_is_withdrawn_ends_the_job_and_takes_the_model_back() -> None:

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from workflows.contracts.artifacts import ArtifactStatus
-from workflows.contracts.federation import LogPolicy
+from workflows.contracts.federation import LogPolicy, PartyWords
+
+_NO_MODEL = "the creator's model is not ready"
 
 
 class Party(StrEnum):
@@ -27,9 +29,16 @@ class RefusalCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
+    """A rule that is not met; others: its words for the other party, None: the same."""
+
     party: Party
     code: RefusalCode
     words: str
+    others: str | None = None
+
+    def words_for(self, party: Party | None) -> str:
+        """What a party reads of it; None: what both may read."""
+        return self.words if party is self.party or self.others is None else self.others
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,25 +90,42 @@ def first_of(party: Party, refusals: Sequence[Refusal]) -> Refusal | None:
     return next((each for each in refusals if each.party is party), None)
 
 
+def words_of(refusals: Sequence[Refusal], *, is_one_owner: bool = False) -> PartyWords | None:
+    """What each party reads of these refusals; None: there is none.
+
+    is_one_owner: whether one account is both parties, and reads all.
+    """
+    if not refusals:
+        return None
+    if is_one_owner:
+        return PartyWords(both="; ".join(each.words for each in refusals))
+
+    def said(party: Party | None) -> str:
+        return "; ".join(each.words_for(party) for each in refusals)
+
+    return PartyWords(both=said(None), creator=said(Party.CREATOR), consumer=said(Party.CONSUMER))
+
+
 def _of_creator(parties: Parties) -> Iterator[Refusal]:
     creator, model = parties.creator_account_id, parties.model_id
     if parties.plan_refusal is not None:
-        yield Refusal(Party.CREATOR, RefusalCode.PLAN, parties.plan_refusal)
+        words = "the creator's account lacks what federated jobs need"
+        yield Refusal(Party.CREATOR, RefusalCode.PLAN, parties.plan_refusal, words)
     if not parties.is_user_there:
         words = f"account {creator}: the user who created the federated job may not work for it"
         yield Refusal(Party.CREATOR, RefusalCode.FORBIDDEN, f"{words} any more")
     if parties.model_account_id is None:
         words = f"model {model}: not found"
-        yield Refusal(Party.CREATOR, RefusalCode.CONFLICT, words)
+        yield Refusal(Party.CREATOR, RefusalCode.CONFLICT, words, _NO_MODEL)
     elif parties.model_account_id != creator:
         words = (
             f"model {model}: is of another account; the owner of the model starts a federated job, "
             "in a project that its consumer has invited a user of the owner to"
         )
-        yield Refusal(Party.CREATOR, RefusalCode.FORBIDDEN, words)
+        yield Refusal(Party.CREATOR, RefusalCode.FORBIDDEN, words, _NO_MODEL)
     elif parties.model_status != ArtifactStatus.READY and parties.given is None:
         words = f"model {model}: is {parties.model_status}; must be ready"
-        yield Refusal(Party.CREATOR, RefusalCode.CONFLICT, words)
+        yield Refusal(Party.CREATOR, RefusalCode.CONFLICT, words, _NO_MODEL)
 
 
 def _of_consumer(parties: Parties) -> Iterator[Refusal]:
@@ -121,7 +147,8 @@ def _of_consumer(parties: Parties) -> Iterator[Refusal]:
             f"account {parties.consumer_account_id}: owns no node and no cloud region on which a "
             "federated job could run"
         )
-        yield Refusal(Party.CONSUMER, RefusalCode.CONFLICT, words)
+        others = f"{project}: has no machine on which a federated job could run"
+        yield Refusal(Party.CONSUMER, RefusalCode.CONFLICT, words, others)
     if parties.given is not None:
         yield from _narrowed(project, parties.given, parties.allowed)
 

@@ -1,7 +1,7 @@
-"""Let members who have created federated jobs in a project create more of them there.
+"""Keep each party's words for the end of a federated job, and the permission of who creates them.
 
-The permission `job: all` said so before; others who have it are to be given `federated: all` by
-the project's owner.
+The permission `job: all` included federated jobs before: members who have created some keep that by
+`federated: all`, which the project's owner gives to others.
 
 Revision: 0046, after 0045
 """
@@ -30,6 +30,8 @@ _CHANGE = sa.text(
 
 
 def upgrade() -> None:
+    for name in ("creator_reason", "consumer_reason"):
+        op.add_column("federated_jobs", sa.Column(name, sa.Text(), nullable=True))
     connection = op.get_bind()
     for project_id, user_id, stored in connection.execute(_MEMBERS).all():
         permissions = json.loads(stored) if isinstance(stored, str) else dict(stored)
@@ -40,4 +42,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Nothing: older code takes no notice of the permission."""
+    """Older code takes no notice of the permission."""
+    for name in ("consumer_reason", "creator_reason"):
+        op.drop_column("federated_jobs", name)
