@@ -390,7 +390,7 @@ def test_what_a_guest_runs_after_it_was_asked_to_leave_shortens_no_runway(
             post_worker_usage(session, WorkerUsage(**usage, through_s=through_s))
             forecast = payer_forecast(session, public.customer.id)
             assert forecast.burn_microcredits_per_hour == 0
-            assert forecast.unposted_microcredits == round(2 * 2_780_000 * unposted_s / 3600)
+            assert forecast.reserved_microcredits == round(2 * 2_780_000 * unposted_s / 3600)
 
 
 def withdrawals(database: Database, job: tables.Job) -> list[str]:
