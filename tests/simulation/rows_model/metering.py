@@ -304,7 +304,8 @@ class Metering:
             if not each.rates.is_market_price:
                 continue
             held = self._tables.allocation_of.get((each.job_id, each.worker, each.attempt))
-            ends = billed_until(each.credits_used_up_at, None), held and held.released_at, now
+            released_at = None if held is None else held.released_at
+            ends = billed_until(each.credits_used_up_at, None), released_at, now
             until = min(end for end in ends if end is not None)
             through_s = self._through_s(each, until)
             if through_s > each.posted_s:
