@@ -1,4 +1,7 @@
-"""The balance guard: warning the payers of devices of a short runway, also without any job."""
+"""The balance guard: warning the payers of devices and of federated fees of a short runway.
+
+Device fees need no job, and the next wakeup of a job billing may be that of the project's payer.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -7,7 +10,8 @@ from sqlmodel import Session, col, func, select
 from temporalio import activity
 
 from activities.billing.device_days import DeviceCosts, device_costs
-from activities.billing.federated_fees import fees_per_hour
+from activities.billing.federated_fees import fees_per_hour, payers_of_fees
+from activities.billing.guests import free_of_charge
 from activities.billing.payers import credits_name
 from activities.billing.runway import ESTIMATED_BELOW_S, payer_forecast
 from activities.billing.runway_warnings import WARNING_TYPES, warn_of_runway
@@ -25,13 +29,13 @@ AT_ONCE = 100
 
 @activity.defn
 def guard_balances(_: GuardBalances) -> BalancesGuarded:
-    """Warn each payer of devices whose runway has reached a warning, or has become longer again;
-    a second call warns nobody."""
+    """Warn each payer of devices or of federated fees whose runway has reached a warning, or has
+    become longer again; a second call warns nobody."""
     waits: list[int] = []
     with beating_aside():
         with database().read() as session:
             devices = device_costs(session, datetime.now(UTC))
-        payer_ids = sorted(devices)
+            payer_ids = sorted({*devices, *payers_of_fees(session)})
         for start in range(0, len(payer_ids), AT_ONCE):
             some = payer_ids[start : start + AT_ONCE]
             with database().read() as session:
@@ -63,13 +67,16 @@ def _forecasts(
         ).all()
     )
     fees = fees_per_hour(session, payer_ids)
+    free = free_of_charge(session, payer_ids, datetime.now(UTC))
+    costs = {each: devices.get(each, DeviceCosts()) for each in payer_ids}
     return {
         payer_id: BalanceForecast(
             posted_microcredits=0,
             balance_microcredits=balances.get(name, 0),
-            device_fees_microcredits=devices[payer_id].uncharged_microcredits,
-            burn_microcredits_per_hour=devices[payer_id].microcredits_per_hour
+            device_fees_microcredits=costs[payer_id].uncharged_microcredits,
+            burn_microcredits_per_hour=costs[payer_id].microcredits_per_hour
             + int(jobs.get(payer_id) or 0)
+            - free.get(payer_id, 0)
             + fees.get(payer_id, 0),
         )
         for name, payer_id in named.items()

@@ -1,4 +1,5 @@
-"""What is left of balances: less the device fees of days that are not charged yet.
+"""What is left of balances: less the device fees of days that are not charged yet, and what is
+reserved for guests.
 
 Jobs end when it is used up, so nothing that costs begins then either.
 """
@@ -10,6 +11,7 @@ from sqlalchemy import func, literal
 from sqlmodel import Session, col, select
 
 from activities.billing.device_days import DeviceCosts, device_costs
+from activities.billing.guests import reserved_microcredits
 from activities.billing.payers import balance_microcredits, payer_of
 from activities.db.tables import Account, LedgerAccount
 
@@ -18,9 +20,10 @@ _AT_ONCE = 500
 
 def left_microcredits(session: Session, account: Account) -> int:
     """What is left of the balance of an account's payer; below zero, the debt."""
-    payer_id = payer_of(account)
-    devices = device_costs(session, datetime.now(UTC), (payer_id,)).get(payer_id, DeviceCosts())
-    return balance_microcredits(session, account) - devices.uncharged_microcredits
+    payer_id, now = payer_of(account), datetime.now(UTC)
+    devices = device_costs(session, now, (payer_id,)).get(payer_id, DeviceCosts())
+    reserved = reserved_microcredits(session, (payer_id,), now).get(payer_id, 0)
+    return balance_microcredits(session, account) - devices.uncharged_microcredits - reserved
 
 
 def able_to_pay(session: Session, account_ids: Iterable[str]) -> set[str]:
@@ -39,10 +42,13 @@ def able_to_pay(session: Session, account_ids: Iterable[str]) -> set[str]:
             )
         )
         found = session.exec(query).all()
-        devices = device_costs(session, now, {each[1] for each in found}) if found else {}
+        payers = {each[1] for each in found}
+        devices = device_costs(session, now, payers) if found else {}
+        reserved = reserved_microcredits(session, payers, now) if found else {}
         able.update(
             account_id
             for account_id, payer, balance in found
-            if balance > devices.get(payer, DeviceCosts()).uncharged_microcredits
+            if balance - reserved.get(payer, 0)
+            > devices.get(payer, DeviceCosts()).uncharged_microcredits
         )
     return able

@@ -99,6 +99,14 @@ def fees_per_hour(session: Session, payer_ids: Collection[str]) -> dict[str, int
     return {payer_id: int(fees) for payer_id, fees in session.exec(query) if payer_id is not None}
 
 
+def payers_of_fees(session: Session) -> set[str]:
+    """Those who pay the federated fee of a run that goes on."""
+    query = select(UsageMeter.federated_payer_id).where(
+        col(UsageMeter.running).is_(True), col(UsageMeter.federated_payer_id).is_not(None)
+    )
+    return {payer_id for payer_id in session.exec(query.distinct()) if payer_id is not None}
+
+
 def unposted_fees(session: Session, payer_id: str, now: datetime) -> int:
     """An estimate of the fees since the last posting, at most one billing period for each meter."""
     rows = session.execute(

@@ -1,12 +1,14 @@
 """Job billing for workflows: starting it, posting usage, ending it."""
 
-from datetime import timedelta
+import asyncio
+from datetime import UTC, datetime, timedelta
 
 from temporalio import activity
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 
+from activities.billing.guests import end_for_credits
 from activities.billing.runway import (
     balance_forecast,
     creator_forecast,
@@ -127,10 +129,19 @@ async def end_billing(done: BillingDone) -> Done:
 
 @activity.defn
 async def tell_job_to_end(command: TellJobToEnd) -> Done:
-    """Signal `stop` to the job; silent when it has ended."""
+    """Signal `stop` to the job, as the credits of its payer are used up; silent when it has ended.
+
+    From then on a guest is not billed for long, also where the node does not hear of it.
+    """
     request_id = id_of_this_activity()
     await tell(f"job/{command.job_id}", "stop", command.request, request_id=request_id)
+    await asyncio.to_thread(_record_end, command.job_id)
     return Done()
+
+
+def _record_end(job_id: str) -> None:
+    with database().write() as session:
+        end_for_credits(session, job_id, datetime.now(UTC))
 
 
 async def _update_or_end(request: BillingRequest) -> None:

@@ -9,10 +9,11 @@ from sqlmodel import Session, col, select
 
 from activities.billing.device_days import DeviceCosts, device_costs
 from activities.billing.federated_fees import fees_per_hour, is_paid_by, unposted_fees
+from activities.billing.guests import free_of_charge, is_of_guest, reserved_microcredits
 from activities.billing.ledger import balance_of
 from activities.billing.payers import credits_name
 from activities.billing.runway_warnings import warn_of_runway
-from activities.db.tables import Allocation, Job, LedgerAccount, UsageMeter
+from activities.db.tables import Job, LedgerAccount, UsageMeter
 from activities.outbox.requests import enqueue
 from activities.settings import settings
 from workflows.contracts.billing import BalanceForecast
@@ -176,32 +177,15 @@ def _forecast(session: Session, payer_id: str, posted: int, *, costs: bool) -> B
     )
     if forecast.left_microcredits <= 0 or forecast.runway_s > ESTIMATED_BELOW_S:
         return forecast
-    unposted = _unposted(session, payer_id, now) + unposted_fees(session, payer_id, now)
-    burn = forecast.burn_microcredits_per_hour - _free_of_charge(session, payer_id)
-    update = {"unposted_microcredits": unposted, "burn_microcredits_per_hour": burn}
+    payers = (payer_id,)
+    free = free_of_charge(session, payers, now).get(payer_id, 0)
+    update = {
+        "unposted_microcredits": _unposted(session, payer_id, now)
+        + unposted_fees(session, payer_id, now),
+        "reserved_microcredits": reserved_microcredits(session, payers, now).get(payer_id, 0),
+        "burn_microcredits_per_hour": forecast.burn_microcredits_per_hour - free,
+    }
     return forecast.model_copy(update=update)
-
-
-def _free_of_charge(session: Session, payer_id: str) -> int:
-    """What of the burn rate is of guests that were asked to leave, and are not billed any more."""
-    query = (
-        select(func.sum(UsageMeter.microcredits_per_hour))
-        .join(Allocation, _is_of_run())
-        .where(
-            col(UsageMeter.payer_id) == payer_id,
-            col(UsageMeter.running).is_(True),
-            col(Allocation.preempted_at).is_not(None),
-        )
-    )
-    return int(session.exec(query).one() or 0)
-
-
-def _is_of_run() -> ColumnElement[bool]:
-    return and_(
-        col(Allocation.job_id) == col(UsageMeter.job_id),
-        col(Allocation.worker) == col(UsageMeter.worker),
-        col(Allocation.attempt) == col(UsageMeter.attempt),
-    )
 
 
 def _burn(session: Session, payer_id: str) -> int:
@@ -249,31 +233,24 @@ def _costly_jobs(session: Session, payer_id: str, but: str = "") -> Sequence[str
 def _unposted(session: Session, payer_id: str, now: datetime) -> int:
     """An estimate of the usage since the last posting, at most one billing period for each meter.
 
-    A job whose node is unreachable is not counted, because its usage is unknown; nor is what a
-    guest runs after it was asked to leave, because it is not billed.
+    A job whose node is unreachable is not counted, because its usage is unknown; nor are guests,
+    for which a part of the balance is reserved.
     """
     rows = session.execute(
-        select(
-            UsageMeter.microcredits_per_hour,
-            UsageMeter.started_at,
-            UsageMeter.posted_s,
-            Allocation.preempted_at,
-        )
+        select(UsageMeter.microcredits_per_hour, UsageMeter.started_at, UsageMeter.posted_s)
         .join(Job, col(Job.id) == col(UsageMeter.job_id))
-        .outerjoin(Allocation, _is_of_run())
         .where(
             col(UsageMeter.payer_id) == payer_id,
             col(UsageMeter.running).is_(True),
             col(UsageMeter.microcredits_per_hour) > 0,
             col(Job.status) == JobStatus.RUNNING,
+            ~is_of_guest(),
         )
     )
     period_s = settings().billing_period_s
     return sum(
-        cumulative_microcredits(
-            rate, _clamped(int(((preempted or now) - started).total_seconds()) - s, period_s)
-        )
-        for rate, started, s, preempted in rows
+        cumulative_microcredits(rate, _clamped(int((now - started).total_seconds()) - s, period_s))
+        for rate, started, s in rows
     )
 
 

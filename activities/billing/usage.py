@@ -9,6 +9,7 @@ from sqlmodel import Session, col, select
 from temporalio.exceptions import ApplicationError
 
 from activities.billing.federated_fees import accounts_of_fee, fix_fee, post_fee
+from activities.billing.guests import billed_until
 from activities.billing.ledger import MARKET_PRICES, USAGE_FEES, Entry, lock_accounts, post
 from activities.billing.payers import credits_name, earnings_name, payer_of
 from activities.db.ids import new_id
@@ -100,7 +101,7 @@ def _believed_s(session: Session, meter: UsageMeter, through_s: int) -> int:
 
     The others become an event of the job and no charge. A run may go on after its allocation, on a
     machine that its job does not believe any more. What a guest runs after it was asked to
-    leave is free.
+    leave is free, and so is what it runs `ENDING_S` after it was asked to end without credits.
     """
     job = session.get_one(Job, meter.job_id)
     held = _allocation_of(session, meter.job_id, meter.worker, meter.attempt)
@@ -109,8 +110,10 @@ def _believed_s(session: Session, meter: UsageMeter, through_s: int) -> int:
     most_s = max(0, int((ended_at - placed_at).total_seconds())) + SPARE_S
     if through_s > most_s:
         _record_refused(session, job, meter, (through_s, most_s))
-    if held is not None and held.preempted_at is not None:
-        billed_s = int((held.preempted_at - meter.started_at).total_seconds())
+    preempted_at = None if held is None else held.preempted_at
+    until = billed_until(meter.credits_used_up_at, preempted_at)
+    if until is not None:
+        billed_s = int((until - meter.started_at).total_seconds())
         most_s = min(most_s, max(0, billed_s))
     return min(through_s, most_s)
 

@@ -78,11 +78,11 @@ def waiting_queue(
     found = session.execute(_heads()).all()
     rows = [row for row in found if row.demand_key is not None]
     known = set(gpu_types)
-    able = able_to_pay(session, {each for row in rows for each in _payers_of(row)})
+    able = able_to_pay(session, {each for row in rows for each in _payers_of(row).values()})
     queue = Queue(job_count=sum(row.job_count for row in rows))
     unreadable: list[Any] = []
     for row in rows:
-        demand = _demand_of(row, known, has_credits=_payers_of(row) <= able)
+        demand = _demand_of(row, known, able)
         if demand is not None and row.project_id in projects:
             demand = replace(demand, project_id=row.project_id)
         if demand is not None:
@@ -102,9 +102,12 @@ def waiting_queue(
     return queue
 
 
-def _payers_of(row: Any) -> set[str]:
+def _payers_of(row: Any) -> dict[str, str]:
     """The accounts whose credits a job waits for: its own, and the creator of a federated job."""
-    return {row.account_id, row.creator_account_id} if row.federated_id else {row.account_id}
+    payers = {"usage": row.account_id}
+    if row.federated_id and row.creator_account_id != row.account_id:
+        payers["fee"] = row.creator_account_id  # One owner of both sides pays no fee.
+    return payers
 
 
 def _heads() -> Any:
@@ -213,8 +216,12 @@ def _has_demand_of(head: Any) -> ColumnElement[bool]:
     )
 
 
-def _demand_of(row: Any, known_gpu_types: set[str], *, has_credits: bool) -> Demand | None:
-    """The demand of a row; None when the row cannot be read and waits for a person."""
+def _demand_of(row: Any, known_gpu_types: set[str], able: set[str]) -> Demand | None:
+    """The demand of a row; None when the row cannot be read and waits for a person.
+
+    able: the accounts that have credits.
+    """
+    payers = _payers_of(row)
     try:
         submission = submission_of(row.spec)
         demand = demand_of(submission, row.account_id, known_gpu_types, row.data_bytes)
@@ -225,7 +232,8 @@ def _demand_of(row: Any, known_gpu_types: set[str], *, has_credits: bool) -> Dem
         demand,
         only_owned=bool(row.use_only_owned_resources or demand.only_owned),
         needs_confinement=row.federated_id is not None,
-        has_credits=has_credits,
+        has_credits=able.issuperset(payers.values()),
+        has_fee_credits=payers.get("fee") is None or payers["fee"] in able,
         fails_on_quota=row.on_quota_exhausted == "fail",
     )
 

@@ -61,8 +61,10 @@ def _add_own_machines(life: Life) -> None:
             own = queues.own_site(life.regions[-1])
             life.engine.processes.add(OWN_SITE, own, queues.watches_of(own))
         _until(life, lambda: all(one.status == "healthy" for one in life.rows.regions()))
+        if life.plan.has_guests:
+            life.rows.let_guests_in(life.regions[-1])
         for gpus in machines:
-            minion = life.world.add_machine(gpus=gpus)
+            minion = life.world.add_machine(gpus=gpus, takes_guests=life.plan.has_guests)
             life.machines.append(minion)
             life.nodes.append(life.rows.add_node(life.regions[-1], minion))
     life.rows.relay()

@@ -137,6 +137,8 @@ class JobPlan:
     end_all_on_failure: bool = True
     only_cloud: bool = False
     spot: bool = True
+    in_container: bool = False
+    """Whether it runs in a container, and so may be a guest."""
 
     def __str__(self) -> str:
         what = f"{self.type} of {self.worker_count}×{self.gpu_count} GPUs"
@@ -166,6 +168,8 @@ class Plan:
     """The length of a history from which on the server suggests a new run."""
     begins_s: float = 0.0
     """The second of the day at which it is made: prices are read at midnight."""
+    has_guests: bool = False
+    """Whether the regions of own machines are public."""
     has_own_site: bool = False
     """Whether a worker process in its own network serves the site of the first region."""
     lifetime_s: int | None = None

@@ -5,6 +5,7 @@ from workflows.contracts.job_submission import JobSubmission
 
 GPU = "A100"
 PORT = 8888
+IMAGE = "docker.io/library/python@sha256:" + "0" * 64
 
 
 def submission_of(plan: JobPlan, index: int, *, has_data: bool = True) -> JobSubmission:
@@ -29,6 +30,7 @@ def submission_of(plan: JobPlan, index: int, *, has_data: bool = True) -> JobSub
                 "end_all_on_failure": plan.end_all_on_failure,
             },
             **service,
+            **({"environment": {"image": IMAGE}} if plan.in_container else {}),
             "data": _data(plan, index) if has_data else {},
         }
     )

@@ -1,4 +1,4 @@
-"""The warnings of those who pay for devices."""
+"""The warnings of those who pay for devices or federated fees."""
 
 from datetime import timedelta
 
@@ -15,7 +15,7 @@ SHORTEST_WAIT = timedelta(seconds=10)
 
 @workflow.defn(name="BalanceGuard")
 class BalanceGuard:
-    """The single workflow that warns the payers of devices when their runway becomes short.
+    """The single workflow that warns payers of devices and of federated fees of a short runway.
 
     guarding → sleeping
 

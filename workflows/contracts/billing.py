@@ -136,6 +136,10 @@ class BalanceForecast(Contract):
     device_fees_microcredits: int = 0
     """The fees of devices for days that are not charged yet, until now. Unlike the estimate they
     are certain, so they count as charged."""
+    reserved_microcredits: int = 0
+    """What the guests of the payer have run by the clock since their last postings. It counts as
+    charged, so that no node of another account has to be asked before its guests end; 0 while the
+    balance is sufficient."""
     costs: bool = True
     """Whether the job of the request costs something itself."""
     over: bool = False
@@ -148,8 +152,9 @@ class BalanceForecast(Contract):
 
     @property
     def left_microcredits(self) -> int:
-        """The balance less the fees of devices that are not charged yet."""
-        return self.balance_microcredits - self.device_fees_microcredits
+        """The balance less the fees of devices that are not charged yet, and what is reserved."""
+        certain = self.device_fees_microcredits + self.reserved_microcredits
+        return self.balance_microcredits - certain
 
     @property
     def estimated_microcredits(self) -> int:
@@ -176,8 +181,8 @@ class BalanceForecast(Contract):
 
     @property
     def is_used_up(self) -> bool:
-        """Whether the job has to end: the posted balance is used up, less the fees of devices, or
-        the estimated balance is nearly so and there are older jobs."""
+        """Whether the job has to end: the posted balance is used up, less the fees of devices and
+        what is reserved, or the estimated balance is nearly so and there are older jobs."""
         is_early = self.ends_early_s > 0 and self.may_be_used_up
         is_empty = self.left_microcredits <= 0 < self.burn_microcredits_per_hour
         return self.costs and (is_empty or is_early)

@@ -65,6 +65,9 @@ class Demand(Resources):
     """The highest cost of all workers together; None: no cap."""
     has_credits: bool = True
     """Whether the payer has credits; without them the job takes only offers that cost nothing."""
+    has_fee_credits: bool = True
+    """Whether who pays the federated fee of the job, if there is one, has credits; without them the
+    job takes no offer, because the fee is the same on all of them."""
     spot: SpotPolicy = SpotPolicy.ALLOWED
     fails_on_quota: bool = False
     """Whether the job fails when its best cloud offer is out of quota, instead of taking another

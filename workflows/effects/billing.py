@@ -75,12 +75,12 @@ class PaidOut(Contract):
 
 
 class GuardBalances(Contract):
-    """Warn the payers of devices whose runway has become short."""
+    """Warn the payers of devices and of federated fees whose runway has become short."""
 
 
 class BalancesGuarded(Contract):
     payers: int = 0
-    """Those who pay for devices."""
+    """Those who pay for devices or federated fees."""
     next_s: int | None = None
     """The seconds until the next warning is due; None: none is."""
 

@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import and_, func, or_, select
 from sqlmodel import Session
 
+from activities.billing.guests import billed_until
 from activities.billing.ledger import MARKET_PRICES, USAGE_FEES
 from activities.billing.ledger_audit.books import own_credits
 from activities.billing.ledger_audit.checks import Check, Difference, batches, streamed
@@ -72,6 +73,11 @@ def _of_meter(meter: UsageMeter, held: Allocation | None) -> Iterator[Difference
         lasted_s = max(0, int((held.released_at - held.created_at).total_seconds())) + SPARE_S
         most_s = min(lasted_s, meter.posted_s)
         facts.append(("no longer than the allocation has lasted", most_s, meter.posted_s))
+    until = billed_until(meter.credits_used_up_at, None if held is None else held.preempted_at)
+    if until is not None:
+        lasted_s = max(0, int((until - meter.started_at).total_seconds())) + SPARE_S
+        most_s = min(lasted_s, meter.posted_s)
+        facts.append(("no longer than until it is not billed any more", most_s, meter.posted_s))
     for what, expected, found in facts:
         if expected != found:
             yield Difference("meters", name, what, str(expected), str(found))

@@ -106,6 +106,8 @@ class UsageMeter(SQLModel, table=True):
     """The federated fee that is posted, up to `posted_s`."""
     running: bool = True
     """Whether the run counts in the burn rate of the payer."""
+    credits_used_up_at: datetime | None = Field(default=None, sa_type=Instant)
+    """When the job of a guest was asked to end, because the credits of its payer were used up."""
     started_at: datetime = Field(sa_type=Instant)
     posted_s: int = Field(default=0, sa_type=BigInteger)
     posted_microcredits: int = Field(default=0, sa_type=BigInteger)
@@ -117,4 +119,12 @@ class UsageMeter(SQLModel, table=True):
     node_started_at: datetime | None = Field(default=None, sa_type=Instant)
     """The start of the run by its node's wall clock, as the node has said it first."""
     node_ended_at: datetime | None = Field(default=None, sa_type=Instant)
-    __table_args__ = (index_where("running", "usage_meters_running", "payer_id"),)
+    __table_args__ = (
+        Index("usage_meters_of_payer", "running", "payer_id"),
+        index_where(
+            "federated_payer_id IS NOT NULL",
+            "usage_meters_federated",
+            "running",
+            "federated_payer_id",
+        ),
+    )

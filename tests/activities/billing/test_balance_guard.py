@@ -7,10 +7,13 @@ from sqlmodel import select
 from temporalio.testing import ActivityEnvironment
 
 from activities.billing.balance_guard import AT_ONCE, guard_balances
+from activities.billing.payers import credits_name
 from activities.db import tables
 from activities.db.session import Database
+from activities.settings import settings
 from tests.activities.billing.test_device_days import events_of, give
 from tests.activities.billing.test_device_fees import Owner
+from tests.activities.billing.test_federated_fees import INFERENCE_HOUR, running, used
 from tests.activities.placement.rows import statements
 from workflows.effects.billing import BalancesGuarded, GuardBalances
 from workflows.rules.billing.device_fees import device_day_microcredits
@@ -97,3 +100,22 @@ def test_many_payers_with_a_long_runway_cost_few_statements(
     with statements() as said:
         assert guard().payers == 5 < AT_ONCE
     assert len(said) < 12
+
+
+def test_who_pays_federated_fees_is_warned_between_the_postings_of_the_jobs(
+    migrated: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BASELOAD_SECRETS_KEY", "cd" * 32)
+    settings.cache_clear()
+    parties = running(migrated)
+    used(parties, 0)
+    for hours, known in ((30, []), (2, ["24h"]), (0.5, ["24h", "1h"])):
+        with migrated.write() as session:
+            name = credits_name(parties.maker_id)
+            row = session.get_one(tables.LedgerAccount, name)
+            # The job began long ago, and an hour at most is estimated.
+            row.balance_microcredits = int(INFERENCE_HOUR * (hours + 1))
+        assert guard().payers == 1
+        with migrated.read() as session:
+            types = events_of(session, parties.maker_id)
+        assert [each.removeprefix("billing.runway-") for each in types] == known

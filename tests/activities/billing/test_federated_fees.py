@@ -2,11 +2,15 @@
 
 import json
 from datetime import timedelta
+from typing import Any
 
 import pytest
+from sqlalchemy import Engine, event
 from sqlmodel import Session, col, select
 
 from activities.billing import ledger
+from activities.billing.federated_fees import fees_per_hour, payers_of_fees, unposted_fees
+from activities.billing.guests import free_of_charge, reserved_microcredits
 from activities.billing.job_billing import post_usage
 from activities.billing.ledger import FEDERATED_FEES, add_credits, balance_of
 from activities.billing.ledger_audit.audit import audit
@@ -255,3 +259,42 @@ def test_a_posting_locks_the_ledger_accounts_of_both_payers_in_their_order(
     first = list(dict.fromkeys(moved))
     assert len(first) == 4
     assert first == sorted(first)
+
+
+def test_what_is_asked_of_running_meters_is_found_by_an_index(migrated: Database) -> None:
+    parties = running(migrated)
+    used(parties, 0)
+    with migrated.write() as session:
+        (meter,) = session.exec(select(tables.UsageMeter)).all()
+        values = meter.model_dump() | {"running": False}
+        ended = (values | {"attempt": 2 + number} for number in range(3000))
+        session.add_all(tables.UsageMeter(**each) for each in ended)
+    with migrated.connection() as connection:
+        connection.exec_driver_sql("ANALYZE")
+        connection.commit()
+    asked: list[tuple[str, Any]] = []
+
+    def note(*said: Any) -> None:
+        asked.append((said[2], said[3]))
+
+    event.listen(Engine, "before_cursor_execute", note)
+    with migrated.read() as session:
+        assert payers_of_fees(session) == {parties.maker_id}
+        assert fees_per_hour(session, (parties.maker_id,)) == {parties.maker_id: INFERENCE_HOUR}
+        assert unposted_fees(session, parties.maker_id, NOW + timedelta(seconds=3600)) > 0
+        assert reserved_microcredits(session, (parties.clinic_id,), NOW) == {}
+        assert free_of_charge(session, (parties.clinic_id,), NOW) == {}
+        assert payer_forecast(session, parties.clinic_id).burn_microcredits_per_hour == A100_HOUR
+    event.remove(Engine, "before_cursor_execute", note)
+    questions = [each for each in asked if "usage_meters" in each[0]]
+    assert len(questions) >= 7
+    for statement, said in questions:
+        assert uses_an_index(migrated, statement, said), statement
+
+
+def uses_an_index(database: Database, statement: str, said: Any) -> bool:
+    """Whether the plan of a question finds running meters by their payer."""
+    explain = "EXPLAIN QUERY PLAN" if database.is_sqlite else "EXPLAIN"
+    with database.connection() as connection:
+        plan = str(connection.exec_driver_sql(f"{explain} {statement}", said).fetchall())
+    return "usage_meters_federated" in plan or "usage_meters_of_payer" in plan

@@ -265,14 +265,28 @@ def test_a_job_waits_for_the_credits_of_both_parties(parties: Federation) -> Non
     created(parties)
     waits = JobStatus.WAITING_FOR_RESOURCES.value
     parties.set(tables.Job, parties.job_id, status=waits)
-    able: list[bool] = []
+    able: list[tuple[bool, bool]] = []
     for account_id in (parties.clinic_id, parties.maker_id):
         with parties.database.write() as session:
             account = session.get_one(tables.Account, account_id)
             add_credits(session, account, 25_000_000, account_id, NOW)
         with parties.database.read() as session:
-            able += [each.demand.has_credits for each in waiting_queue(session, {"A100"}).demands]
-    assert able == [False, True]
+            (demand,) = [each.demand for each in waiting_queue(session, {"A100"}).demands]
+        able.append((demand.has_credits, demand.has_fee_credits))
+    assert able == [(False, False), (True, True)]
+
+
+def test_a_job_waits_for_the_credits_of_its_creator_alone_where_it_costs_the_project_nothing(
+    parties: Federation,
+) -> None:
+    created(parties)
+    parties.set(tables.Job, parties.job_id, status=JobStatus.WAITING_FOR_RESOURCES.value)
+    with parties.database.write() as session:
+        account = session.get_one(tables.Account, parties.maker_id)
+        add_credits(session, account, 25_000_000, account.id, NOW)
+    with parties.database.read() as session:
+        (demand,) = [each.demand for each in waiting_queue(session, {"A100"}).demands]
+    assert (demand.has_credits, demand.has_fee_credits) == (False, True)
 
 
 def test_the_federated_jobs_of_two_creators_share_no_demand(parties: Federation) -> None:

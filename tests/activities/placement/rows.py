@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -16,12 +17,14 @@ from activities.placement.refusals import refusals_of_jobs
 from tests.activities.rows import GIB, NOW, add_node
 from workflows.contracts.job_submission import (
     JobSubmission,
+    SubmittedEnvironment,
     SubmittedPlacement,
     SubmittedResources,
     SubmittedWorker,
 )
 from workflows.contracts.nodes import Gpu, Hardware
 from workflows.contracts.placement import PlanningRound
+from workflows.contracts.regions import GuestPolicy
 from workflows.contracts.statuses import JobType
 from workflows.effects.placement import PlanPlacements
 from workflows.rules.jobs.resources import demand_key
@@ -157,3 +160,23 @@ def statements() -> Iterator[list[str]]:
     event.listen(Engine, "before_cursor_execute", note)
     yield seen
     event.remove(Engine, "before_cursor_execute", note)
+
+
+IMAGE = SubmittedEnvironment(image="docker.io/library/python@sha256:" + "0" * 64)
+
+
+@dataclass(frozen=True)
+class Public:
+    """A public region with one node, the account that owns it, and another one with credits."""
+
+    owner: tables.Account
+    region: tables.Region
+    node: tables.Node
+    customer: tables.Account
+
+
+def under(database: Database, public: Public, **policy: Any) -> None:
+    """Let the public region have this policy of its guests."""
+    with database.write() as session:
+        stored = GuestPolicy(**policy).model_dump(mode="json")
+        session.get_one(tables.Region, public.region.id).guest_policy = stored

@@ -119,6 +119,13 @@ def test_a_job_within_its_cap_and_one_without_credits_that_costs_nothing_are_pla
     assert placed(made) == {"job-1": ["n1", "n1"], "job-2": ["n1"]}
 
 
+def test_a_job_that_costs_nothing_is_not_placed_when_nobody_can_pay_its_federated_fee() -> None:
+    owing = job("job-1", gpus=2, has_credits=False, has_fee_credits=False)
+    made = planned([owing, job("job-2", has_credits=False)], [offer(gpus=4)])
+    assert placed(made) == {"job-2": ["n1"]}
+    assert refusal(owing, offer(gpus=4)).code == "credits"
+
+
 def test_no_node_is_kept_free_for_a_job_that_its_payer_cannot_pay() -> None:
     node = offer(gpus=2, free=1, microcredits_per_gpu_hour=2)
     waits = job("job-1", gpus=2, age_s=OVERDUE_S, has_credits=False)

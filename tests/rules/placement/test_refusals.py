@@ -8,7 +8,7 @@ from tests.rules.placement.cloud_offers import cloud_offer, market
 from tests.rules.placement.offers import GIB, OTHER, job, offer
 from workflows.contracts.placement import Demand, NodeOffer, SpotPolicy
 from workflows.rules.placement.inventory import Inventory
-from workflows.rules.placement.node_refusals import refusals_of
+from workflows.rules.placement.node_refusals import NO_FEE_CREDITS, refusals_of
 
 
 def demand(gpus: int = 0, **changes: Any) -> Demand:
@@ -133,6 +133,13 @@ NO_CREDITS = ", and its payer has none left: add some"
             offer(gpus=2, **PRICED),
             "credits",
             "the job costs 6 credits an hour, and its payer has none left: add some",
+            False,
+        ),
+        (
+            demand(1, needs_image=True, has_credits=False, has_fee_credits=False),
+            offer(gpus=2, **PRICED),
+            "credits",
+            "the creator of the federated job has no credits left for its fee",
             False,
         ),
         (
@@ -273,6 +280,12 @@ def test_one_node_of_a_large_region_is_told_by_itself() -> None:
             {},
             "credits",
             f"on-demand m1 (1×A100): the job costs 4.5 credits an hour{NO_CREDITS}",
+        ),
+        (
+            demand(1, needs_image=True, has_credits=False, has_fee_credits=False),
+            {},
+            "credits",
+            f"on-demand m1 (1×A100): {NO_FEE_CREDITS}",
         ),
     ],
 )

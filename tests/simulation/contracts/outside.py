@@ -68,7 +68,9 @@ class Outside(Protocol):
     def connect(self, rows: Rows) -> None:
         """The rows that cloud activities read (leases, keys). Called once, before anything."""
 
-    def add_machine(self, *, gpus: int = 1, joins_at_once: bool = True) -> str:
+    def add_machine(
+        self, *, gpus: int = 1, joins_at_once: bool = True, takes_guests: bool = False
+    ) -> str:
         """An own machine; returns its minion id. It announces itself by `Rows.announce`."""
 
     # The object store, as the activities of `main` use it (activities/jobs/run_specs.py).

@@ -146,6 +146,8 @@ class Usage:
 
     run_id: str
     seconds: int
+    billed_until: datetime | None = None
+    """The instant from which on a guest is not billed; None: there is none."""
 
 
 class Rows(Protocol):
@@ -164,6 +166,9 @@ class Rows(Protocol):
         self, provider_id: str, *, zone: str = "", storage: bool = False, own_worker: bool = False
     ) -> str:
         """own_worker: a worker process in its own network serves its site. Raises: Refused."""
+
+    def let_guests_in(self, region_id: str) -> None:
+        """The region is public from now on; it has no nodes yet."""
 
     def add_node(self, region_id: str, minion_id: str) -> str:
         """A node of the person's own machine, which has announced itself. Raises: Refused."""

@@ -23,6 +23,8 @@ OUT_OF_REACH = "not reachable for"
 """In the reason of a job that has failed because its node could not be asked for an hour."""
 HOLDS_UP = (": engine ", "machine_", "site_away", "process_hangs", "late", "slow")
 """In acts after which a node may not be metered for a billing period."""
+SEEN_S = 60.0
+"""What may pass until the platform sees that a command has begun."""
 TOLERANCE_S = 1.0
 """A started second counts, or does not."""
 
@@ -40,7 +42,9 @@ def _always(life: Life) -> Iterable[str]:
 def _stops_without_credits(life: Life, account: AccountView) -> Iterable[str]:
     """The debt is what was running can have cost until it was metered and ended, and no more."""
     own = {job.job_id for job in life.rows.jobs() if job.account_id == account.account_id}
-    most_s = ENDS_S + (settings().billing_period_s if _is_held_up(life) else 0)
+    # Guests end by the clock, whether or not their nodes can be metered.
+    is_held_up = _is_held_up(life) and not all(life.jobs[each].in_container for each in own)
+    most_s = ENDS_S + (settings().billing_period_s if is_held_up else 0)
     if not _costs_longer(life, account, most_s):
         return
     resisted_s = sum(  # What nobody can end costs on.
@@ -66,8 +70,11 @@ def _is_held_up(life: Life) -> bool:
 
 def _at_rest(life: Life) -> Iterable[str]:
     charged: dict[str, int] = {}
+    billed_until: dict[str, datetime] = {}
     for usage in life.rows.usage():
         charged[usage.run_id] = charged.get(usage.run_id, 0) + usage.seconds
+        if usage.billed_until is not None:
+            billed_until[usage.run_id] = usage.billed_until
     rented = _ended_rents(life)
     given_up, jobs = machines_given_up(life), life.views()
     for process in life.world.processes():
@@ -78,6 +85,10 @@ def _at_rest(life: Life) -> Iterable[str]:
             rent is not None and job is not None and OUT_OF_REACH in (job.status_reason or "")
         )
         is_given_up = is_unseen or process.machine in given_up
+        until = billed_until.get(process.run_id)
+        if until is not None and process.began_at is not None:
+            yield from _charged_until(process, charged_s, until - process.began_at)
+            continue
         yield from _charged_as_measured(life, process, charged_s, rent, is_given_up=is_given_up)
     for one in life.engine.running():
         job = jobs.get(one.workflow_id.split("/")[1]) if one.workflow == "JobBilling" else None
@@ -85,6 +96,16 @@ def _at_rest(life: Life) -> Iterable[str]:
             yield f"{job.job_id} is {job.status}, and its billing runs on"
     for run_id, seconds in charged.items():
         yield f"{run_id} was charged for {seconds} s, and has never run"
+
+
+def _charged_until(process: Process, charged_s: int, billed: timedelta) -> Iterable[str]:
+    """A guest whose payer has no credits is charged what it ran until shortly after its end was
+    ordered, by the clock of its node or that of the platform."""
+    least_s = min(process.measured_s, billed.total_seconds() - SEEN_S)
+    most_s = min(process.measured_s, billed.total_seconds()) + TOLERANCE_S
+    if not least_s <= charged_s + TOLERANCE_S or charged_s > most_s:
+        ran = f"ran {process.measured_s:.0f} s, {billed.total_seconds():.0f} s until it was to end"
+        yield f"{process.run_id} {ran}, and was charged for {charged_s} s"
 
 
 class Rent(NamedTuple):

@@ -18,6 +18,7 @@ SHUTDOWN_S = 12.0
 """How long a machine that is told to restart waits for its commands at most."""
 GPU = "NVIDIA A100-SXM4-80GB"
 GPU_MIB = 81920
+SOLD_GPU = "NVIDIA A100-SXM4-40GB", 40_960
 GIB = 1 << 30
 FREE_DISK_BYTES = 2000 * GIB
 MOST_DRIFT = 2e-4
@@ -60,6 +61,8 @@ class Machine:
     """It says what our agent never says."""
     has_joined: bool = True
     """Its owner has run join.sh; nobody has to for a leased machine."""
+    takes_guests: bool = False
+    """Whether it can hold guests off, in containers, and has GPUs that have a market price."""
     left: set[str] = field(default_factory=set)
     """The regions whose key was withdrawn since it has joined."""
     regions: set[str] = field(default_factory=set)
@@ -104,6 +107,7 @@ class Machine:
 
     def hardware(self) -> Hardware:
         """As activities/agent/host/inspection.py finds it."""
+        gpu, mib = SOLD_GPU if self.takes_guests else (GPU, GPU_MIB)
         return Hardware(
             hostname=self.name,
             os_name="Debian GNU/Linux 12",
@@ -112,11 +116,11 @@ class Machine:
             memory_bytes=self.memory_bytes,
             free_disk_bytes=0 if self.is_disk_full else FREE_DISK_BYTES,
             gpus=tuple(
-                Gpu(index=index, name=GPU, uuid=f"GPU-{self.name}-{index}", memory_mib=GPU_MIB)
+                Gpu(index=index, name=gpu, uuid=f"GPU-{self.name}-{index}", memory_mib=mib)
                 for index in range(self.gpus)
             ),
             is_root=True,
-            runtimes=("process", "systemd"),
+            runtimes=("process", "systemd", *(("podman",) if self.takes_guests else ())),
             addresses=(self.host,),
             boot_id=self.boot_id,
         )

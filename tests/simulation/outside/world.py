@@ -109,11 +109,13 @@ class World:
 
     # ── machines of people ──────────────────────────────────────────────────────────────────
 
-    def add_machine(self, *, gpus: int = 1, joins_at_once: bool = True) -> str:
+    def add_machine(
+        self, *, gpus: int = 1, joins_at_once: bool = True, takes_guests: bool = False
+    ) -> str:
         """An own machine; returns its minion id."""
         name = f"own-{len(self.machines.all) + 1}"
         machine = self.machines.boot(name, gpus=gpus, minion_id=host_key(name), is_leased=False)
-        machine.has_joined = False
+        machine.has_joined, machine.takes_guests = False, takes_guests
         if joins_at_once:
             self.join(machine.minion_id)
         else:

@@ -68,7 +68,7 @@ class Billing:
         return DeviceDaysCharged(through=asked.through)
 
     def _pay_out(self, _: Attempt, __: PayOut) -> PaidOut:
-        """Nobody earns anything in these lives."""
+        """Earnings stay where they are in these lives."""
         return PaidOut()
 
     # ── the billing of an attempt ───────────────────────────────────────────────────────────
@@ -118,6 +118,8 @@ class Billing:
 
     def _tell_job_to_end(self, attempt: Attempt, command: TellJobToEnd) -> Done:
         self._connection.tell(f"job/{command.job_id}", "stop", command.request, attempt.request_id)
+        with self._tables.write():
+            self._metering.end_for_credits(command.job_id)
         return Done()
 
     # ── postings ────────────────────────────────────────────────────────────────────────────

@@ -1,6 +1,6 @@
 """Usage meters, which only move forwards, and what is posted of them.
 
-As activities/billing/usage.py and runway.py.
+As activities/billing/usage.py, runway.py and guests.py.
 """
 
 from dataclasses import dataclass
@@ -8,8 +8,9 @@ from datetime import datetime, timedelta
 
 from temporalio.exceptions import ApplicationError
 
-from activities.billing.ledger import USAGE_FEES, Entry
-from activities.billing.payers import credits_name
+from activities.billing.guests import ENDING_S, billed_until
+from activities.billing.ledger import MARKET_PRICES, USAGE_FEES, Entry
+from activities.billing.payers import credits_name, earnings_name
 from activities.billing.runway import ESTIMATED_BELOW_S, _clamped, _runway_level
 from activities.billing.runway_warnings import _warning
 from activities.billing.usage import MOST_PERIODS, SPARE_S, USAGE_REFUSED, _runs
@@ -23,6 +24,7 @@ from workflows.contracts.billing import BalanceForecast, TransactionKind, UsageR
 from workflows.contracts.errors import NOT_FOUND
 from workflows.contracts.events import BillingEvent
 from workflows.contracts.statuses import JobStatus
+from workflows.rules.billing.market_prices import earned_between
 from workflows.rules.billing.metering import Slice, cumulative_microcredits, slices
 from workflows.rules.billing.runway_warnings import ends_early_s, to_warning_s, warning_level
 
@@ -121,6 +123,9 @@ class Metering:
         most_s = max(0, int((ended_at - placed_at).total_seconds())) + SPARE_S
         if through_s > most_s:
             self._record_refused(job, meter, (through_s, most_s))
+        until = billed_until(meter.credits_used_up_at, None)  # No guest of these is pre-empted.
+        if until is not None:
+            most_s = min(most_s, max(0, int((until - meter.started_at).total_seconds())))
         return min(through_s, most_s)
 
     def _record_refused(self, job: Job, meter: UsageMeter, seconds: tuple[int, int]) -> None:
@@ -135,22 +140,56 @@ class Metering:
 
     def _post_slice(self, meter: UsageMeter, piece: Slice) -> int:
         """As usage.py:_post_slice, with the same business key."""
-        amount = piece.amount_microcredits
+        amount, is_market = piece.amount_microcredits, meter.rates.is_market_price
+        if is_market:
+            self._post_earning(meter, piece)
         if amount == 0:
             return 0
         begins = meter.started_at + timedelta(seconds=piece.start_s)
         self._ledger.post(
             Entry(
                 business_key=f"job/{meter.job_id}/usage/{meter.worker}/{begins.isoformat()}",
-                kind=TransactionKind.USAGE_FEE,
+                kind=TransactionKind.MARKET_PRICE if is_market else TransactionKind.USAGE_FEE,
                 account_id=meter.payer_id,
                 job_id=meter.job_id,
-                legs={credits_name(meter.payer_id): -amount, USAGE_FEES: amount},
+                legs={
+                    credits_name(meter.payer_id): -amount,
+                    MARKET_PRICES if is_market else USAGE_FEES: amount,
+                },
                 at=meter.started_at + timedelta(seconds=piece.end_s),
                 description="",
             )
         )
         return amount
+
+    def _post_earning(self, meter: UsageMeter, piece: Slice) -> None:
+        """As usage.py:_post_earning."""
+        earned = earned_between(meter.rates, piece.start_s, piece.end_s)
+        key = meter.job_id, meter.worker, meter.attempt
+        node = self._tables.nodes[self._tables.allocation_of[key].node_id]
+        region = self._tables.regions[node.region_id]
+        if earned == 0:
+            return
+        to = earnings_name(region.account_id, region.provider_id)
+        begins = meter.started_at + timedelta(seconds=piece.start_s)
+        self._ledger.post(
+            Entry(
+                business_key=f"job/{meter.job_id}/earning/{meter.worker}/{begins.isoformat()}",
+                kind=TransactionKind.EARNING,
+                account_id=region.account_id,
+                job_id=meter.job_id,
+                legs={MARKET_PRICES: -earned, to: earned},
+                at=meter.started_at + timedelta(seconds=piece.end_s),
+                description="",
+            )
+        )
+
+    def end_for_credits(self, job_id: str) -> None:
+        """As guests.py:end_for_credits."""
+        for meter in self._tables.meters_of.get(job_id, {}).values():
+            is_first = meter.credits_used_up_at is None
+            if meter.rates.is_market_price and meter.running and is_first:
+                self._tables.set(meter, credits_used_up_at=self._connection.now())
 
     def is_over(self, usage: WorkerUsage) -> bool:
         """As usage.py:is_over."""
@@ -171,8 +210,16 @@ class Metering:
         )
         if forecast.balance_microcredits <= 0 or forecast.runway_s > ESTIMATED_BELOW_S:
             return forecast
-        unposted = self._unposted(payer_id, self._connection.now())
-        forecast = forecast.model_copy(update={"unposted_microcredits": unposted})
+        now = self._connection.now()
+        update = {
+            "unposted_microcredits": self._unposted(payer_id, now),
+            "reserved_microcredits": self.reserved(payer_id, now),
+            "burn_microcredits_per_hour": forecast.burn_microcredits_per_hour
+            - self._free_of_charge(payer_id, now),
+        }
+        forecast = forecast.model_copy(update=update)
+        if forecast.left_microcredits <= 0 or forecast.runway_s > ESTIMATED_BELOW_S:
+            return forecast
         is_scarce = forecast.costs and _runway_level(forecast)
         early_s = self._ends_early_s(meters[0]) if is_scarce else 0
         due = {"ends_early_s": early_s, "to_warning_s": to_warning_s(forecast.runway_s)}
@@ -246,7 +293,42 @@ class Metering:
             )
             for each in self._tables.running_meters.get(payer_id, {}).values()
             if each.microcredits_per_hour > 0
+            and not each.rates.is_market_price
             and self._tables.jobs[each.job_id].status == JobStatus.RUNNING
+        )
+
+    def reserved(self, payer_id: str, now: datetime) -> int:
+        """As guests.py:reserved_microcredits."""
+        found = 0
+        for each in self._tables.running_meters.get(payer_id, {}).values():
+            if not each.rates.is_market_price:
+                continue
+            held = self._tables.allocation_of.get((each.job_id, each.worker, each.attempt))
+            released_at = None if held is None else held.released_at
+            ends = billed_until(each.credits_used_up_at, None), released_at, now
+            until = min(end for end in ends if end is not None)
+            through_s = self._through_s(each, until)
+            if through_s > each.posted_s:
+                rate = each.microcredits_per_hour
+                found += cumulative_microcredits(rate, through_s)
+                found -= cumulative_microcredits(rate, each.posted_s)
+        return found
+
+    def _through_s(self, meter: UsageMeter, until: datetime) -> int:
+        """As guests.py:_through_s."""
+        lasted_s = int((until - meter.started_at).total_seconds())
+        for worker in self._tables.jobs[meter.job_id].workers:
+            if worker.index == meter.worker and worker.exit is not None:
+                return min(lasted_s, int(worker.elapsed_s))
+        return lasted_s
+
+    def _free_of_charge(self, payer_id: str, now: datetime) -> int:
+        """As guests.py:free_of_charge."""
+        before = now - timedelta(seconds=ENDING_S)
+        return sum(
+            each.microcredits_per_hour
+            for each in self._tables.running_meters.get(payer_id, {}).values()
+            if each.credits_used_up_at is not None and each.credits_used_up_at <= before
         )
 
 

@@ -54,10 +54,10 @@ from tests.simulation.rows_model.views import (
     lease_view,
     node_view,
     resource_view,
+    usage_view,
 )
 from tests.simulation.rows_model.violations import violations_of
 from workflows.contracts.job_submission import JobSubmission
-from workflows.contracts.jobs import run_id
 from workflows.contracts.nodes import NODE_ACTIONS
 from workflows.contracts.statuses import ProviderStatus
 
@@ -136,6 +136,10 @@ class ModelRows:
                 provider_id, zone, storage=storage, own_worker=own_worker
             )
         )
+
+    def let_guests_in(self, region_id: str) -> None:
+        with self.tables.write():
+            self.tables.change(self.tables.regions[region_id], public=True)
 
     def add_node(self, region_id: str, minion_id: str) -> str:
         return self._made(lambda: self._of_resources.add_node(region_id, minion_id))
@@ -311,16 +315,10 @@ class ModelRows:
         return None if row is None else row.delivery_status
 
     def usage(self) -> Iterable[Usage]:
-        return [
-            Usage(run_id(row.job_id, row.worker, row.attempt), row.posted_s)
-            for row in self.tables.meters.values()
-        ]
+        return [usage_view(row) for row in self.tables.meters.values()]
 
     def usage_of(self, job_id: str) -> Iterable[Usage]:
-        return [
-            Usage(run_id(row.job_id, row.worker, row.attempt), row.posted_s)
-            for row in self.tables.meters_of.get(job_id, {}).values()
-        ]
+        return [usage_view(row) for row in self.tables.meters_of.get(job_id, {}).values()]
 
     def unsettled_of(self, job_id: str) -> int:
         missing = 0

@@ -11,10 +11,9 @@ from typing import Any, cast
 from temporalio.exceptions import ApplicationError
 
 from activities.nodes.addresses import address_of
-from activities.placement.allocations import ContendedError, Placed, placed_of
+from activities.placement.allocations import ContendedError, Placed, _rates_of, placed_of
 from activities.placement.assignments import is_there
 from activities.placement.no_planner import NO_PLANNER
-from activities.settings import settings
 from tests.simulation.contracts import Attempt, Handler
 from tests.simulation.rows_model.allocations import Allocations, TakenError
 from tests.simulation.rows_model.bursts import Bursts
@@ -29,7 +28,6 @@ from workflows.contracts.placement import JobRefusals, Plan, PlanningRound, Refu
 from workflows.contracts.statuses import LeaseStatus, NodeStatus, NodeType
 from workflows.effects.jobs import FindPlacement, PlacementFound
 from workflows.effects.placement import NotifyPlacedJobs, PlacedJobsNotified, PlanPlacements
-from workflows.rules.billing.usage_fees import usage_rates
 from workflows.rules.placement.planner import STARVATION_LIMIT, PlanningContext, plan
 
 
@@ -165,9 +163,7 @@ class Planning:
                 tables.change(
                     node, reserved_cpu_count=reserved[0], reserved_memory_bytes=reserved[1]
                 )
-                core_hour = settings().cpu_core_hour_microcredits
-                gpus = len(slot.gpu_indices)
-                rate = usage_rates(offer.gpu_type, gpus, cpus, now, core_hour)
+                rate = _rates_of(placed, slot, offer, now)
                 rates[slot.worker] = rate
                 self._allocations.insert(
                     Allocation(

@@ -237,6 +237,7 @@ class UsageMeter:
     started_at: datetime
     posted_s: int = 0
     posted_microcredits: int = 0
+    credits_used_up_at: datetime | None = None
 
 
 @dataclass(slots=True, kw_only=True)

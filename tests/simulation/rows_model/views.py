@@ -1,5 +1,6 @@
 """The rows as the views of `Rows` show them."""
 
+from activities.billing.guests import billed_until
 from activities.billing.payers import credits_name
 from tests.simulation.contracts import (
     AccountView,
@@ -9,9 +10,18 @@ from tests.simulation.contracts import (
     LeaseView,
     NodeView,
     ResourceView,
+    Usage,
 )
 from tests.simulation.rows_model.ledger import Ledger
-from tests.simulation.rows_model.records import Allocation, Job, Lease, LifecycleRow, Node, Region
+from tests.simulation.rows_model.records import (
+    Allocation,
+    Job,
+    Lease,
+    LifecycleRow,
+    Node,
+    Region,
+    UsageMeter,
+)
 from tests.simulation.rows_model.tables import Tables
 from workflows.contracts.jobs import run_id
 from workflows.contracts.placement import Refusal
@@ -104,6 +114,11 @@ def account_view(tables: Tables, ledger: Ledger, account_id: str) -> AccountView
         microcredits=ledger.balance(credits_name(account_id)),
         burn_microcredits_per_hour=sum(meter.microcredits_per_hour for meter in running),
     )
+
+
+def usage_view(meter: UsageMeter) -> Usage:
+    until = billed_until(meter.credits_used_up_at, None)
+    return Usage(run_id(meter.job_id, meter.worker, meter.attempt), meter.posted_s, until)
 
 
 def capacity_views(tables: Tables) -> list[CapacityView]:

@@ -24,7 +24,7 @@ from api.schemas.datastores import DatastoreCreation
 from api.schemas.join_tokens import JoinTokenCreation
 from api.schemas.nodes import AnnouncementCreation, NodeCreation
 from api.schemas.providers import ProviderCreation
-from api.schemas.regions import RegionCreation
+from api.schemas.regions import RegionChange, RegionCreation
 from api.services import (
     announcements,
     artifacts,
@@ -127,6 +127,12 @@ class Requests:
             return regions.create_region(context, asked).id
 
         return self._change(self._owner(provider_id), add)
+
+    def let_guests_in(self, region_id: str) -> None:
+        def change(context: ChangeContext) -> None:
+            regions.change_region(context, region_id, RegionChange(public=True))
+
+        self._change(self._owner(region_id), change)
 
     def add_dataset(self, account_id: str) -> str:
         def add(context: ChangeContext) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from activities.billing.guests import billed_until
 from activities.billing.payers import credits_name
 from tests.simulation.contracts import (
     AccountView,
@@ -169,12 +170,16 @@ class Views:
 
     def usage(self, job_id: str | None = None) -> Iterable[Usage]:
         rows = self.all(
-            "SELECT job_id, worker, attempt, posted_s FROM usage_meters"
+            "SELECT job_id, worker, attempt, posted_s, credits_used_up_at FROM usage_meters"
             " WHERE job_id = coalesce(?, job_id) ORDER BY job_id, attempt, worker",
             job_id,
         )
         return [
-            Usage(run_id(row["job_id"], row["worker"], row["attempt"]), row["posted_s"])
+            Usage(
+                run_id(row["job_id"], row["worker"], row["attempt"]),
+                row["posted_s"],
+                billed_until(_instant_or_none(row["credits_used_up_at"]), None),
+            )
             for row in rows
         ]
 

@@ -97,6 +97,7 @@ def demand_key(
     demand = demand_of(submission, account_id, data_bytes=data_bytes)
     fields = asdict(demand)
     del fields["project_id"]  # The key is compared within a project.
+    del fields["has_fee_credits"]  # Which of a submission nobody knows.
     if fee_payer_id is not None:
         fields["fee_payer_id"] = fee_payer_id
     asked = json.dumps(fields, sort_keys=True)

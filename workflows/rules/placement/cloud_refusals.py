@@ -8,6 +8,7 @@ from workflows.contracts.placement import CloudOffer, Demand, Refusal
 from workflows.rules.catalogue.gpu_names import accepted_types
 from workflows.rules.counts import counted
 from workflows.rules.placement.cloud_costs import gpu_hour_cost, worker_cost
+from workflows.rules.placement.node_refusals import NO_FEE_CREDITS
 
 GIB = 1024**3
 BEING_MADE = "being-made"
@@ -111,6 +112,8 @@ def _price(offer: CloudOffer, demand: Demand) -> str:
 
 
 def _credits(offer: CloudOffer, demand: Demand) -> str:
+    if not demand.has_fee_credits:
+        return NO_FEE_CREDITS
     cost = _of_job(offer, demand)
     return f"the job costs {cost:g} credits an hour, and its payer has none left: add some"
 

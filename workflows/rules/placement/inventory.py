@@ -164,7 +164,10 @@ class NodeCapacity:
         return cap is not None and self.cost_per_hour(demand) * demand.worker_count > cap
 
     def lacks_credits(self, demand: Demand) -> bool:
-        """Whether a worker costs something here and its payer has no credits."""
+        """Whether a worker costs something here and its payer has no credits, or it costs a fee
+        whose payer has none."""
+        if not demand.has_fee_credits:
+            return True
         return not demand.has_credits and self.cost_per_hour(demand) > 0
 
     def free_slots(self, demand: Demand) -> int:

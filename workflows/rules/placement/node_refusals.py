@@ -15,6 +15,7 @@ from workflows.rules.placement.inventory import Inventory, NodeCapacity, RegionC
 LISTED_NODES = 32
 ROOMY = "workers"
 """The code of nodes with free slots, which refuse only if the job needs more of them."""
+NO_FEE_CREDITS = "the creator of the federated job has no credits left for its fee"
 GIB = 1024**3
 
 _INACTIVE, _GPU_COUNT, _CPU, _MEMORY, _DISK, _PORT, _RESERVED, _OWNER_FIRST = (
@@ -270,6 +271,8 @@ def _price(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noqa: A
 
 
 def _credits(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noqa: ARG001
+    if not demand.has_fee_credits:
+        return NO_FEE_CREDITS
     cost = machine.cost_per_hour(demand) * demand.worker_count / MICROCREDITS
     return f"the job costs {cost:g} credits an hour, and its payer has none left: add some"
 

@@ -1,13 +1,13 @@
 """Keep what was measured of each run, beside what is charged.
 
-Revision: 0049, after 0046
+Revision: 0049, after 0047
 """
 
 import sqlalchemy as sa
 from alembic import op
 
 revision = "0049"
-down_revision = "0046"
+down_revision = "0047"
 branch_labels = None
 depends_on = None
 oldest_code_revision = "0027"
