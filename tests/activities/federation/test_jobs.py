@@ -236,6 +236,8 @@ def test_a_job_waits_for_the_credits_of_both_parties(parties: Federation) -> Non
             add_credits(session, account, 25_000_000, account_id, NOW)
         with parties.database.read() as session:
             able += [each.demand.has_credits for each in waiting_queue(session, {"A100"}).demands]
+            (waiting,) = waiting_queue(session, {"A100"}).demands
+            assert waiting.demand.needs_confinement
     assert able == [False, True]
 
 
