@@ -11,6 +11,7 @@ from activities.federation.parties import confinement_of
 from workflows.contracts.errors import WORK_REFUSED
 from workflows.contracts.federation import FederatedRun
 from workflows.contracts.job_submission import JobSubmission
+from workflows.rules.jobs.resources import needs_attestation
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class FederatedInputs:
     """Without the model of a federated job, which no run gets as other content."""
     federation: FederatedRun | None = None
     model_key: str | None = None
+    """None: there is none, or it is released against an attestation alone."""
 
 
 def federated_inputs(session: Session, job: Job, submission: JobSubmission) -> FederatedInputs:
@@ -37,8 +39,17 @@ def federated_inputs(session: Session, job: Job, submission: JobSubmission) -> F
             f"{job.id}: asked the model of {row.id}: it was withdrawn", type=WORK_REFUSED
         )
     model, key = sealed
+    is_attested = needs_attestation(submission)
     federation = FederatedRun(
-        federated_id=row.id, egress=given.egress, logs=given.logs, model=model
+        federated_id=row.id,
+        egress=given.egress,
+        logs=given.logs,
+        model=model,
+        needs_attestation=is_attested,
     )
     data = submission.data.model_copy(update={"model": None})
-    return FederatedInputs(submission.model_copy(update={"data": data}), federation, key)
+    return FederatedInputs(
+        submission.model_copy(update={"data": data}),
+        federation,
+        None if is_attested else key,
+    )

@@ -71,6 +71,9 @@ async def model_key(node: NodeAddress, run_id: str, run_spec: RunSpec) -> str:
         return run_spec.model_key
     if federation is None or not federation.needs_attestation:
         raise ApplicationError(f"run {run_id}: its model has no key", type=errors.REFUSED)
+    if node.own_worker:
+        words = "the key of the model is not released: it would pass through a worker of its region"
+        raise _unreleased(f"{node.node_id}: {words}'s own, whose owner could read it")
     asked = ask(RunNames(node).of(run_id), node.minion_id)
     request = {"nonce": asked.nonce, "run_id": asked.run_name, "host_key": asked.host_key}
     said = await NodeClient(node).call("attest", request, Attestation, limit_s=CALL_S)
@@ -82,8 +85,9 @@ async def model_key(node: NodeAddress, run_id: str, run_spec: RunSpec) -> str:
         )
         return await key_holder().release(federation, asked, evidence)
     except (AttestationRefusedError, binascii.Error) as refused:
-        raise ApplicationError(
-            f"{node.node_id}: the key of the model is not released: {refused}",
-            {"code": "no-attestation"},
-            type=errors.NODE_REFUSED,
-        ) from refused
+        words = f"{node.node_id}: the key of the model is not released: {refused}"
+        raise _unreleased(words) from refused
+
+
+def _unreleased(words: str) -> ApplicationError:
+    return ApplicationError(words, {"code": "no-attestation"}, type=errors.NODE_REFUSED)

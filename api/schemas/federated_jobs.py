@@ -34,6 +34,8 @@ class FederatedJob(Lifecycle):
     """All that the job may reach; empty: no network at all, or the job is not created yet."""
     logs: LogPolicy | None
     """What of its logs is shown; null: the job is not created yet."""
+    needs_attestation: bool
+    """Whether the key of the model goes only to a machine that has proved what runs on it."""
     worker_seconds: int
     """For how long its command has run, as far as it is posted."""
     federated_fee_microcredits: int

@@ -106,6 +106,7 @@ def _response(
         job_status=job_status,
         egress=[] if given is None else list(given.egress),
         logs=None if given is None else given.logs,
+        needs_attestation=_named_model(row.spec, "needs_attestation") is True,
         worker_seconds=seconds,
         federated_fee_microcredits=fee,
     )
@@ -158,15 +159,28 @@ def read_federated(document: Any) -> ReadDocument:
 
     No transaction is open meanwhile, because that takes a while.
     """
-    asked = read_document(_with_model(document, {"project_id": None}))
+    is_attested = _named_model(document, "needs_attestation")
+    ordinary: dict[str, Any] = {"project_id": None}
+    if is_attested is True:  # Anything else is read as it is, and refused where it is no boolean.
+        ordinary["needs_attestation"] = False
+    asked = read_document(_with_model(document, ordinary))
     reading = asked.reading
     if reading.submission is None:
         return asked
-    mistakes = mistakes_of_federated(reading.submission)
-    return ReadDocument(
-        document,
-        reading.model_copy(update={"mistakes": (*reading.mistakes, *mistakes)}),
-        asked.known_gpu_types,
+    submission = _attested(reading.submission) if is_attested is True else reading.submission
+    mistakes = mistakes_of_federated(submission)
+    update = {"submission": submission, "mistakes": (*reading.mistakes, *mistakes)}
+    return ReadDocument(document, reading.model_copy(update=update), asked.known_gpu_types)
+
+
+def _attested(submission: JobSubmission) -> JobSubmission:
+    """The submission whose model needs an attestation."""
+    named = submission.data.model
+    if named is None:
+        return submission
+    model = named.model_copy(update={"needs_attestation": True})
+    return submission.model_copy(
+        update={"data": submission.data.model_copy(update={"model": model})}
     )
 
 
@@ -244,16 +258,16 @@ def _model(context: ChangeContext, submission: JobSubmission, document: Any) -> 
     if row is None:
         rule = "is a model of your account, whose owner alone starts federated jobs: not found"
         raise invalid(field_error("data.model.id", rule, model_id))
-    project_id = _named_project(document)
+    project_id = _named_model(document, "project_id")
     if project_id is not None and project_id != row.project_id:
         rule = f"is the project of the model: this one is of {row.project_id}"
         raise invalid(field_error("data.model.project_id", rule, project_id))
     return row
 
 
-def _named_project(document: Any) -> Any:
-    """The project of the model, as the document names it."""
-    for part in (*_MODEL, "project_id"):
+def _named_model(document: Any, field: str) -> Any:
+    """A field of the model, as the document has it."""
+    for part in (*_MODEL, field):
         document = document.get(part) if isinstance(document, dict) else None
     return document
 

@@ -5,17 +5,22 @@ of what runs and 64 bytes of the asker's, signed by a key that the maker of the 
 for. It keeps nothing confidential.
 """
 
+import base64
 from dataclasses import dataclass, field
+from typing import Any
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from activities.agent.federated import attestation as on_node
 from activities.federation.attestation import (
     AttestationAsked,
     AttestationRefusedError,
     Evidence,
 )
+from activities.site.answers.verbs import Attestation
 from workflows.contracts.federation import FederatedRun
+from workflows.contracts.nodes import NodeAddress
 
 KIND = "software"
 MEASUREMENT_BYTES, BOUND_BYTES = 48, 64
@@ -61,3 +66,20 @@ class SoftwareHolder:
             raise AttestationRefusedError("the report answers another question")
         self.released.append(asked.run_name)
         return self.key
+
+
+class AttestingNode:
+    """A node that is asked for an attestation, and answers by a processor of software."""
+
+    processor = SoftwareProcessor()
+
+    def __init__(self, node: NodeAddress) -> None:
+        self.node = node
+
+    async def call(self, verb: str, request: dict[str, Any], *_: Any, **__: Any) -> Attestation:
+        assert verb == "attest"
+        nonce = bytes.fromhex(request["nonce"])
+        bound = on_node.bound(nonce, request["run_id"], request["host_key"])
+        evidence = self.processor.evidence(bound)
+        report = base64.b64encode(evidence.report).decode()
+        return Attestation(kind=evidence.kind, report=report, certificates="")

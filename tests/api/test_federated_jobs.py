@@ -8,9 +8,11 @@ import pytest
 
 from activities.db import tables
 from activities.db.ids import new_id
+from activities.jobs.submissions import submission_of
 from tests.api.federated_rows import Story, federated_job, join, story
 from tests.api.http_server import JOB, Person, Site
 from tests.api.test_invitations import problem
+from workflows.contracts.job_submission import JobModelReference
 from workflows.rules.accounts.memberships import SHARED_NOUNS
 
 ROUTE = "/v1/federated-jobs"
@@ -263,6 +265,38 @@ async def test_what_is_no_federated_job_is_refused_by_its_field(
     refused = await parties.maker.post(ROUTE, parties.changed(**changes))
     assert problem(refused) == (422, "invalid-request"), refused.text
     assert field in [error["field"] for error in refused.json()["errors"]], refused.text
+
+
+async def test_the_owner_of_a_model_asks_that_its_key_goes_to_an_attested_machine_alone(
+    site: Site, parties: Story
+) -> None:
+    assert (await parties.created())["needs_attestation"] is False
+    model = {"id": parties.model_id, "project_id": parties.maker.project_id}
+    attested = {"model": model | {"needs_attestation": True}}
+    made = await parties.created(name="attested", data=attested)
+    assert made["needs_attestation"] is True
+    shown = await parties.clinic.get(f"{ROUTE}/{made['id']}")
+    assert shown.json()["needs_attestation"] is True
+    (row,) = [row for row in site.rows(tables.FederatedJob) if row.id == made["id"]]
+    assert submission_of(row.spec).data.model == JobModelReference(
+        id=parties.model_id, needs_attestation=True
+    )
+
+
+@pytest.mark.parametrize("value", ["yes", 1, "sev", None])
+async def test_an_attestation_is_asked_by_true_alone(parties: Story, value: object) -> None:
+    model = {"id": parties.model_id, "needs_attestation": value}
+    refused = await parties.maker.post(ROUTE, parties.changed(data={"model": model}))
+    fields = [error["field"] for error in refused.json()["errors"]]
+    assert (refused.status_code, fields) == (422, ["data.model.needs_attestation"])
+
+
+async def test_the_model_of_an_ordinary_job_is_sealed_for_nobody(parties: Story) -> None:
+    model = {"id": parties.model_id, "needs_attestation": True}
+    refused = await parties.maker.post("/v1/jobs", JOB | {"data": {"model": model}})
+    (error,) = refused.json()["errors"]
+    assert error["field"] == "data.model.needs_attestation"
+    assert "POST /v1/federated-jobs" in error["rule"]
 
 
 async def test_the_model_is_of_the_project_that_the_document_says(parties: Story) -> None:

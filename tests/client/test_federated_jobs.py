@@ -48,6 +48,22 @@ def test_the_owner_of_a_model_creates_lists_shows_and_cancels(desk: Desk, partie
     assert "is asked to end" in desk.baseload("federated", "cancel", federated_id).out
 
 
+def test_the_key_of_a_model_is_for_an_attested_machine_where_its_owner_says_so(
+    desk: Desk, parties: Story
+) -> None:
+    plain = desk.json("federated", "create", written(desk, parties))
+    assert plain["needs_attestation"] is False
+    assert "to the machine" in desk.baseload("federated", "show", str(plain["id"])).out
+    made = desk.json("federated", "create", written(desk, parties), "--needs-attestation")
+    assert made["needs_attestation"] is True
+    assert "an attested machine" in desk.baseload("federated", "show", str(made["id"])).out
+    path = desk.folder / "none.yaml"
+    path.write_text(json.dumps(parties.changed(data={"model": None})))
+    refused = desk.baseload("federated", "create", str(path), "--needs-attestation")
+    assert refused.code == 2
+    assert "which has none" in refused.err
+
+
 def test_what_is_refused_is_said_with_the_line_of_the_file(desk: Desk, parties: Story) -> None:
     path = desk.folder / "reads.yaml"
     path.write_text(

@@ -319,6 +319,14 @@ class ModelReference(Submitted):
     """The project that has the model: the job's own, or another one for a federated job."""
 
 
+class JobModelReference(ModelReference):
+    """A model of the platform, and what its owner asks for it."""
+
+    needs_attestation: bool = Field(False, examples=[True])
+    """Whether a machine gets the key of the model only after it has proved what runs on it
+    (confidential computing); for federated jobs alone."""
+
+
 class VolumeReference(Submitted):
     """A volume of the platform, and what the job does with it."""
 
@@ -336,7 +344,7 @@ class SubmittedData(Submitted):
     datasets: tuple[str, ...] = Field((), examples=[["dat-01j"]])
     """Datasets of the job's project by their ids, at most 64; not for inference. Each is a folder
     of its name in BASELOAD_DATASETS, which cannot be written to."""
-    model: ModelReference | None = Field(None, examples=[{"id": "mod-01j"}])
+    model: JobModelReference | None = Field(None, examples=[{"id": "mod-01j"}])
     """The model to work with, of the job's project; BASELOAD_MODEL is its folder, which cannot be
     written to."""
     checkpoints: tuple[str, ...] = Field((), examples=[["chk-01j"]])

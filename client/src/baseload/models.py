@@ -1224,6 +1224,33 @@ class JobLink(BaseModel):
     expires_at: Annotated[AwareDatetime, Field(title="Expires At")]
 
 
+class JobModelReference(BaseModel):
+    """
+    A model of the platform, and what its owner asks for it.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    id: Annotated[str, Field(description="The id of the model.", examples=["mod-01j"], title="Id")]
+    project_id: Annotated[
+        str | None,
+        Field(
+            description="The project that has the model: the job's own, or another one for a federated job.",
+            examples=["prj-01j"],
+            title="Project Id",
+        ),
+    ] = None
+    needs_attestation: Annotated[
+        bool,
+        Field(
+            description="Whether a machine gets the key of the model only after it has proved what runs on it (confidential computing); for federated jobs alone.",
+            examples=[True],
+            title="Needs Attestation",
+        ),
+    ] = False
+
+
 class JobOfArray(BaseModel):
     """
     One job of an array; its number is the end of its name.
@@ -3443,6 +3470,7 @@ class FederatedJob(BaseModel):
     job_status: Annotated[str | None, Field(title="Job Status")]
     egress: Annotated[list[str], Field(title="Egress")]
     logs: Literal["none", "exit_only", "all"] | None
+    needs_attestation: Annotated[bool, Field(title="Needs Attestation")]
     worker_seconds: Annotated[int, Field(title="Worker Seconds")]
     federated_fee_microcredits: Annotated[int, Field(title="Federated Fee Microcredits")]
 
@@ -3876,7 +3904,7 @@ class SubmittedData(BaseModel):
         ),
     ] = []
     model: Annotated[
-        ModelReference | None,
+        JobModelReference | None,
         Field(
             description="The model to work with, of the job's project; BASELOAD_MODEL is its folder, which cannot be written to.",
             examples=[{"id": "mod-01j"}],

@@ -39,6 +39,13 @@ class Federation:
             for name, value in values.items():
                 setattr(row, name, value)
 
+    def ask_attestation(self) -> None:
+        """Let the owner of the model have asked for machines that prove what they run."""
+        spec = self.row().spec
+        model = spec["data"]["model"] | {"needs_attestation": True}
+        changed = spec | {"data": spec["data"] | {"model": model}}
+        self.set(tables.FederatedJob, self.federated_id, spec=changed)
+
     def job(self) -> tables.Job | None:
         with self.database.read() as session:
             return session.get(tables.Job, self.job_id)

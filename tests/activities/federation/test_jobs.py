@@ -272,6 +272,7 @@ def test_a_job_waits_for_the_credits_of_both_parties(parties: Federation) -> Non
             add_credits(session, account, 25_000_000, account_id, NOW)
         with parties.database.read() as session:
             (demand,) = [each.demand for each in waiting_queue(session, {"A100"}).demands]
+        assert demand.needs_confinement
         able.append((demand.has_credits, demand.has_fee_credits))
     assert able == [(False, False), (True, True)]
 

@@ -1,5 +1,6 @@
 """The model of a federated job: sealed with a key of its own, in its run specs alone, then gone."""
 
+import asyncio
 import io
 import tarfile
 from dataclasses import dataclass
@@ -12,20 +13,30 @@ from temporalio.testing import ActivityEnvironment
 from activities.db import tables
 from activities.db.session import Database
 from activities.federation import models
+from activities.federation.attestation import hold_keys
 from activities.federation.jobs import create_federated_job
 from activities.federation.models import isolate_model, sealed_model_of, withdraw_model
 from activities.federation.run_specs import FederatedInputs, federated_inputs
 from activities.federation.sealed_models import sealed_bytes
 from activities.jobs.submissions import submission_of
+from activities.placement.queue import waiting_queue
 from activities.settings import settings
+from activities.site import sealed_models as site_models
+from activities.site.sealed_models import model_key
 from activities.storage.blobs import BlobStore, blob_store
 from activities.storage.contents import ContentWriter
+from activities.storage.run_specs import RunSpec
 from tests.activities.federation.rows import Federation, federation
 from tests.activities.rows import NOW
+from tests.activities.software_attestation import AttestingNode, SoftwareHolder
 from workflows.contracts import errors
 from workflows.contracts.federation import PartyWords
+from workflows.contracts.nodes import NodeAddress
 from workflows.effects.federation import CreateFederatedJob, IsolateModel, WithdrawModel
 
+NODE = NodeAddress(
+    node_id="nod-1", region_id="reg-1", host="192.0.2.1", port=22, user="root", minion_id="SHA256:x"
+)
 MARKER = b"the weights of this model are a secret"
 
 
@@ -101,6 +112,33 @@ def test_a_second_attempt_after_a_kill_seals_with_the_same_key(
     before = stored.parties.row().sealed_key
     stored.isolate()
     assert stored.parties.row().sealed_key == before
+
+
+async def test_a_key_that_needs_an_attestation_is_in_no_run_spec_and_goes_to_machines_that_prove(
+    stored: Stored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored.parties.ask_attestation()
+    await asyncio.to_thread(stored.isolate)
+    create_federated_job(CreateFederatedJob(federated_id=stored.parties.federated_id, at=NOW))
+    stored.parties.set(tables.Job, stored.parties.job_id, status="waiting_for_resources")
+    with stored.parties.database.read() as session:
+        (waiting,) = waiting_queue(session, {"A100"}).demands
+    assert (waiting.demand.needs_confinement, waiting.demand.needs_attestation) == (True, True)
+    inputs, found = stored.inputs(), sealed_model_of(stored.parties.row())
+    assert inputs.federation is not None
+    assert inputs.federation.needs_attestation
+    assert inputs.model_key is None
+    assert found is not None
+    run_spec = RunSpec(run_id="job-fedproof-0-1", command="true", federation=inputs.federation)
+    monkeypatch.setattr(site_models, "NodeClient", AttestingNode)
+    asked = NODE, run_spec.run_id, run_spec
+    with pytest.raises(ApplicationError, match="nobody who checks"):
+        await model_key(*asked)
+    hold_keys(SoftwareHolder(AttestingNode.processor.key.public_key(), found[1]))
+    try:
+        assert await model_key(*asked) == found[1]
+    finally:
+        hold_keys(None)
 
 
 def test_the_run_spec_has_the_confinement_and_the_key_and_the_model_as_no_other_content(

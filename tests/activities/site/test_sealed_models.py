@@ -1,6 +1,5 @@
 """A sealed model on its way from the store to a run, and its key, which no history ever has."""
 
-import base64
 import os
 import tarfile
 from collections.abc import Iterator
@@ -10,18 +9,21 @@ from typing import Any
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from activities.agent.federated import attestation as on_node
 from activities.federation.attestation import ask, hold_keys
 from activities.federation.sealed_models import about, new_key, seal_model
 from activities.site import sealed_models
-from activities.site.answers.verbs import Attestation
+from activities.site.node_client import NodeClient
 from activities.site.runs import end_worker, start_worker
 from activities.site.sealed_models import model_key
 from activities.site.staging import stage_worker
 from activities.storage.run_specs import Isolation, RunSpec, seal_run_spec
 from tests.activities.federated_sites import federation
 from tests.activities.sites import REGION, Site
-from tests.activities.software_attestation import SoftwareHolder, SoftwareProcessor
+from tests.activities.software_attestation import (
+    AttestingNode,
+    SoftwareHolder,
+    SoftwareProcessor,
+)
 from tests.activities.waiting import wait_until
 from workflows.contracts.federation import FederatedRun
 from workflows.contracts.jobs import WorkerAssignment, run_id
@@ -31,6 +33,16 @@ from workflows.effects.jobs import EndWorker, StageWorker, StartWorker
 JOB = f"job-s{os.getpid()}"
 RUN = run_id(JOB, 0, 1)
 HASH = "cd" * 32
+only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can confine a run: run as root")
+
+
+class AttestingClient(NodeClient):
+    """A node behind sshd, for which a processor of software answers what is to be proved."""
+
+    async def call(self, verb: str, request: dict[str, Any], *more: Any, **limits: Any) -> Any:
+        if verb == "attest":
+            return await AttestingNode(self._node).call(verb, request)
+        return await super().call(verb, request, *more, **limits)
 
 
 def weights() -> bytes:
@@ -43,13 +55,11 @@ def weights() -> bytes:
     return packed.getvalue()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can confine a run: run as root")
-async def test_a_sealed_model_comes_to_its_run_and_its_key_passes_through_no_history(
-    site: Site,
-) -> None:
-    site.agent.call("prepare", peers=[])
-    plain, key = weights(), new_key()
-    terms = federation(b"".join(seal_model([plain], key, about("fed-1", "art-1", HASH))), HASH)
+def staged(site: Site, key: str, *, is_attested: bool) -> StageWorker:
+    """What stages a run with a small model that is sealed with this key."""
+    plain = weights()
+    sealed = b"".join(seal_model([plain], key, about("fed-1", "art-1", HASH)))
+    terms = federation(sealed, HASH, needs_attestation=is_attested)
     assert terms.model is not None
     content = terms.model.content.model_copy(update={"size_bytes": len(plain)})
     model = terms.model.model_copy(update={"content": content})
@@ -63,14 +73,23 @@ async def test_a_sealed_model_comes_to_its_run_and_its_key_passes_through_no_his
         command='cp "$BASELOAD_MODEL/weights" "$BASELOAD_OUTPUT/seen"; sleep 60',
         isolation=isolation,
         federation=terms.model_copy(update={"model": model}),
-        model_key=key,
+        model_key=None if is_attested else key,
     )
-    command = StageWorker(
+    return StageWorker(
         node=site.node,
         run_id=RUN,
         run_spec=seal_run_spec(JOB, 1, 0, REGION, run_spec),
         assignment=WorkerAssignment(worker=0, node=site.node, job_user=user),
     )
+
+
+@only_root
+async def test_a_sealed_model_comes_to_its_run_and_its_key_passes_through_no_history(
+    site: Site,
+) -> None:
+    site.agent.call("prepare", peers=[])
+    key = new_key()
+    command = staged(site, key, is_attested=False)
     await site.do(stage_worker, command)
     await site.do(stage_worker, command)  # A repeat finds the sealed model there.
     await site.do(start_worker, StartWorker(node=site.node, run_id=RUN))
@@ -86,22 +105,27 @@ async def test_a_sealed_model_comes_to_its_run_and_its_key_passes_through_no_his
     assert all(key.encode() not in text for text in texts)
 
 
-class AttestingNode:
-    """A node that is asked for an attestation, and answers by a processor of software."""
-
-    processor = SoftwareProcessor()
-    asked: list[dict[str, Any]]
-
-    def __init__(self, node: NodeAddress) -> None:
-        self.node = node
-
-    async def call(self, verb: str, request: dict[str, Any], *_: Any, **__: Any) -> Attestation:
-        assert verb == "attest"
-        nonce = bytes.fromhex(request["nonce"])
-        bound = on_node.bound(nonce, request["run_id"], request["host_key"])
-        evidence = self.processor.evidence(bound)
-        report = base64.b64encode(evidence.report).decode()
-        return Attestation(kind=evidence.kind, report=report, certificates="")
+@only_root
+async def test_a_run_gets_its_model_from_a_machine_that_proves_what_it_runs_and_from_no_other(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.agent.call("prepare", peers=[])
+    holder = SoftwareHolder(AttestingNode.processor.key.public_key(), new_key())
+    await site.do(stage_worker, staged(site, holder.key, is_attested=True))
+    hold_keys(holder)
+    try:
+        with pytest.raises(ApplicationError, match="is none of this machine"):
+            await site.do(start_worker, StartWorker(node=site.node, run_id=RUN))
+        assert site.agent.look(RUN)["state"] == "staged"
+        monkeypatch.setattr(sealed_models, "NodeClient", AttestingClient)
+        await site.do(start_worker, StartWorker(node=site.node, run_id=RUN))
+    finally:
+        hold_keys(None)
+    seen = site.agent.path(RUN, "output/seen")
+    await wait_until(seen.exists, "the run has its model")
+    await site.do(end_worker, EndWorker(node=site.node, run_id=RUN, grace_s=0))
+    assert seen.read_text() == "12345"
+    assert holder.key not in "".join(site.told)
 
 
 @pytest.fixture
@@ -144,6 +168,16 @@ async def test_a_key_is_not_released_to_another_image_or_signer_or_for_an_old_re
         AttestingNode.processor = processor
         with pytest.raises(ApplicationError, match=words):
             await model_key(*attested(site))
+    assert holder.released == []
+
+
+async def test_a_key_passes_through_no_worker_of_the_consumers(
+    site: Site, holder: SoftwareHolder
+) -> None:
+    node, run_id, run_spec = attested(site)
+    own = node.model_copy(update={"own_worker": True})
+    with pytest.raises(ApplicationError, match="worker of its region's own"):
+        await model_key(own, run_id, run_spec)
     assert holder.released == []
 
 

@@ -74,6 +74,7 @@ def demand_of(
         only_owned=bool(placement.only_owned),
         needs_image=submission.environment.image is not None,
         needs_apt_packages=bool(submission.environment.apt_packages),
+        needs_attestation=needs_attestation(submission),
         port=submission.port,
         reservation_id=submission.reservation_id,
         price_cap_microcredits_per_hour=submission.safety.price_cap_microcredits_per_hour,
@@ -98,10 +99,19 @@ def demand_key(
     fields = asdict(demand)
     del fields["project_id"]  # The key is compared within a project.
     del fields["has_fee_credits"]  # Which of a submission nobody knows.
+    del fields["needs_confinement"]  # Jobs of federated jobs have a fee payer.
+    if not demand.needs_attestation:  # Keys of an earlier release stay what they are.
+        del fields["needs_attestation"]
     if fee_payer_id is not None:
         fields["fee_payer_id"] = fee_payer_id
     asked = json.dumps(fields, sort_keys=True)
     return hashlib.sha256(asked.encode()).hexdigest()[:32]
+
+
+def needs_attestation(submission: JobSubmission) -> bool:
+    """Whether the owner of its model asks for a machine that proves what runs on it."""
+    model = submission.data.model
+    return model is not None and model.needs_attestation
 
 
 def spot_policy_of(submission: JobSubmission) -> SpotPolicy:

@@ -15,8 +15,8 @@ from workflows.contracts.job_submission import (
     DataSource,
     FieldError,
     InputSource,
+    JobModelReference,
     JobSubmission,
-    ModelReference,
 )
 from workflows.contracts.statuses import JobType, ProviderKind
 from workflows.contracts.third_party_keys import REGISTRY_TYPES, KeyType
@@ -238,12 +238,15 @@ def _artifact_ids(field: str, kind: str, ids: tuple[str, ...]) -> Mistakes:
             yield field_error(f"{field}.{index}", "is named once", each)
 
 
-def _model(job: JobSubmission, model: ModelReference) -> Mistakes:
+def _model(job: JobSubmission, model: JobModelReference) -> Mistakes:
     if not model.id.startswith("mod-"):
         yield field_error("data.model.id", "is the id of a model, mod-…", model.id)
     if model.project_id is not None and model.project_id != job.project_id:
         rule = "is the job's own project; POST /v1/federated-jobs takes a model of another one"
         yield field_error("data.model.project_id", rule, model.project_id)
+    if model.needs_attestation:
+        rule = "is true or false, and true for POST /v1/federated-jobs alone, which seals the model"
+        yield field_error("data.model.needs_attestation", rule, True)
 
 
 def _input(job: JobSubmission) -> Mistakes:

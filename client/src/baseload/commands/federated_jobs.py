@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +15,7 @@ from baseload.commands.session import Document, MistakeError, Session, command
 from baseload.commands.submission import send_federated
 from baseload.commands.terminal import credits_text, moment_text, pick
 from baseload.commands.waiting import status_text
-from baseload.job_files import JobFileError, read_job_file
+from baseload.job_files import JobFile, JobFileError, read_job_file
 
 app = new_app()
 PATH = "/v1/federated-jobs"
@@ -29,6 +30,13 @@ def create(
         Path,
         typer.Argument(help="YAML, with project_id of the consumer and data: {model: {id: …}}"),
     ],
+    needs_attestation: Annotated[
+        bool,
+        typer.Option(
+            "--needs-attestation",
+            help="the model's key goes only to a machine that proves what runs on it",
+        ),
+    ] = False,
 ) -> None:
     """Run a model of yours in the project of another account, which has invited you there.
 
@@ -40,7 +48,7 @@ def create(
         file = read_job_file(job_file)
     except JobFileError as cause:
         raise MistakeError(str(cause)) from cause
-    made = send_federated(session, file)
+    made = send_federated(session, attested(file) if needs_attestation else file)
     _show_result(session, made)
 
 
@@ -102,6 +110,7 @@ def show(session: Session, reference: Reference) -> None:
             ("job is", found.get("job_status")),
             ("may reach", ", ".join(found.get("egress") or []) or "nothing"),
             ("logs", found.get("logs")),
+            ("key of the model", key_text(found)),
             ("has run", f"{found.get('worker_seconds', 0)} s"),
             ("federated fee", f"{credits_text(found.get('federated_fee_microcredits'))} credits"),
         ]
@@ -121,6 +130,21 @@ def cancel(session: Session, reference: Reference) -> None:
 
 
 command(app, "list")(ls)
+
+
+def attested(file: JobFile) -> JobFile:
+    """The job file whose model needs an attestation. Raises: MistakeError, when it has no model."""
+    data = file.job.get("data")
+    model = data.get("model") if isinstance(data, dict) else None
+    if not isinstance(data, dict) or not isinstance(model, dict):
+        raise MistakeError("--needs-attestation: is for data.model of the job file, which has none")
+    changed = data | {"model": model | {"needs_attestation": True}}
+    return replace(file, job=file.job | {"data": changed})
+
+
+def key_text(found: Document) -> str:
+    """Where the key of the model goes, for people."""
+    return "to an attested machine alone" if found.get("needs_attestation") else "to the machine"
 
 
 def _show_result(session: Session, made: Document, now: str | None = None) -> None:
