@@ -137,6 +137,8 @@ class JobPlan:
     end_all_on_failure: bool = True
     only_cloud: bool = False
     spot: bool = True
+    keeps_output: bool = True
+    """Whether what it has written is stored."""
 
     def __str__(self) -> str:
         what = f"{self.type} of {self.worker_count}×{self.gpu_count} GPUs"
