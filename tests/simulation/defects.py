@@ -30,6 +30,8 @@ class Defect:
     """Whether it is a mend that is taken back."""
     is_at_the_edge: bool = False
     """Whether it is one of devices or deployments, whose lives are those of `edge/`."""
+    is_federated: bool = False
+    """Whether it is one of federated jobs, whose lives are those of `federation/`."""
 
 
 def _one(name: str, module: str, text: str, other: str) -> Defect:
@@ -335,7 +337,42 @@ EDGE: tuple[Defect, ...] = (
         (DEVICE, "        await self._inference.discard_specs()\n", ""),
     ),
 )
-DEFECTS: tuple[Defect, ...] = TAKEN_BACK + PLANTED + EDGE
+
+
+def _federated(name: str, module: str, text: str, other: str) -> Defect:
+    return Defect(name, ((module, text, other),), is_federated=True)
+
+
+LIFECYCLE_OF_FEDERATED = "workflows.federation.federated_lifecycle"
+FEES = "activities.billing.federated_fees"
+FEDERATED: tuple[Defect, ...] = (
+    _federated(
+        "a-withdrawn-consent-does-not-end-the-job",
+        LIFECYCLE_OF_FEDERATED,
+        "        elif review.refusals:\n            why =",
+        "        elif False:\n            why =",
+    ),
+    _federated(
+        "the-model-of-a-settled-job-stays",
+        LIFECYCLE_OF_FEDERATED,
+        "        await withdraw_model(WithdrawModel(federated_id=federated_id))\n"
+        "        if not review.is_billed:",
+        "        if not review.is_billed:",
+    ),
+    _federated(
+        "a-federated-job-of-one-owner-costs",
+        FEES,
+        "JobType(job.type), is_one_owner, meter.started_at",
+        "JobType(job.type), False, meter.started_at",
+    ),
+    _federated(
+        "a-job-is-created-without-asking-again",
+        "activities.federation.jobs",
+        "        if row.end_reason is not None or refusals:\n",
+        "        if row.end_reason is not None:\n",
+    ),
+)
+DEFECTS: tuple[Defect, ...] = TAKEN_BACK + PLANTED + EDGE + FEDERATED
 
 
 def plant(name: str) -> None:

@@ -139,6 +139,8 @@ class JobPlan:
     spot: bool = True
     in_container: bool = False
     """Whether it runs in a container, and so may be a guest."""
+    keeps_output: bool = True
+    """Whether what it has written is stored."""
 
     def __str__(self) -> str:
         what = f"{self.type} of {self.worker_count}×{self.gpu_count} GPUs"

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from tests.simulation.batch import JOBS, Figures, play_seeds
 from tests.simulation.defects import DEFECTS, VARIABLE, Defect
 from tests.simulation.edge.life import EdgeLife
+from tests.simulation.federation import life as federated_life
 
 FIRST_SEED = 100_001
 """Of the proof; the seeds of `test_lives.py` are others."""
@@ -70,6 +71,8 @@ def _planted(defect: Defect) -> Iterator[None]:
 
 
 def _player_of(defect: Defect) -> Callable[[int], Figures]:
+    if defect.is_federated:
+        return _play_federated
     return _play_at_the_edge if defect.is_at_the_edge else _play
 
 
@@ -82,6 +85,13 @@ def _play_at_the_edge(seed: int) -> Figures:
     life = EdgeLife(seed)
     failures = [(seed, what) for what in life.play()[:1]]
     return Figures(lives=len(life.rows.devices), seeds=1, failures=failures)
+
+
+def _play_federated(seed: int) -> Figures:
+    """The federated jobs of one seed."""
+    player = federated_life.play(seed)
+    failures = [(seed, found.what) for found in player.life.violations[:1]]
+    return Figures(lives=len(player.federated), seeds=1, failures=failures)
 
 
 def main(given: Sequence[str] | None = None) -> int:

@@ -17,8 +17,7 @@ STATUSES: dict[str, type[StrEnum]] = {
     "DatastoreLifecycle": DatastoreStatus,
 }
 OF_THEIR_OWN = frozenset({"DeviceLifecycle", "DeploymentLifecycle", "FederatedLifecycle"})
-"""The lifecycles whose lives are those of `edge/`, without nodes and jobs; that of federated jobs
-is in `tests/workflows/federation`, in virtual time as well."""
+"""The lifecycles whose lives are those of `edge/`, without nodes and jobs, and of `federation/`."""
 FINAL = ("archived", "released", "refused", "finished", "failed", "canceled")
 JOB, NODE, LEASE, REGION, PROVIDER, ARTIFACT, DATASTORE = STATUSES
 EVERYWHERE = (

@@ -149,7 +149,7 @@ def _nothing_stored_too_long(job: JobView, stored: Sequence[str]) -> Iterable[st
 
 def _output_is_stored(life: Life, job: JobView, processes: list[Process]) -> Iterable[str]:
     """What the commands of a finished job have written in its last attempt is stored."""
-    if job.status != "finished":
+    if job.status != "finished" or not life.jobs[job.job_id].keeps_output:
         return
     for one in processes:
         if parse_run_id(one.run_id)[2] != job.attempt:

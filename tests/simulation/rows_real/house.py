@@ -35,6 +35,8 @@ from activities.db import ids
 from activities.db import session as database_session
 from activities.db.migrate import migrate
 from activities.db.session import Database
+from activities.federation import models as federated_models
+from activities.federation import sealed_models
 from activities.housekeeping import retention
 from activities.jobs import run_specs
 from activities.lifecycles import platform_events, reconciliation
@@ -175,8 +177,10 @@ class Tenant:
     values: dict[Place, Any] = field(default_factory=dict)
     settings: Settings | None = None
     """Its own; None: those of the house."""
+    store: Store = field(init=False)
 
     def __post_init__(self) -> None:
+        self.store = Store(self.outside)
         self.house = house_of(os.getpid())
         # It has no sockets, pipes and processes, for which asyncio's abstract loop has methods.
         self.loop = VirtualLoop(self.temporal, self.at_work, self.boundary)  # type: ignore[abstract]
@@ -201,7 +205,7 @@ class Tenant:
 def _values_of(tenant: Tenant) -> dict[Place, Any]:
     """What the modules hold while a life is present: its own clients and chance, empty caches."""
     chance = Chance(Random(tenant.temporal.random.getrandbits(64)))
-    store = Store(tenant.outside)
+    store = tenant.store
     notes = Notes(tenant.temporal)
     began_at = tenant.temporal.now()
     now = tenant.temporal.now
@@ -213,6 +217,7 @@ def _values_of(tenant: Tenant) -> dict[Place, Any]:
         (ids, "secrets"): chance,
         (ids, "_last_ms"): 0,
         (sealing, "os"): chance,
+        (sealed_models, "os"): chance,
         (join_tokens, "secrets"): chance,
         (reconciliation, "time"): Monotonic(now, began_at),
         (reconciliation, "_suspicion"): reconciliation.Suspicion(),
@@ -221,6 +226,7 @@ def _values_of(tenant: Tenant) -> dict[Place, Any]:
         (planning, "beating_aside"): nullcontext,
         (retention, "beating_aside"): nullcontext,
         (artifact_contents, "beating_aside"): nullcontext,
+        (federated_models, "beating_aside"): nullcontext,
         # The object store is the world's.
         (run_specs, "blob_store"): store.opened,
         (run_specs, "log_store"): WorldLogs(tenant.outside).opened,
@@ -229,6 +235,8 @@ def _values_of(tenant: Tenant) -> dict[Place, Any]:
         (datastore_checks, "forget_access"): store.forget_access,
         (retention, "blob_store"): store.opened,
         (artifact_contents, "blob_store"): store.opened,
+        (federated_models, "blob_store"): store.opened,
+        (federated_models, "_seal"): store.seal_model,
         (retention, "jobs_with_copies"): store.jobs_with_copies,
         # Machines of the world have no host key: they are believed to be who they say they are.
         (announcements, "_check_fingerprint"): _believe,

@@ -268,6 +268,18 @@ class Requests:
 
         self._change(self._administrator, grant)
 
+    def change(self, account_id: str | None, asked: Asked[T]) -> T:
+        """What somebody of an account asks of a service; None: the administrator does.
+
+        Raises: Refused.
+        """
+        caller = self._administrator if account_id is None else self._caller(account_id)
+        return self._change(caller, asked)
+
+    def user_of(self, account_id: str) -> str:
+        """The user who asks for an account."""
+        return self._caller(account_id).user_id
+
     # ── a request ───────────────────────────────────────────────────────────────────────────
 
     def _change(self, caller: Caller, asked: Asked[T]) -> T:

@@ -1,17 +1,21 @@
 """`RealRows`: the real activities and the real services of the API, behind the protocol `Rows`."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import sqlite3
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
+from sqlmodel import Session
 from temporalio import activity
 from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 from temporalio.testing import ActivityEnvironment
 
+from activities.db.session import database
 from activities.leases.reconciliation import _keep_instant
 from activities.outbox.relay import relay
 from activities.registry import Activity
@@ -34,7 +38,8 @@ from tests.simulation.contracts import (
 )
 from tests.simulation.rows_real.boundary import Died
 from tests.simulation.rows_real.house import Tenant
-from tests.simulation.rows_real.requests import Requests
+from tests.simulation.rows_real.requests import Asked, Requests
+from tests.simulation.rows_real.store import Store
 from tests.simulation.rows_real.views import Views
 from tests.simulation.rows_real.violations import violations_of
 from workflows.contracts.base import Contract
@@ -42,6 +47,7 @@ from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.placement import PlanningRound
 from workflows.effects.placement import PlacedJobsNotified
 
+T = TypeVar("T")
 FAILURES = (RPCError, WorkflowAlreadyStartedError, SQLAlchemyError, TimeoutError)
 """What an activity may raise besides `ApplicationError`, and Temporal retries; the rest is a
 defect, and ends the life."""
@@ -82,11 +88,7 @@ class RealRows:
         self._requests = Requests(self._tenant)
         self._views = Views(self._tenant)
         self._environment = ActivityEnvironment()
-        self.effects: Mapping[str, Handler] = {
-            found.name or "": self._handler(function)
-            for function in (*MAIN, *PLANNING)
-            if (found := activity._Definition.must_from_callable(function))
-        }
+        self.effects: Mapping[str, Handler] = self.handlers(*MAIN, *PLANNING)
         self._idle: IdleSince | None = None
 
     @property
@@ -158,6 +160,14 @@ class RealRows:
         found: Contract = self._tenant.loop.run(self._environment.run(function, request))
         return found
 
+    def handlers(self, *functions: Activity) -> Mapping[str, Handler]:
+        """Activities of other queues that work on rows, by name."""
+        return {
+            found.name or "": self._handler(function)
+            for function in functions
+            if (found := activity._Definition.must_from_callable(function))
+        }
+
     # ── requests ────────────────────────────────────────────────────────────────────────────
 
     def add_account(self, microcredits: int) -> str:
@@ -191,6 +201,17 @@ class RealRows:
 
     def ask(self, resource_id: str, verb: Verb, **details: Any) -> str | None:
         return self._requests.ask(resource_id, verb, details)
+
+    def change(self, account_id: str | None, asked: Asked[T]) -> T:
+        """What somebody asks of a service of the API beside what `Rows` has.
+
+        account_id: whose key it is; None: the administrator's. Raises: Refused.
+        """
+        return self._requests.change(account_id, asked)
+
+    def user_of(self, account_id: str) -> str:
+        """The user who asks for an account."""
+        return self._requests.user_of(account_id)
 
     def relay(self, most: int = 64) -> int:
         taken = self._requests.take(most)
@@ -287,6 +308,21 @@ class RealRows:
 
     def violations(self) -> list[str]:
         return [*violations_of(self._views), *self._tenant.loop.failures]
+
+    @property
+    def store(self) -> Store:
+        """The object store as the activities use it."""
+        return self._tenant.store
+
+    def select(self, query: str, *values: object) -> list[sqlite3.Row]:
+        """Rows by plain SQL."""
+        return self._views.all(query, *values)
+
+    @contextmanager
+    def reading(self) -> Generator[Session, None, None]:
+        """The present life's database, for code that reads with a session."""
+        with self._tenant.at_work(), database().read() as session:
+            yield session
 
     def rows(self) -> str:
         """All rows of the life, as SQL, to be compared with those of another life."""

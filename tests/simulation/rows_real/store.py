@@ -3,10 +3,27 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from temporalio import activity
+
 from activities.storage.datastore_access import DatastoreAccess
 from activities.storage.names import STATES, datastore_access_name, run_spec_name
 from activities.storage.run_specs import RunSpec
 from tests.simulation.contracts import Outside
+from workflows.contracts.federation import SealedModel
+
+
+@dataclass(frozen=True)
+class Release:
+    """The key of a model, as an activity has put it into the run spec of one worker."""
+
+    job_id: str
+    attempt: int
+    worker: int
+    federated_id: str
+    """Empty: the run spec says that it is of no federated job."""
+    key: str
+    activity_id: str
+    """The same for all attempts of an activity."""
 
 
 @dataclass(frozen=True)
@@ -16,6 +33,10 @@ class Store:
     outside: Outside
     _ports: dict[tuple[str, int], dict[int, int]] = field(default_factory=dict)
     """Of the workers whose run specs were sealed, by job and attempt."""
+    sealed_models: set[str] = field(default_factory=set)
+    """The names of the sealed models that are stored."""
+    releases: list[Release] = field(default_factory=list)
+    """All keys of models that were put into run specs."""
 
     def opened(self, _: str) -> "Store":
         return self
@@ -28,7 +49,19 @@ class Store:
         if spec.port is not None:
             ports[worker] = spec.port
         self.outside.keep_run_specs(job_id, attempt, dict(ports))
+        if spec.model_key is not None:
+            info, federation = activity.info(), spec.federation
+            federated_id = "" if federation is None else federation.federated_id
+            asked = f"{info.workflow_run_id}/{info.activity_id}"
+            self.releases.append(
+                Release(job_id, attempt, worker, federated_id, spec.model_key, asked)
+            )
         return run_spec_name(job_id, attempt, worker)
+
+    def seal_model(self, _federated_id: str, model: SealedModel, _key: str) -> SealedModel:
+        """Nobody opens it either: what counts is that it is stored."""
+        self.sealed_models.add(model.reference)
+        return model.model_copy(update={"sealed_bytes": model.content.size_bytes})
 
     @staticmethod
     def seal_access(_region_id: str, access: DatastoreAccess) -> str:
@@ -51,6 +84,10 @@ class Store:
             self.outside.discard(job_id, "outputs")
         elif kind == "artifacts":
             self.outside.discard_content(job_id)
+        elif kind == "federated":
+            self.sealed_models.difference_update(
+                [name for name in self.sealed_models if name.startswith(f"{folder}/")]
+            )
         else:
             raise ValueError(f"{folder}: is no folder of the object store")
 
