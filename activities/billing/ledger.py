@@ -177,5 +177,12 @@ def _posted_before(session: Session, entry: Entry) -> LedgerTransaction:
     query = select(LedgerPosting).where(col(LedgerPosting.transaction_id) == before.id)
     posted = {row.ledger_account: row.amount_microcredits for row in session.exec(query)}
     if posted != dict(entry.legs):
-        raise LedgerError(f"{entry.business_key}: stands for {posted}, asked {dict(entry.legs)}")
+        found, asked = _legs_text(posted), _legs_text(dict(entry.legs))
+        raise LedgerError(f"{entry.business_key}: stands for {found}; asked {asked}")
     return before
+
+
+def _legs_text(legs: Mapping[str, int]) -> str:
+    """Legs as people read them, in microcredits, those that gain first."""
+    ordered = sorted(legs.items(), key=lambda leg: -leg[1])
+    return ", ".join(f"{account} {amount:+d} microcredits" for account, amount in ordered)

@@ -32,14 +32,15 @@ CSV: dict[int | str, dict[str, Any]] = {
 }
 
 
+_PERIOD_RULE = "is before ends_at, by at most 366 days"
+
+
 def _period(begins_at: AwareDatetime | None = None, ends_at: AwareDatetime | None = None) -> Period:
     """The period that is asked for. Raises: Problem `invalid-request`."""
     until = ends_at or datetime.now(UTC) + timedelta(seconds=1)
     since = begins_at or until - timedelta(days=30)
     if not timedelta(0) < until - since <= LONGEST:
-        raise invalid(
-            field_error("begins_at", "is at most 366 days before ends_at", since.isoformat())
-        )
+        raise invalid(field_error("begins_at", _PERIOD_RULE, since.isoformat()))
     return since, until
 
 

@@ -54,9 +54,12 @@ def create_key(context: ChangeContext, asked: schemas.ApiKeyCreation) -> schemas
     return schemas.NewApiKey(**row.model_dump(), secret=secret)
 
 
+_SCOPE_RULE = "is *, read, <noun>:read or <noun>:write, the noun in the plural, as in jobs:write"
+
+
 def _check_scopes(caller: Caller, scopes: tuple[str, ...]) -> None:
     unknown = [
-        field_error(f"scopes.{index}", "is *, read, <noun>:read or <noun>:write", scope)
+        field_error(f"scopes.{index}", _SCOPE_RULE, scope)
         for index, scope in enumerate(scopes)
         if scope not in SCOPES
     ]

@@ -13,7 +13,7 @@ from activities.db.ids import new_id
 from activities.federation.consent import wake_federated_of_project
 from api.authorization import hash_of
 from api.changes import ChangeContext
-from api.problems import Problem, field_error, invalid, missing
+from api.problems import Problem, field_error, invalid
 from api.schemas import invitations as schemas
 from api.services.account_limits import check_limit
 from api.services.memberships import check_home
@@ -116,7 +116,8 @@ def accept_invitation(
     check_home(caller)
     row = session.get(tables.Invitation, invitation_id)
     if row is None or not hmac.compare_digest(row.secret_sha256, hash_of(token)):
-        raise missing("invitation", invitation_id)
+        # The same words for both, so that nobody learns which invitations there are.
+        raise Problem("not-found", f"invitation {invitation_id}: not found with this token")
     is_there = _is_there(session, row)  # It is locked before the row, as by its removal.
     session.refresh(row, with_for_update=True)
     user = session.get_one(tables.User, caller.user_id)

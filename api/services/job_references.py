@@ -35,7 +35,10 @@ _ARTIFACTS = (
     *((noun, _INPUT) for noun in (DATASET, MODEL, CHECKPOINT)),
 )
 _COMES = (ArtifactStatus.NEW, ArtifactStatus.TRANSFERRING)
-_FEDERATED = "its owner can take it to another one's project by POST /v1/federated-jobs"
+_FEDERATED = (
+    "its owner can take it to another one's project by a federated job"
+    " (POST /v1/federated-jobs, baseload federated create)"
+)
 NAMED_AGAIN = timedelta(days=1)
 """Far below the retention of uploads."""
 

@@ -280,6 +280,6 @@ def must_have_credits(session: Session, account_id: str, deed: str) -> None:
         payer = payers.payer_of(account) if account else account_id
         raise Problem(
             "insufficient-credits",
-            f"account {payer}: has {left / MICROCREDITS:g} credits; must have more than 0 to {deed}"
-            ", less device fees that are not charged yet",
+            f"account {payer}: has {left / MICROCREDITS:g} credits left after device fees that are"
+            f" not charged yet; must have more than 0 to {deed}",
         )

@@ -67,7 +67,7 @@ def _period(stated: TcoQuery, now: datetime) -> tuple[datetime, datetime]:
     until = stated.ends_at or now
     since = stated.begins_at or until - timedelta(days=30)
     if not timedelta(0) < until - since <= LONGEST:
-        rule = "is at most 366 days before ends_at"
+        rule = "is before ends_at, by at most 366 days"
         raise invalid(field_error("begins_at", rule, since.isoformat()))
     return since, min(until, max(now, since + timedelta(seconds=1)))
 

@@ -164,7 +164,7 @@ async def test_what_costs_needs_a_positive_balance(site: Site, ada: Person) -> N
     refused = await ada.post("/v1/jobs", on_gpu)
     assert refused.status_code == 402
     assert refused.json()["code"] == "insufficient-credits"
-    assert "has 0 credits; must have more than 0" in refused.json()["detail"]
+    assert "has 0 credits left after device fees" in refused.json()["detail"]
     assert (await ada.post("/v1/jobs", JOB)).status_code == 202, "CPUs are free here"
     await _grant(site, ada)
     assert (await ada.post("/v1/jobs", on_gpu)).status_code == 202

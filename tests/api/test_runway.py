@@ -89,7 +89,7 @@ async def test_fees_until_now_refuse_what_costs(site: Site, admin: Person, ada: 
     site.set(tables.Device, device_id, created_at=datetime.now(UTC) - timedelta(days=3))
     refused = await ada.post("/v1/jobs", JOB | {"resources": {"gpus": "A100:1"}})
     assert problem(refused) == (402, "insufficient-credits"), refused.text
-    assert "less device fees that are not charged yet" in refused.text
+    assert "left after device fees that are not charged yet" in refused.text
 
 
 async def test_an_account_stays_until_its_last_fees_are_charged_and_its_earnings_paid(

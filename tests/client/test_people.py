@@ -90,9 +90,13 @@ def test_a_person_switches_between_accounts(
     ]
     assert desk.json("account", "use", desk.person.account_id) == {"profile": "ada"}
     assert load_profiles().current == "ada"
+    said = desk.baseload("account", "use", "ada").err
+    assert "in use: ada; in this shell it is beaten by BASELOAD_API and BASELOAD_API_KEY" in said
     monkeypatch.delenv("BASELOAD_API_KEY")
     monkeypatch.delenv("BASELOAD_API")
+    monkeypatch.delenv("BASELOAD_HOME", raising=False)
     assert desk.json("account", "show", "--profile", "ada")["id"] == desk.person.account_id
+    assert desk.baseload("account", "use", "ada").err.endswith("in use: ada\n")
     unknown = desk.baseload("account", "use", "nobody")
     assert (unknown.code, "baseload login --profile nobody" in unknown.err) == (2, True)
     monkeypatch.setenv("BASELOAD_API", desk.url)
@@ -124,6 +128,9 @@ def test_users_have_roles_and_an_invitation_is_withdrawn(desk: Desk) -> None:
 def test_an_administrator_makes_changes_and_removes_accounts(desk: Desk) -> None:
     made = desk.json("account", "create", "acme", "--owner", "eve@example.test", "--plan", "team")
     assert made["plan"] == "team"
+    said = desk.baseload("account", "create", "hooli", "--owner", "tom@example.test")
+    hooli = said.out.split()[0]
+    assert f"baseload key create NAME --user tom@example.test --account {hooli}" in said.err
     changed = desk.json("account", "set", "acme", "--plan", "enterprise", "--payer", "ada")
     assert (changed["plan"], changed["billing_account_id"]) == (
         "enterprise",

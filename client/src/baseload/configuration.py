@@ -104,6 +104,15 @@ def load_configuration(
     return Configuration(unsigned.url, str(key) if key else None, account_id, plain)
 
 
+def beaten_by(profile: str, environment: Mapping[str, str] | None = None) -> str:
+    """What is added where variables beat the profile that is in use from now on; else nothing."""
+    found = os.environ if environment is None else environment
+    if found.get(VARIABLE) == profile:
+        return ""
+    given = [VARIABLE] if found.get(VARIABLE) else [each for each in PLACES if found.get(each)]
+    return f"; in this shell it is beaten by {' and '.join(given)}: unset that" if given else ""
+
+
 def settings_folder(environment: Mapping[str, str] | None = None) -> Path:
     """The folder of the settings file and of the profiles: `~/.config/baseload`."""
     found = os.environ if environment is None else environment

@@ -43,4 +43,5 @@ def refusal_of(feature: Feature, plan: str, account: str) -> str | None:
     needed = plan_for(feature)
     if plan in PLANS and PLANS.index(Plan(plan)) >= PLANS.index(needed):
         return None
-    return f"{feature}: asked the plan {needed} or a higher one, account {account} has {plan}"
+    higher = "" if needed is PLANS[-1] else " or a higher one"
+    return f"{feature}: asked the plan {needed}{higher}, account {account} has {plan}"

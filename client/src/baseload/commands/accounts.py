@@ -12,6 +12,7 @@ from baseload.commands.app import new_app
 from baseload.commands.lookup import find_id
 from baseload.commands.session import Document, MistakeError, Session, command
 from baseload.commands.terminal import credits_text, moment_text
+from baseload.configuration import beaten_by
 
 app = new_app()
 Which = Annotated[str, typer.Argument(metavar="ACCOUNT", help="id or name")]
@@ -84,7 +85,7 @@ def use(session: Session, which: Which) -> None:
     if session.screen.as_json:
         session.screen.json({"profile": name})
     else:
-        session.screen.say(f"in use: {name}")
+        session.screen.say(f"in use: {name}{beaten_by(name)}")
 
 
 @command(app)
@@ -113,7 +114,12 @@ def create(
     body: Document = {"name": name, "plan": plan.value}
     body |= {"owner_email": owner} if owner else {}
     body |= {"billing_account_id": find_id(session, "accounts", payer)} if payer else {}
-    _print(session, session.post("/v1/accounts", body))
+    made = session.post("/v1/accounts", body)
+    _print(session, made)
+    if owner:
+        session.screen.say(
+            f"the owner's first key: baseload key create NAME --user {owner} --account {made['id']}"
+        )
 
 
 @command(app, "set")

@@ -14,6 +14,7 @@ from baseload.commands.session import Document, MistakeError, Session, command
 from baseload.configuration import (
     DEFAULT_URL,
     Configuration,
+    beaten_by,
     load_profiles,
     settings_folder,
     with_scheme,
@@ -48,7 +49,7 @@ def login(
         session.screen.json({"profile": name, "url": url, "account": account})
         return
     session.screen.result(f"{name}: {url}, account {account['name']} ({account['id']})")
-    session.screen.say(f"kept in {path}")
+    session.screen.say(f"kept in {path}{beaten_by(name)}")
 
 
 def _asked_url(default: str) -> str:

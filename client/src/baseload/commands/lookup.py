@@ -141,7 +141,8 @@ def _all(session: Session, noun: str, reference: str) -> list[Document]:
 
 def _ambiguous(noun: str, reference: str, found: list[Document]) -> MistakeError:
     ids = "".join(f"\n  {each['id']}  {each.get('status', '')}".rstrip() for each in found[:20])
-    return MistakeError(f"{len(found)} {noun} have the name {reference!r}; say which:{ids}")
+    plural = noun.replace("-", " ")
+    return MistakeError(f"{len(found)} {plural} have the name {reference!r}; say the id:{ids}")
 
 
 def find_id(session: Session, noun: str, reference: str) -> str:

@@ -74,7 +74,7 @@ def _member(session: Session, project: str, user: str) -> str:
         return f"{path}/{segment(user)}"
     found = [each["user_id"] for each in session.items(path) if each["email"] == user.lower()]
     if not found:
-        raise MistakeError(f"no member has the id or the address {user!r}")
+        raise MistakeError(f"project {project}: no member has the id or the address {user!r}")
     return f"{path}/{found[0]}"
 
 

@@ -8,7 +8,7 @@ import typer
 
 from baseload.commands.app import new_app
 from baseload.commands.session import Session, command
-from baseload.configuration import load_profiles, settings_folder
+from baseload.configuration import beaten_by, load_profiles, settings_folder
 from baseload.profiles import write_profiles
 
 app = new_app()
@@ -37,7 +37,7 @@ def ls(session: Session) -> None:
 def use(session: Session, name: Name) -> None:
     """Use a profile from now on, where no variable names another API."""
     write_profiles(settings_folder(), load_profiles().used(name))
-    session.screen.say(f"in use: {name}")
+    session.screen.say(f"in use: {name}{beaten_by(name)}")
 
 
 @command(app, takes_yes=True)

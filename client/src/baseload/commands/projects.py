@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -144,8 +144,15 @@ def show(session: Session, project: Which) -> None:
         session.screen.json(found)
         return
     for name, value in found.items():
-        shown = ", ".join(value) or "nothing" if isinstance(value, list) else value
+        shown = _shown(value)
         session.screen.result(f"{name:<25}{shown}")
+
+
+def _shown(value: Any) -> Any:
+    """A value of a project's settings, as people read it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ", ".join(value) or "nothing" if isinstance(value, list) else value
 
 
 @command(app, "set")

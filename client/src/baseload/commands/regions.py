@@ -195,7 +195,8 @@ def change(
         session.screen.json(changed)
     else:
         for name in body:
-            session.screen.result(f"{region}: {name.replace('_', ' ')}: {changed[name]}")
+            shown = "yes" if changed[name] else "no"
+            session.screen.result(f"{region}: {name.replace('_', ' ')}: {shown}")
 
 
 @command(app)

@@ -131,7 +131,7 @@ def command(
             _option("api", str | None, None, typer.Option("--api", help="address of the API")),
             _option(
                 "account", str | None, None,
-                typer.Option("--account", help="act for this account (administrators)"),
+                typer.Option("--account", help="act for the account of this id (administrators)"),
             ),
             _option(
                 "profile", str | None, None,

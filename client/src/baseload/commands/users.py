@@ -64,7 +64,9 @@ def user_id(session: Session, user: str) -> str:
         return user
     found = [each["id"] for each in session.items(PATH) if each["email"] == user.lower()]
     if not found:
-        raise MistakeError(f"no user has the id or the address {user!r}")
+        raise MistakeError(
+            f"no user has the id or the address {user!r} in the account: baseload user ls"
+        )
     return str(found[0])
 
 
