@@ -107,5 +107,6 @@ def resume_deployment(
     update = {
         "resumed_status": DeploymentStatus(row.status),
         "resumed_reason": row.status_reason,
+        "accepted_lost": row.accepted_lost,
     }
     return request.model_copy(update=update)

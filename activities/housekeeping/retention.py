@@ -14,7 +14,16 @@ from temporalio import activity
 
 from activities.accounts import audit
 from activities.db.session import advisory_lock, database
-from activities.db.tables import IdempotencyKey, Invitation, Job, OutboxRow, Upload, UsedLink
+from activities.db.tables import (
+    DeploymentTarget,
+    DeviceDeployment,
+    IdempotencyKey,
+    Invitation,
+    Job,
+    OutboxRow,
+    Upload,
+    UsedLink,
+)
 from activities.housekeeping.addresses import remove_addresses
 from activities.housekeeping.job_inputs import remove_job_inputs
 from activities.settings import settings
@@ -22,6 +31,7 @@ from activities.storage.blobs import blob_store
 from activities.storage.names import code_name, states_of, upload_lock
 from activities.storage.state_snapshots import jobs_with_copies
 from activities.temporal.heartbeats import beating_aside
+from workflows.contracts.lifecycles import DEPLOYMENT
 from workflows.contracts.statuses import JobStatus
 from workflows.effects.housekeeping import ExpiredRemoved, RemoveExpired
 
@@ -31,6 +41,8 @@ LINK_RETENTION = timedelta(hours=1)
 """After a used link has expired, because clocks differ."""
 INVITATION_RETENTION = timedelta(days=30)
 """After an invitation was accepted or withdrawn, or has expired: the inviter sees how it ended."""
+TARGET_RETENTION = timedelta(days=90)
+"""After the end of a deployment, whose counts and events stay; a fleet has thousands of devices."""
 UPLOAD_RETENTION = timedelta(days=30)
 SNAPSHOT_RETENTION = timedelta(hours=1)
 """After the end of a job, which removes them itself unless its workflow is lost just then."""
@@ -55,6 +67,7 @@ def remove_expired(_: RemoveExpired) -> ExpiredRemoved:
             idempotency_keys=sum(_batches(_keys, now - IDEMPOTENCY_RETENTION)),
             used_links=sum(_batches(_used_links, now - LINK_RETENTION)),
             invitations=sum(_batches(_ended_invitations, now - INVITATION_RETENTION)),
+            deployment_targets=sum(_batches(_ended_targets, now - TARGET_RETENTION)),
             audit_entries=sum(_remove_audit_entries(now - AUDIT_RETENTION)),
             uploads=_remove_uploads(now),
             job_inputs=remove_job_inputs(now),
@@ -111,6 +124,20 @@ def _ended_invitations(session: Session, before: datetime) -> Found:
     ended_at = func.coalesce(accepted_at, withdrawn_at, col(Invitation.expires_at))
     ids = list(session.exec(select(Invitation.id).where(ended_at < before).limit(BATCH)))
     return delete(Invitation).where(col(Invitation.id).in_(ids)), ids
+
+
+def _ended_targets(session: Session, before: datetime) -> Found:
+    """The devices of deployments that have ended before."""
+    target, row = DeploymentTarget, DeviceDeployment
+    query = (
+        select(target.deployment_id, target.device_id)
+        .join(row, col(row.id) == col(target.deployment_id))
+        .where(col(row.status).in_(sorted(DEPLOYMENT.final_statuses)), col(row.updated_at) < before)
+        .limit(BATCH)
+    )
+    keys = [tuple(found) for found in session.execute(query)]
+    key = tuple_(col(target.deployment_id), col(target.device_id))
+    return delete(target).where(key.in_(keys)), keys
 
 
 def _remove_audit_entries(before: datetime) -> Iterator[int]:

@@ -27,7 +27,7 @@ class DeploymentCreation(RequestBody):
     minutes since it was asked has failed. None: all are asked, but the deployment pauses when as
     many devices as `max_unavailable` cannot be reached since they were asked."""
     rolls_back: bool = False
-    """Whether the devices then return to what they ran before."""
+    """Whether the devices then return to what they ran before; only with `max_failures`."""
     limit_s: Annotated[int, Field(ge=60, le=2_592_000)] = 86_400
     """How long it waits for devices that are away when their turn comes, which then follow it when
     they are back."""

@@ -112,6 +112,9 @@ def create_deployment(
     that are not there, or have no or another configuration; `conflict`, when there are no devices,
     or a model or checkpoint is not ready; `insufficient-credits`; `limit-reached`.
     """
+    if asked.rolls_back and asked.max_failures is None:
+        rule = "needs max_failures, which says after how many failed devices all return"
+        raise invalid(field_error("rolls_back", rule, asked.rolls_back))
     configuration = _configuration(context, asked)
     number = asked.revision or configuration.latest_revision
     revision = revision_of(context.session, configuration.id, number)

@@ -102,6 +102,8 @@ if ! grep -qxF "$key" "$authorized_keys"; then
     # A last line without its end would swallow ours.
     [ -z "$(tail -c 1 "$authorized_keys")" ] || echo >>"$authorized_keys"
     echo "$key" >>"$authorized_keys"
+    # A machine that loses its power now lets the platform in all the same.
+    sync "$authorized_keys" "$(dirname "$authorized_keys")" 2>/dev/null || sync
 fi
 
 # The keeper of the mapped port is a program of its own, because the machine has no agent yet.

@@ -110,6 +110,19 @@ async def test_a_configuration_without_devices_is_not_deployed(site: Site, ada: 
     assert "no device is set to it" in refused.json()["detail"]
 
 
+async def test_devices_return_only_after_so_many_failures(
+    site: Site, ada: Person, shops: tuple[str, list[str]]
+) -> None:
+    body = {"configuration_id": shops[0], "rolls_back": True}
+    refused = await ada.post(PATH, body)
+    assert refused.status_code == 422
+    [error] = refused.json()["errors"]
+    assert (error["field"], error["value"]) == ("rolls_back", True)
+    assert "needs max_failures" in error["rule"]
+    made = await ada.made(PATH, body | {"max_failures": 1})
+    assert made["policy"]["rolls_back"] is True
+
+
 async def test_a_revision_that_is_not_there_is_not_deployed(
     ada: Person, shops: tuple[str, list[str]]
 ) -> None:

@@ -47,7 +47,7 @@ class DeviceDocument(Submitted):
     """Checkpoints of the project by their ids, at most 64; each is a folder of its name in
     BASELOAD_CHECKPOINTS."""
     output: DataSource | None = Field(
-        None, examples=[{"type": "regional", "datastore_id": "dst-01j", "path": "shop-7"}]
+        None, examples=[{"type": "regional", "datastore_id": "dst-01j", "path": "detections"}]
     )
     """The folder of a datastore of the region that BASELOAD_OUTPUT stands for; without this field
     what the command writes there stays on the device."""

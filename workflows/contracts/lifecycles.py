@@ -200,6 +200,8 @@ class DeploymentChanges(Contract):
     noun: Literal["deployment"] = "deployment"
     counts: RolloutCounts | None = None
     deadline: datetime | None = None
+    accepted_lost: int | None = None
+    """How many lost devices a person goes on with."""
 
 
 class FederatedChanges(Contract):

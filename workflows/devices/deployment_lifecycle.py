@@ -40,7 +40,8 @@ COUNT_INTERVAL = timedelta(minutes=5)
 """Between two counts without a wake, which may have been lost."""
 PAUSED_INTERVAL = timedelta(days=1)
 PAUSES = "a-deployment-that-loses-a-step-pauses"
-"""The patch mark of what histories of before do not have."""
+LATE_ROLLBACKS = "a-deployment-that-just-ends-goes-back"
+"""The patch marks of what histories of before do not have."""
 _EVENTS = {
     DeploymentStatus.FINISHED: DeploymentEvent.FINISHED,
     DeploymentStatus.STOPPED: DeploymentEvent.STOPPED,
@@ -165,7 +166,8 @@ class DeploymentLifecycle:
             await self._write(paused, reason=f"paused {by}")
         elif order.action is DeploymentAction.RESUME and self._status is DeploymentStatus.PAUSED:
             self._status, self._accepted_lost = DeploymentStatus.ROLLING_OUT, self._lost
-            await self._write(Event(type=DeploymentEvent.RESUMED, message=f"resumed {by}"))
+            resumed = Event(type=DeploymentEvent.RESUMED, message=f"resumed {by}")
+            await self._write(resumed, changes=DeploymentChanges(accepted_lost=self._lost))
 
     def _has_lost_a_step(self, state: RolloutState) -> bool:
         is_lost = has_lost_a_step(self._request.policy, state.counts, self._accepted_lost)
@@ -177,7 +179,7 @@ class DeploymentLifecycle:
         lost = state.counts.lost - self._accepted_lost
         why = described_loss(self._request.policy, lost, state.failures)
         paused = Event(type=DeploymentEvent.PAUSED, message=why)
-        await self._write(paused, changes=DeploymentChanges(counts=state.counts), reason=why)
+        await self._write(paused, changes=self._changes(state), reason=why)
 
     async def _begin_rollback(self, why: str) -> None:
         self._status = DeploymentStatus.ROLLING_BACK
@@ -207,7 +209,16 @@ class DeploymentLifecycle:
         self._status, self._counts = status, state.counts
         words = "; ".join(filter(None, (why, described(state.counts))))
         ended = Event(type=_EVENTS[status], message=words)
-        await self._write(ended, changes=DeploymentChanges(counts=state.counts), reason=words)
+        await self._write(ended, changes=self._changes(state), reason=words)
+        # The order was taken until this step was recorded, so whoever gave it relies on it.
+        while order := self._inbox.pick(DeploymentOrder):
+            is_late = order.action is DeploymentAction.ROLL_BACK
+            if is_late and workflow.patched(LATE_ROLLBACKS):
+                await self._begin_rollback(_rolled_back_by(order))
+                return
+
+    def _changes(self, state: RolloutState) -> DeploymentChanges:
+        return DeploymentChanges(counts=state.counts, accepted_lost=self._accepted_lost)
 
     async def _record_counts(self, state: RolloutState) -> None:
         """Record counts that are new."""
@@ -218,7 +229,7 @@ class DeploymentLifecycle:
         progressed = Event(type=DeploymentEvent.PROGRESSED, message=words)
         is_paused = self._status is DeploymentStatus.PAUSED
         reason = self._journal.reason if is_paused else words
-        await self._write(progressed, changes=DeploymentChanges(counts=state.counts), reason=reason)
+        await self._write(progressed, changes=self._changes(state), reason=reason)
 
     def _failures(self, state: RolloutState) -> str:
         return "; ".join(state.failures)

@@ -16,6 +16,8 @@ class ExpiredRemoved(Contract):
     used_links: int = 0
     invitations: int = 0
     """Those that were accepted or withdrawn, or have expired."""
+    deployment_targets: int = 0
+    """Devices of deployments that have ended."""
     audit_entries: int = 0
     uploads: int = 0
     job_inputs: int = 0

@@ -132,6 +132,8 @@ class DeviceDeployment(LifecycleRow, table=True):
     counts: dict[str, Any] = json_column()
     """A `RolloutCounts`, as of the last recorded step."""
     deadline: datetime | None = Field(default=None, sa_type=Instant)
+    accepted_lost: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
+    """How many of its devices were lost when a person resumed it, which count no more."""
     requested_by: str = ""
     __table_args__ = (Index("device_deployments_by_account", "account_id", "id"),)
 

@@ -4138,7 +4138,7 @@ class DeviceConfigurationCreation(BaseModel):
         DataSource | None,
         Field(
             description="The folder of a datastore of the region that BASELOAD_OUTPUT stands for; without this field what the command writes there stays on the device.",
-            examples=[{"datastore_id": "dst-01j", "path": "shop-7", "type": "regional"}],
+            examples=[{"datastore_id": "dst-01j", "path": "detections", "type": "regional"}],
         ),
     ] = None
     output_buffer: Annotated[

@@ -22,6 +22,7 @@ from api.changes import ChangeContext
 from api.problems import Problem
 from api.services import uploads
 from api.services.job_references import wrong_references
+from tests.activities.devices.rows import add_configuration, add_deployment, add_device
 from tests.activities.placement.rows import add_waiting_job
 from tests.activities.rows import add_payer
 from tests.lab.waiting import wait_until
@@ -122,6 +123,26 @@ def test_what_has_passed_its_retention_goes_in_batches_and_the_rest_stays(
         assert list(session.exec(select(tables.IdempotencyKey.key))) == ["47"]
         assert list(session.exec(select(tables.UsedLink.link_sha256))) == ["10"]
         assert list(session.exec(select(tables.AuditRow.id))) == ["aud-3"]
+
+
+def test_the_devices_of_a_deployment_go_some_time_after_its_end(
+    migrated: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "BATCH", 2)
+    monkeypatch.setenv("BASELOAD_SECRETS_KEY", "11" * 32)
+    settings.cache_clear()
+    ends = {"finished": 91, "rolling_out": 400, "stopped": 89}
+    with migrated.write() as session:
+        configuration = add_configuration(session)
+        devices = [add_device(session, configuration, f"n{number}") for number in range(3)]
+        for status, days in ends.items():
+            row = add_deployment(session, configuration, devices)
+            row.status, row.updated_at = status, NOW - timedelta(days=days)
+    assert keep_house() == ExpiredRemoved(deployment_targets=3)
+    with migrated.read() as session:
+        table, target = tables.DeviceDeployment, tables.DeploymentTarget
+        found = session.exec(select(table.status).join(target).order_by(col(table.status))).all()
+        assert found == ["rolling_out"] * 3 + ["stopped"] * 3
 
 
 def add_invitation(

@@ -518,3 +518,29 @@ def test_a_rollback_that_is_asked_for_while_the_last_device_is_counted_is_not_lo
 
     it.engine.serve({"advance_rollout": counts_last})
     assert it.begin().ends() == "rolled_back"
+
+
+def test_a_rollback_that_is_asked_for_while_the_end_is_recorded_is_not_lost() -> None:
+    it = fleet(2)
+    record = it._record
+
+    def asked_meanwhile(attempt: Attempt, step: Record) -> Recorded:
+        if step.status == "finished":
+            it.order(DeploymentAction.PAUSE)
+            it.order(DeploymentAction.ROLL_BACK)
+        return record(attempt, step)
+
+    it.engine.serve({"record": asked_meanwhile})
+    assert it.begin().ends() == "rolled_back"
+    assert it.states(TargetState.WITHDRAWN) == ["dev-1", "dev-2"]
+
+
+def test_its_row_says_with_how_many_losses_a_person_goes_on() -> None:
+    it = lost_step()
+    it.order(DeploymentAction.RESUME)
+    it.until(lambda: it.status == "rolling_out")
+    [resumed] = [
+        step.changes for step in it.steps if "deployment.resumed" in [e.type for e in step.events]
+    ]
+    assert isinstance(resumed, DeploymentChanges)
+    assert resumed.accepted_lost == len(it.lost) == 2
