@@ -179,11 +179,11 @@ async def test_how_much_a_federated_job_has_written_is_for_its_consumer_alone(
     size, count = 987_654_321_012, 123_456_789_098
     stored = {"output_bytes": size, "status": "finished"}
     site.set(tables.Job, job_id, creator_account_id=maker.account_id, **stored)
-    event = {"message": f"stored: {count} files", "details": {"output_bytes": size}}
     site.write(
         tables.EventRow(
             id=new_id("evt"), account_id=parties.clinic.account_id, resource_id=job_id,
-            sequence=9, index=0, type="job.stored", at=datetime.now(UTC), **event,
+            sequence=9, index=0, type="job.stored", at=datetime.now(UTC),
+            message=f"stored: {count} files", details={"output_bytes": size},
         )
     )  # fmt: skip
     join(site, bob, parties.project_id, {"job": "all"})
