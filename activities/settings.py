@@ -178,6 +178,8 @@ class Settings(BaseSettings):
     account_most_device_configurations: int = Field(default=1000, ge=1)
     account_most_open_deployments: int = Field(default=1000, ge=1)
     """How many deployments of one account may be under way."""
+    project_most_open_federated_jobs: int = Field(default=100, ge=1)
+    """How many federated jobs of all creators may be open in one project."""
     account_most_boot_drive_requests: int = Field(default=20, ge=1)
     """How many boot-drive requests of one account may be open: not refused, withdrawn, received."""
     account_transfers_at_once: int = Field(default=3, ge=1)

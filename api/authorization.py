@@ -166,14 +166,7 @@ class Needs:
         caller = authenticate(secret, account)
         caller = replace(caller, address=address_of(request))
         request.state.caller = caller
-        state = request.app.state
-        own = caller.requests_per_minute
-        if own and (wait_s := state.own_request_rate.wait_s(caller.key_id, own)) > 0:
-            raise too_many(f"key {caller.key_id}: more than its {own} requests a minute", wait_s)
-        if (wait_s := state.request_rate.wait_s(caller.key_id)) > 0:
-            raise too_many(f"key {caller.key_id}: too many requests", wait_s)
-        if (wait_s := state.account_request_rate.wait_s(caller.account_id)) > 0:
-            raise too_many(f"account {caller.account_id}: too many requests", wait_s)
+        count_request(request.app.state, caller)
         self.check(caller)
         return caller
 
@@ -184,6 +177,21 @@ class Needs:
             raise Problem("forbidden", detail)
         if not caller.has_scope(self.scope):
             raise Problem("forbidden", f"key {caller.key_id} lacks the scope {self.scope}")
+
+
+def count_request(state: Any, caller: Caller) -> None:
+    """Count a request, or a WebSocket that is opened, of the caller's key.
+
+    state: of the application; each process of the API counts by itself.
+    Raises: Problem `too-many-requests`, when the key or its account has made too many.
+    """
+    own = caller.requests_per_minute
+    if own and (wait_s := state.own_request_rate.wait_s(caller.key_id, own)) > 0:
+        raise too_many(f"key {caller.key_id}: more than its {own} requests a minute", wait_s)
+    if (wait_s := state.request_rate.wait_s(caller.key_id)) > 0:
+        raise too_many(f"key {caller.key_id}: too many requests", wait_s)
+    if (wait_s := state.account_request_rate.wait_s(caller.account_id)) > 0:
+        raise too_many(f"account {caller.account_id}: too many requests", wait_s)
 
 
 def authenticate(secret: str | None, act_for: str | None = None) -> Caller:

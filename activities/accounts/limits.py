@@ -1,4 +1,4 @@
-"""How many resources one account may have: refusals of more."""
+"""How many resources one account, or one project, may have: refusals of more."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,6 +18,7 @@ from activities.db.tables import (
     Device,
     DeviceConfiguration,
     DeviceDeployment,
+    FederatedJob,
     Invitation,
     Job,
     JoinToken,
@@ -33,6 +34,7 @@ from workflows.rules.counts import counted
 Limited = (
     Job | ApiKey | JoinToken | Project | User | StoredSecret | Upload | Reservation | ArtifactRow
     | BootDriveRequest | Invitation | Device | DeviceConfiguration | DeviceDeployment
+    | FederatedJob
 )  # fmt: skip
 Counted = Callable[[str, datetime], tuple[ColumnElement[bool], ...]]
 AT_ONCE = 1000
@@ -43,15 +45,16 @@ AT_ONCE = 1000
 class Limit:
     """The limit of one kind of resource.
 
-    noun: what an error calls one of them. counted: the conditions whose rows count, by the
-    account's id and the present time; an index answers each, and no row meets two. advice: how to
-    make room.
+    noun: what an error calls one of them. counted: the conditions whose rows count, by the id of
+    who has them and the present time; an index answers each, and no row meets two. advice: how to
+    make room. holder: what has them, an `account` or a `project`.
     """
 
     setting: str
     noun: str
     counted: Counted
     advice: str
+    holder: str = "account"
 
 
 def _of(table: type[Any]) -> Counted:
@@ -114,6 +117,11 @@ def _open_boot_drive_requests(account_id: str, _: datetime) -> tuple[ColumnEleme
     return ((col(BootDriveRequest.account_id) == account_id) & is_open,)
 
 
+def _open_federated_jobs(project_id: str, _: datetime) -> tuple[ColumnElement[bool], ...]:
+    is_open = text("status NOT IN ('settled', 'refused')")
+    return ((col(FederatedJob.project_id) == project_id) & is_open,)
+
+
 LIMITS: Mapping[type[Limited], Limit] = {
     Job: Limit(
         "account_most_open_jobs",
@@ -159,6 +167,13 @@ LIMITS: Mapping[type[Limited], Limit] = {
         _open_deployments,
         "wait until deployments have ended, or stop some",
     ),
+    FederatedJob: Limit(
+        "project_most_open_federated_jobs",
+        "open federated job",
+        _open_federated_jobs,
+        "wait until some are settled, or cancel some",
+        holder="project",
+    ),
     BootDriveRequest: Limit(
         "account_most_boot_drive_requests",
         "open boot-drive request",
@@ -175,34 +190,35 @@ LIMITS: Mapping[type[Limited], Limit] = {
 
 
 def refusal_of_more(
-    session: Session, table: type[Limited], account_id: str, now: datetime, count: int
+    session: Session, table: type[Limited], holder_id: str, now: datetime, count: int
 ) -> str | None:
-    """Why the account does not get `count` further rows of this table; None: it does.
+    """Why `count` further rows of this table are too many; None: they are not.
 
-    Close to the limit, those who ask for the account follow each other to the end of their
-    transactions, so that they get no more together.
+    holder_id: of the account that has them, or of the project, as their limit says. Close to the
+    limit, those who ask for one holder follow each other to the end of their transactions, so that
+    they get no more together.
     """
     limit = LIMITS[table]
     most: int = getattr(settings(), limit.setting)
-    if not settings().administrators_have_limits and _is_administrator(session, account_id):
+    if not settings().administrators_have_limits and _is_administrator(session, holder_id):
         return None
-    found = _count(session, table, account_id, now)
+    found = _count(session, table, holder_id, now)
     if found + count + AT_ONCE > most:
-        advisory_lock(session, f"{limit.setting}/{account_id}")
-        found = _count(session, table, account_id, now)
+        advisory_lock(session, f"{limit.setting}/{holder_id}")
+        found = _count(session, table, holder_id, now)
     if found + count <= most:
         return None
     return (
-        f"account {account_id}: asked for {counted(count, f'more {limit.noun}')}; "
+        f"{limit.holder} {holder_id}: asked for {counted(count, f'more {limit.noun}')}; "
         f"found {found}, at most {most} "
         f"(BASELOAD_{limit.setting.upper()}): {limit.advice}"
     )
 
 
-def _count(session: Session, table: type[Limited], account_id: str, now: datetime) -> int:
+def _count(session: Session, table: type[Limited], holder_id: str, now: datetime) -> int:
     counts = (
         select(func.count(literal(1))).select_from(table).where(condition)
-        for condition in LIMITS[table].counted(account_id, now)
+        for condition in LIMITS[table].counted(holder_id, now)
     )
     return sum(int(session.exec(count).one()) for count in counts)
 

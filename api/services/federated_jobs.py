@@ -15,6 +15,7 @@ from api.authorization import Caller
 from api.changes import ChangeContext
 from api.problems import Problem, field_error, invalid, missing
 from api.schemas import federated_jobs as schemas
+from api.services.account_limits import check_limit
 from api.services.job_submissions import (
     ReadDocument,
     accepted_federated,
@@ -200,8 +201,8 @@ def create_federated_job(context: ChangeContext, asked: ReadDocument) -> schemas
     What the consumer has to allow is asked by its lifecycle, which refuses it where that is not so.
     Raises: Problem `plan-required`; `invalid-request`, with every mistake in the document;
     `forbidden`, without the permission, and as `conflict` by a rule for the creator;
-    `insufficient-credits`; `not-found`, for the project; `limit-reached`, `storage-exhausted`, for
-    its owner.
+    `insufficient-credits`; `not-found`, for the project; `limit-reached`, for the project
+    or its owner; `storage-exhausted`, for its owner.
     """
     without_model = ReadDocument(
         _with_model(asked.document, None), asked.reading, asked.known_gpu_types
@@ -210,6 +211,7 @@ def create_federated_job(context: ChangeContext, asked: ReadDocument) -> schemas
     check_plan(context, Feature.FEDERATED_JOBS)
     model = _model(context, submission, asked.document)
     hold_project(context.session, project)
+    check_limit(context, tables.FederatedJob, project.id)
     row = _row(context, submission, project, model.id)
     refusal = first_of(Party.CREATOR, refusals_of(parties_of(context.session, row)))
     if refusal is not None:

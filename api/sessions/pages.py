@@ -19,7 +19,7 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
 from activities.settings import settings
-from api.authorization import Caller, caller_by_key
+from api.authorization import Caller, caller_by_key, count_request
 from api.problems import Problem
 from api.services import sessions
 from api.sessions import links
@@ -104,6 +104,7 @@ async def _connect(socket: WebSocket) -> None:
         job_id, origin = _origin_of(socket)
         page, caller, check = await _page(socket, job_id, origin)
         _check_opener(socket, origin)
+        count_request(socket.app.state, caller)
         path = socket.scope["raw_path"].decode("latin-1").partition("?")[0]
         state = socket.app.state
         with state.session_counts.counted(caller.key_id, job_id, page.place.account_id):

@@ -15,6 +15,7 @@ from activities.db import tables
 from activities.db.session import Database
 from activities.settings import Settings, settings
 from tests.api.device_rows import edge_region, edge_things
+from tests.api.federated_rows import join, story
 from tests.api.http_server import JOB, Person, Site, host_key, tar_gz
 from tests.api.test_datastores import region_with_node
 from tests.api.test_deployments import credit
@@ -116,6 +117,17 @@ async def _deployment(person: Person, _: int) -> httpx.Response:
     return await person.post("/v1/device-deployments", {"device_ids": [row.id]})
 
 
+async def _federated_job(person: Person, number: int) -> httpx.Response:
+    site = person.site
+    site.set(tables.Account, person.account_id, plan="enterprise")
+    source = {"name": f"m{number}", "source": {"type": "upload"}}
+    model_id = str((await person.made("/v1/models", source))["id"])
+    site.set(tables.Model, model_id, status="ready")
+    asked = {"name": f"f{number}", "type": "inference", "project_id": person.project_id}
+    data = {"model": {"id": model_id}, "output": None}
+    return await person.post("/v1/federated-jobs", JOB | asked | {"data": data})
+
+
 Make = Callable[[Person, int], Awaitable[httpx.Response]]
 MAKES: dict[str, tuple[Make, type[Any], int]] = {
     "account_most_open_jobs": (_job, tables.Job, 0),
@@ -132,6 +144,7 @@ MAKES: dict[str, tuple[Make, type[Any], int]] = {
     "account_most_devices": (_device, tables.Device, 0),
     "account_most_device_configurations": (_configuration, tables.DeviceConfiguration, 0),
     "account_most_open_deployments": (_deployment, tables.DeviceDeployment, 1),
+    "project_most_open_federated_jobs": (_federated_job, tables.FederatedJob, 0),
 }
 """By setting: what makes one more, its table, and how many an account has from its beginning."""
 
@@ -150,14 +163,18 @@ async def test_an_account_has_at_most_so_many_and_is_told_what_was_found(
     assert [answer.is_success for answer in answers[:-1]] == [True] * (MOST - had)
     refused = answers[-1].json()
     assert (refused["status"], refused["code"]) == (409, "limit-reached")
-    for part in (ada.account_id, f"found {MOST}", f"at most {MOST} (BASELOAD_{setting.upper()})"):
+    holder_id = ada.project_id if setting.startswith("project_") else ada.account_id
+    for part in (holder_id, f"found {MOST}", f"at most {MOST} (BASELOAD_{setting.upper()})"):
         assert part in refused["detail"]
     assert len(site.rows(table, account_id=ada.account_id)) == MOST
     assert (await make(bob, had)).is_success
 
 
 @pytest.mark.parametrize("dialect", ["sqlite", "postgresql"])
-@pytest.mark.parametrize("setting", ["account_most_open_jobs", "account_most_projects"])
+@pytest.mark.parametrize(
+    "setting",
+    ["account_most_open_jobs", "account_most_projects", "project_most_open_federated_jobs"],
+)
 async def test_requests_at_once_make_no_more_than_one_after_another(
     site: Site, ada: Person, set_settings: Setting, setting: str
 ) -> None:
@@ -220,6 +237,22 @@ async def test_a_job_in_a_shared_project_counts_for_the_account_of_the_project(
     assert (await _job(ada, 1)).status_code == 409
 
 
+async def test_the_open_federated_jobs_of_one_project_leave_room_in_another_one(
+    site: Site, set_settings: Setting
+) -> None:
+    parties = await story(site)
+    set_settings(project_most_open_federated_jobs=1)
+    made = await parties.created()
+    refused = (await parties.maker.post("/v1/federated-jobs", parties.document)).json()
+    assert refused["code"] == "limit-reached"
+    assert f"project {parties.project_id}: asked for 1 more open federated job" in refused["detail"]
+    other = (await parties.clinic.made("/v1/projects", {"name": "other"}))["id"]
+    join(site, parties.maker, other, {"federated": "all"})
+    await parties.created(project_id=other)
+    site.set(tables.FederatedJob, made["id"], status="settled")
+    await parties.created()
+
+
 async def test_revoked_and_expired_keys_and_bound_tokens_make_room(
     site: Site, ada: Person, set_settings: Setting
 ) -> None:
@@ -262,7 +295,7 @@ def test_what_an_account_has_is_counted_by_an_index(
             plan = [
                 row[3] for row in session.connection().execute(text(f"EXPLAIN QUERY PLAN {words}"))
             ]
-        assert all("USING" in step and "account_id=?" in step for step in plan), plan
+        assert all("USING" in step and f"{limit.holder}_id=?" in step for step in plan), plan
         assert limited is not tables.Job or any("jobs_open_by_account" in step for step in plan)
 
 

@@ -177,7 +177,7 @@ async def test_how_much_a_federated_job_has_written_is_for_its_consumer_alone(
     made, maker = await parties.created(), parties.maker
     job_id = await parties.clinic.job(project_id=parties.project_id)
     size, count = 987_654_321_012, 123_456_789_098
-    stored = {"output_bytes": size, "status": "finished"}
+    stored: dict[str, Any] = {"output_bytes": size, "status": "finished"}
     site.set(tables.Job, job_id, creator_account_id=maker.account_id, **stored)
     site.write(
         tables.EventRow(
@@ -188,7 +188,7 @@ async def test_how_much_a_federated_job_has_written_is_for_its_consumer_alone(
     )  # fmt: skip
     join(site, bob, parties.project_id, {"job": "all"})
     path = f"/v1/projects/{parties.project_id}/members/{maker.user_id}"
-    given = {"permissions": {"federated": "all", "job": "all"}}
+    given: dict[str, Any] = {"permissions": {"federated": "all", "job": "all"}}
     assert (await parties.clinic.patch(path, given)).status_code == 200
     places = (f"/v1/jobs/{job_id}", f"/v1/jobs/{job_id}/events", "/v1/jobs")
 

@@ -1,6 +1,7 @@
 """Who may open the connections to jobs, which no document of the API lists: all of them."""
 
 import asyncio
+import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -9,10 +10,16 @@ import pytest
 from starlette.routing import WebSocketRoute
 
 from activities.db import tables
+from activities.settings import settings
 from api.app import ROUTERS
 from api.authorization import SCOPES
+from api.rate_limits import Rate
+from api.sessions import links
+from api.sessions.pages import create_pages_app
+from api.sessions.proxy import COOKIES
 from tests.api.federated_rows import federated_job, join
 from tests.api.http_server import Person, Site
+from tests.api.running_jobs import running_job
 
 OF_PEOPLE = {
     "open_job_session": "/v1/jobs/{job}/sessions",
@@ -24,8 +31,11 @@ OF_SITES = {
 }
 
 
-async def socket_status(site: Site, path: str, secret: str, **headers: str) -> int:
-    """The status with which a WebSocket is refused; 101 where it is accepted."""
+async def socket_status(site: Site, path: str, secret: str, app: Any = None, **headers: str) -> int:
+    """The status with which a WebSocket is refused; 101 where it is accepted.
+
+    app: that of the pages of jobs, instead of the API's.
+    """
     pairs = {"authorization": f"Bearer {secret}", **headers}
     scope = {
         "type": "websocket", "asgi": {"version": "3.0"}, "scheme": "ws", "path": path,
@@ -43,7 +53,7 @@ async def socket_status(site: Site, path: str, secret: str, **headers: str) -> i
     async def send(message: Any) -> None:
         await answers.put(dict(message))
 
-    await asyncio.wait_for(site.app(scope, receive, send), 20)
+    await asyncio.wait_for((app or site.app)(scope, receive, send), 20)
     first = answers.get_nowait()
     return int(first["status"]) if first["type"] == "websocket.http.response.start" else 101
 
@@ -102,6 +112,37 @@ async def test_a_job_that_does_not_run_is_refused_to_its_own_account(
     ada: Person, job_id: str
 ) -> None:
     assert await statuses(ada, job_id) == {409}
+
+
+async def test_every_connection_counts_for_the_rate_limit_of_its_key(
+    ada: Person, job_id: str
+) -> None:
+    for path in OF_PEOPLE.values():
+        ada.site.app.state.own_request_rate = Rate(60, clock=lambda: 0.0)
+        service = ada.with_key(requests_per_minute=2)
+        address = path.format(job=job_id)
+        found = [await socket_status(ada.site, address, service.secret) for _ in range(3)]
+        assert found == [409, 409, 429], path
+        assert await http_status(service, f"/v1/jobs/{job_id}/endpoint/lab") == 429
+
+
+async def test_a_connection_of_a_page_counts_for_the_key_that_has_opened_it(ada: Person) -> None:
+    site = ada.site
+    site.app.state.own_request_rate = Rate(60, clock=lambda: 0.0)
+    node_id = await ada.node(await ada.region())
+    job_id = await running_job(ada, node_id, type="notebook", port=8888)
+    service = ada.with_key(requests_per_minute=1)
+    (key,) = site.rows(tables.ApiKey, requests_per_minute=1)
+    passed = links.Pass(key.id, ada.account_id, job_id, 0, int(time.time()) + 60)
+    origin = settings().endpoint_origin(job_id) or ""
+    headers = {
+        "host": origin.partition("://")[2],
+        "origin": origin,
+        "cookie": f"{COOKIES[0]}={links.seal(passed, 'cookie')}",
+    }
+    assert (await service.get("/v1/jobs")).status_code == 200
+    pages = create_pages_app(site.app.state)
+    assert await socket_status(site, "/", "", pages, **headers) == 429
 
 
 async def test_no_key_of_a_person_serves_the_sessions_of_a_site(ada: Person) -> None:
