@@ -8,8 +8,7 @@ from activities.billing.payers import earnings_name
 from tests.simulation.behaviour import Behaviour
 from tests.simulation.life import Life
 from tests.simulation.plan import Act, At, JobPlan
-from tests.simulation.rows_model import ModelRows
-from tests.simulation.rows_model import metering as module
+from tests.simulation.rows_model import ModelRows, guests
 from tests.simulation.simulation import play
 from tests.simulation.test_coverage import PLAN
 from workflows.contracts.statuses import JobType
@@ -69,7 +68,7 @@ def test_a_guest_that_is_billed_for_as_long_as_its_node_is_away_is_seen(
     monkeypatch: pytest.MonkeyPatch, switched_off: str
 ) -> None:
     """The mend that is switched off, and what the life of before had."""
-    monkeypatch.setattr(module.Metering, switched_off, lambda *_: 0)
+    monkeypatch.setattr(guests, switched_off, lambda *_: 0)
     life = play(AWAY)
     words = [each.what for each in life.violations]
     assert any("has run into debt" in each for each in words), words
