@@ -62,7 +62,7 @@ def _add_own_machines(life: Life) -> None:
             life.engine.processes.add(OWN_SITE, own, queues.watches_of(own))
         _until(life, lambda: all(one.status == "healthy" for one in life.rows.regions()))
         if life.plan.has_guests:
-            life.rows.let_guests_in(life.regions[-1])
+            life.rows.let_guests_in(life.regions[-1], life.plan.preemption_notice_s)
         for gpus in machines:
             minion = life.world.add_machine(gpus=gpus, takes_guests=life.plan.has_guests)
             life.machines.append(minion)

@@ -172,6 +172,8 @@ class Plan:
     """The second of the day at which it is made: prices are read at midnight."""
     has_guests: bool = False
     """Whether the regions of own machines are public."""
+    preemption_notice_s: int | None = None
+    """The notice of guests, with real rows; None: no guest is pre-empted."""
     has_own_site: bool = False
     """Whether a worker process in its own network serves the site of the first region."""
     lifetime_s: int | None = None

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from activities.billing.payers import earnings_name
+from activities.placement import planning
 from tests.simulation.behaviour import Behaviour
 from tests.simulation.life import Life
-from tests.simulation.plan import Act, At, JobPlan
-from tests.simulation.rows_model import ModelRows
-from tests.simulation.rows_model import metering as module
+from tests.simulation.plan import Act, At, JobPlan, Plan
+from tests.simulation.rows_model import ModelRows, guests
 from tests.simulation.simulation import play
 from tests.simulation.test_coverage import PLAN
 from workflows.contracts.statuses import JobType
@@ -69,8 +69,50 @@ def test_a_guest_that_is_billed_for_as_long_as_its_node_is_away_is_seen(
     monkeypatch: pytest.MonkeyPatch, switched_off: str
 ) -> None:
     """The mend that is switched off, and what the life of before had."""
-    monkeypatch.setattr(module.Metering, switched_off, lambda *_: 0)
+    monkeypatch.setattr(guests, switched_off, lambda *_: 0)
     life = play(AWAY)
     words = [each.what for each in life.violations]
     assert any("has run into debt" in each for each in words), words
     assert debt(life) > A100_HOUR // 3
+
+
+OWN = JobPlan(at_s=600, type=JobType.TRAINING, behaviour=Behaviour(seconds=300))
+NOTICED = replace(
+    PLAN,
+    jobs=(replace(GUEST, behaviour=Behaviour(seconds=2400)), OWN),
+    microcredits=(10**12, 10**12),
+    has_guests=True,
+    preemption_notice_s=900,
+    real_rows=True,
+    acts=(Act(At(800), "ask", "cancel", "job/1"),),
+    hours=1,
+)
+
+
+def lived(plan: Plan) -> tuple[list[tuple[str, int]], int]:
+    """How each job ended, and after how many attempts; and the seconds that the guest has paid."""
+    life = play(plan)
+    assert life.violations == []
+    guest = next(iter(life.jobs))
+    ended = [(job.status, job.attempt) for job in life.rows.jobs()]
+    return ended, sum(each.seconds for each in life.rows.usage_of(guest))
+
+
+def test_a_guest_stays_and_pays_when_the_job_is_canceled_that_gave_it_notice() -> None:
+    ended, seconds = lived(NOTICED)
+    assert ended == [("finished", 1), ("canceled", 1)]
+    assert abs(seconds - 2400) < 5
+
+
+def test_a_guest_leaves_for_the_job_of_the_owner_that_waits_and_pays_until_then() -> None:
+    ended, seconds = lived(replace(NOTICED, acts=()))
+    assert ended == [("finished", 2), ("finished", 1)]
+    assert seconds > 2400
+
+
+def test_a_guest_leaves_for_nothing_where_a_notice_is_not_withdrawn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(planning, "withdraw_notice", lambda *_: None)
+    ended, _ = lived(NOTICED)
+    assert ended == [("finished", 2), ("canceled", 1)]

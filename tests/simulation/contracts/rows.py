@@ -167,8 +167,11 @@ class Rows(Protocol):
     ) -> str:
         """own_worker: a worker process in its own network serves its site. Raises: Refused."""
 
-    def let_guests_in(self, region_id: str) -> None:
-        """The region is public from now on; it has no nodes yet."""
+    def let_guests_in(self, region_id: str, preemption_notice_s: int | None) -> None:
+        """The region is public from now on; it has no nodes yet.
+
+        preemption_notice_s: None: no guest is pre-empted. Raises: Refused.
+        """
 
     def add_node(self, region_id: str, minion_id: str) -> str:
         """A node of the person's own machine, which has announced itself. Raises: Refused."""

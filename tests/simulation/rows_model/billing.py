@@ -9,6 +9,7 @@ from activities.billing.ledger import LedgerError
 from activities.billing.unsettled_jobs import MOST_JOBS
 from activities.temporal.stuck_workflows import STUCK_ATTEMPTS
 from tests.simulation.contracts import AlreadyStarted, Attempt, Handler, NotFound, Unavailable
+from tests.simulation.rows_model import guests
 from tests.simulation.rows_model.allocations import Allocations
 from tests.simulation.rows_model.connection import Connection, unanswered
 from tests.simulation.rows_model.ledger import Ledger
@@ -119,7 +120,7 @@ class Billing:
     def _tell_job_to_end(self, attempt: Attempt, command: TellJobToEnd) -> Done:
         self._connection.tell(f"job/{command.job_id}", "stop", command.request, attempt.request_id)
         with self._tables.write():
-            self._metering.end_for_credits(command.job_id)
+            guests.end_for_credits(self._tables, command.job_id, self._connection.now())
         return Done()
 
     # ── postings ────────────────────────────────────────────────────────────────────────────

@@ -14,6 +14,7 @@ from activities.billing.payers import credits_name
 from activities.placement.cloud_market import _fees, _inputs_of, _Seller, _sold
 from activities.placement.inventory import SHOWN, NodeFacts, _offer, _price, _read
 from activities.providers.prices import Version, catalogue_of
+from tests.simulation.rows_model.guests import reserved
 from tests.simulation.rows_model.ledger import Ledger
 from tests.simulation.rows_model.records import Job, Node, Region
 from tests.simulation.rows_model.tables import Tables
@@ -145,7 +146,7 @@ class PlacementInventory:
         found = self._tables.allocation_of
         return not any((job.id, worker, job.attempt) in found for worker in workers)
 
-    def queue(self, gpu_types: Iterable[str]) -> Queue:
+    def queue(self, gpu_types: Iterable[str], now: datetime) -> Queue:
         """The demands of all jobs that wait: queue.py:waiting_queue."""
         known, queue = frozenset(gpu_types), Queue()
         groups: dict[tuple[str, int, str], list[Job]] = defaultdict(list)
@@ -155,7 +156,7 @@ class PlacementInventory:
                 queue.job_count += 1
         for (project_id, priority, key), jobs in groups.items():
             jobs.sort(key=lambda job: (job.waiting_since, job.id))
-            demand = self._demand_of(jobs[0], known)
+            demand = self._demand_of(jobs[0], known, now)
             pending = [
                 PendingJob(
                     job_id=job.id,
@@ -191,8 +192,9 @@ class PlacementInventory:
         job = self._tables.jobs[job_id]
         return VolumeHolder(job_id, job.name, dict(volumes_of(job.spec))[volume_id])
 
-    def _demand_of(self, job: Job, known_gpu_types: frozenset[str]) -> Demand:
-        has_credits = self._ledger.balance(credits_name(job.account_id)) > 0
+    def _demand_of(self, job: Job, known_gpu_types: frozenset[str], now: datetime) -> Demand:
+        balance = self._ledger.balance(credits_name(job.account_id))
+        has_credits = balance > reserved(self._tables, job.account_id, now)
         key = job.demand_key, known_gpu_types, has_credits
         if key not in self._demands:
             demand = demand_of(job.spec, job.account_id, known_gpu_types)

@@ -6,6 +6,7 @@ from api.services.job_responses import ENDED
 from api.services.lifecycles import GONE
 from tests.simulation.contracts import Refused
 from tests.simulation.rows_model.connection import Connection
+from tests.simulation.rows_model.guests import reserved
 from tests.simulation.rows_model.ledger import Ledger
 from tests.simulation.rows_model.outbox import Outbox
 from tests.simulation.rows_model.records import Job
@@ -95,7 +96,9 @@ class JobRequests:
     def _check_balance(self, account_id: str, resources: Resources) -> None:
         if not resources.gpu_count and not settings().cpu_core_hour_microcredits:
             return
-        if self._ledger.balance(credits_name(account_id)) <= 0:
+        now = self._connection.now()
+        balance = self._ledger.balance(credits_name(account_id))
+        if balance <= reserved(self._tables, account_id, now):
             raise Refused(f"account {account_id}: must have more than 0 credits")
 
     def _check_limit(self, account_id: str) -> None:

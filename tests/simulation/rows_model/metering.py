@@ -8,13 +8,14 @@ from datetime import datetime, timedelta
 
 from temporalio.exceptions import ApplicationError
 
-from activities.billing.guests import ENDING_S, billed_until
+from activities.billing.guests import billed_until
 from activities.billing.ledger import MARKET_PRICES, USAGE_FEES, Entry
 from activities.billing.payers import credits_name, earnings_name
 from activities.billing.runway import ESTIMATED_BELOW_S, _clamped, _runway_level
 from activities.billing.runway_warnings import _warning
 from activities.billing.usage import MOST_PERIODS, SPARE_S, USAGE_REFUSED, _runs
 from activities.settings import settings
+from tests.simulation.rows_model import guests
 from tests.simulation.rows_model.connection import Connection
 from tests.simulation.rows_model.ledger import Ledger
 from tests.simulation.rows_model.outbox import Outbox
@@ -184,13 +185,6 @@ class Metering:
             )
         )
 
-    def end_for_credits(self, job_id: str) -> None:
-        """As guests.py:end_for_credits."""
-        for meter in self._tables.meters_of.get(job_id, {}).values():
-            is_first = meter.credits_used_up_at is None
-            if meter.rates.is_market_price and meter.running and is_first:
-                self._tables.set(meter, credits_used_up_at=self._connection.now())
-
     def is_over(self, usage: WorkerUsage) -> bool:
         """As usage.py:is_over."""
         job = self._tables.jobs.get(usage.job_id)
@@ -213,9 +207,9 @@ class Metering:
         now = self._connection.now()
         update = {
             "unposted_microcredits": self._unposted(payer_id, now),
-            "reserved_microcredits": self.reserved(payer_id, now),
+            "reserved_microcredits": guests.reserved(self._tables, payer_id, now),
             "burn_microcredits_per_hour": forecast.burn_microcredits_per_hour
-            - self._free_of_charge(payer_id, now),
+            - guests.free_of_charge(self._tables, payer_id, now),
         }
         forecast = forecast.model_copy(update=update)
         if forecast.left_microcredits <= 0 or forecast.runway_s > ESTIMATED_BELOW_S:
@@ -295,40 +289,6 @@ class Metering:
             if each.microcredits_per_hour > 0
             and not each.rates.is_market_price
             and self._tables.jobs[each.job_id].status == JobStatus.RUNNING
-        )
-
-    def reserved(self, payer_id: str, now: datetime) -> int:
-        """As guests.py:reserved_microcredits."""
-        found = 0
-        for each in self._tables.running_meters.get(payer_id, {}).values():
-            if not each.rates.is_market_price:
-                continue
-            held = self._tables.allocation_of.get((each.job_id, each.worker, each.attempt))
-            released_at = None if held is None else held.released_at
-            ends = billed_until(each.credits_used_up_at, None), released_at, now
-            until = min(end for end in ends if end is not None)
-            through_s = self._through_s(each, until)
-            if through_s > each.posted_s:
-                rate = each.microcredits_per_hour
-                found += cumulative_microcredits(rate, through_s)
-                found -= cumulative_microcredits(rate, each.posted_s)
-        return found
-
-    def _through_s(self, meter: UsageMeter, until: datetime) -> int:
-        """As guests.py:_through_s."""
-        lasted_s = int((until - meter.started_at).total_seconds())
-        for worker in self._tables.jobs[meter.job_id].workers:
-            if worker.index == meter.worker and worker.exit is not None:
-                return min(lasted_s, int(worker.elapsed_s))
-        return lasted_s
-
-    def _free_of_charge(self, payer_id: str, now: datetime) -> int:
-        """As guests.py:free_of_charge."""
-        before = now - timedelta(seconds=ENDING_S)
-        return sum(
-            each.microcredits_per_hour
-            for each in self._tables.running_meters.get(payer_id, {}).values()
-            if each.credits_used_up_at is not None and each.credits_used_up_at <= before
         )
 
 

@@ -137,7 +137,9 @@ class ModelRows:
             )
         )
 
-    def let_guests_in(self, region_id: str) -> None:
+    def let_guests_in(self, region_id: str, preemption_notice_s: int | None) -> None:
+        if preemption_notice_s is not None:
+            raise Refused(f"{region_id}: asked to pre-empt guests, and none of the model is")
         with self.tables.write():
             self.tables.change(self.tables.regions[region_id], public=True)
 

@@ -84,7 +84,8 @@ class Planning:
         held = self._inventory.held()
         market = self._inventory.market(now)
         offers = self._inventory.node_offers(now, held)
-        queue = self._inventory.queue(each.gpu_type for each in offers.values() if each.gpu_type)
+        gpu_types = (each.gpu_type for each in offers.values() if each.gpu_type)
+        queue = self._inventory.queue(gpu_types, now)
         context = PlanningContext(
             now=now,
             held=held.weights,

@@ -24,7 +24,7 @@ from api.schemas.datastores import DatastoreCreation
 from api.schemas.join_tokens import JoinTokenCreation
 from api.schemas.nodes import AnnouncementCreation, NodeCreation
 from api.schemas.providers import ProviderCreation
-from api.schemas.regions import RegionChange, RegionCreation
+from api.schemas.regions import GuestPolicy, RegionChange, RegionCreation
 from api.services import (
     announcements,
     artifacts,
@@ -128,9 +128,12 @@ class Requests:
 
         return self._change(self._owner(provider_id), add)
 
-    def let_guests_in(self, region_id: str) -> None:
+    def let_guests_in(self, region_id: str, preemption_notice_s: int | None) -> None:
+        policy = GuestPolicy(preemption_notice_s=preemption_notice_s)
+        asked = RegionChange(public=True, guest_policy=policy)
+
         def change(context: ChangeContext) -> None:
-            regions.change_region(context, region_id, RegionChange(public=True))
+            regions.change_region(context, region_id, asked)
 
         self._change(self._owner(region_id), change)
 

@@ -181,8 +181,8 @@ class RealRows:
     ) -> str:
         return self._requests.add_region(provider_id, zone, storage=storage, own_worker=own_worker)
 
-    def let_guests_in(self, region_id: str) -> None:
-        self._requests.let_guests_in(region_id)
+    def let_guests_in(self, region_id: str, preemption_notice_s: int | None) -> None:
+        self._requests.let_guests_in(region_id, preemption_notice_s)
 
     def add_node(self, region_id: str, minion_id: str) -> str:
         return self._requests.add_node(region_id, minion_id)
