@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.demo_data.stack import Stage
-from tests.demo_federated import tries
+from tests.demo_federated import neighbour, tries
 from tests.demo_federated.parties import HOSPITAL, MAKER, Party, Telling
 from tests.lab.machine import Machine
 from workers.runner.commands import Resource
@@ -57,6 +57,17 @@ workers: [{{command: id}}]
 """
 """A job without confinement, which the permission for federated jobs does not allow."""
 
+_LOOPBACK = f"127.0.0.1:{neighbour.PORT}", f"[::1]:{neighbour.PORT}"
+BESIDE = """\
+name: beside
+type: training
+resources: {gpus: cpu, cpu_count: 1, memory_gib: 1}
+data: {output: null}
+code: {path: beside}
+workers: [{command: exec python3 neighbour.py}]
+"""
+"""An ordinary job of the hospital on the same machine."""
+
 
 def play(stage: Stage, story: Story) -> None:
     """All of it. Raises: StackError, at the first thing that is not as it should be."""
@@ -84,6 +95,9 @@ def hospital_has_data(telling: Telling) -> None:
     patients = stage.nfs.shared / "patients"
     patients.mkdir()
     shutil.copy(EXAMPLE / "patients.csv", patients)
+    reads = stage.nfs.shared / "reads"
+    reads.mkdir()
+    reads.chmod(0o1777)  # Two runs may have two accounts, and the share keeps these.
     nfs = "--nfs", stage.nfs.address, "--root", str(stage.nfs.shared)
     hospital.baseload("datastore", "add", SHARE, "--region", REGION, *nfs, "--wait")
     hospital.baseload("project", "create", PROJECT)
@@ -111,6 +125,21 @@ def refused_without_leave(telling: Telling) -> None:
     hospital.refused("not found", "model", "export", model, "--to", "-")
 
 
+def another_job(telling: Telling) -> None:
+    """An ordinary job of the hospital has a port, a socket and shared memory, open to all."""
+    hospital, folder = telling.hospital, telling.folder(HOSPITAL)
+    (folder / "beside").mkdir()
+    shutil.copy(Path(neighbour.__file__), folder / "beside")
+    (folder / "beside.yaml").write_text(BESIDE)
+    hospital.baseload("submit", str(folder / "beside.yaml"))
+    machine = telling.stage.lab.machines[NODE]
+    line = f"cat {neighbour.SHARED} && grep -c {neighbour.SOCKET} /proc/net/unix"
+    hospital.until(
+        "root of the node sees its shared memory and its socket",
+        lambda: machine.run("sh", "-c", f"{line} 2>/dev/null || true").startswith("of another job"),
+    )
+
+
 def first_job(telling: Telling) -> None:
     """It reads every patient; what it tried from inside is in its output, too."""
     maker = telling.maker
@@ -128,8 +157,11 @@ def tried_from_inside(telling: Telling) -> None:
     found = _tries(telling, "reads")
     reached = [place for place, heard in found["tcp"].items() if heard == "heard"]
     telling.hospital.expect("by TCP it has reached nothing", not reached)
-    sent = [place for place, how in found["udp"].items() if how == "sent"]
-    telling.hospital.expect("by UDP it has sent nothing", not sent)
+    sent = {place for place, how in found["udp"].items() if how == "sent"}
+    telling.hospital.expect("by UDP it has sent nothing beside itself", sent <= set(_LOOPBACK))
+    answered = [host for host, heard in found["ping"].items() if heard == "heard"]
+    telling.hospital.expect("nobody else has answered its pings", set(answered) <= {"127.0.0.1"})
+    telling.hospital.expect("it has seen nothing of another job", not found["others"])
     telling.hospital.expect(
         f"it knows no address of {tries.NAME}", found["name"].startswith("[Errno")
     )
@@ -139,6 +171,7 @@ def tried_from_inside(telling: Telling) -> None:
 
 def withheld_after_it(telling: Telling) -> None:
     """The log stays on the node, the output is the hospital's, and the maker finds no job."""
+    telling.hospital.baseload("cancel", "beside", "--yes")
     for verb in ("logs", "output"):
         telling.maker.refused("no job has the id or the name", verb, "reads")
     ordinary = _written(telling, "ordinary", ORDINARY)
@@ -229,6 +262,7 @@ STEPS: tuple[tuple[str, Callable[[Telling], None]], ...] = (
     ("The hospital: a machine, patients on a share, a project", hospital_has_data),
     ("The maker: a model", maker_has_model),
     ("Neither gets what the other one has not allowed", refused_without_leave),
+    ("Another job on the same machine", another_job),
     ("The first job reads all patients", first_job),
     ("What it tried from inside", tried_from_inside),
     ("Its log and its output", withheld_after_it),
@@ -293,10 +327,12 @@ def _written(telling: Telling, name: str, form: str, **more: object) -> str:
 
 
 def _places(telling: Telling) -> list[str]:
-    """What the job tries to reach: the platform, the share, SSH of its own node, metadata."""
+    """What the job tries to reach: the platform, the share, SSH of its own node, metadata, and
+    the port of another job by both loopbacks, of which the job has its own."""
     stage = telling.stage
     node = stage.lab.machines[NODE].address
-    return [stage.settings.api, f"{stage.nfs.address}:2049", f"{node}:22", METADATA]
+    places = [stage.settings.api, f"{stage.nfs.address}:2049", f"{node}:22", METADATA]
+    return [*places, *_LOOPBACK]
 
 
 def _output(telling: Telling, job: str) -> Path:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import csv
 import json
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.activities.waiting import wait_for
 from tests.demo_federated import story, tries
 from workflows.contracts.job_submission import JobSubmission
 from workflows.rules.federation.submissions import mistakes_of_federated
@@ -65,7 +68,27 @@ def test_what_the_job_tries_is_written_down(
         monkeypatch.setenv(f"BASELOAD_{name}", str(tmp_path / name))
     monkeypatch.setattr(tries, "resolved", lambda: "no name")
     monkeypatch.setattr(tries, "written", lambda folder: "not tried")
-    tries.main(["127.0.0.1:1"])
+    tries.main(["127.0.0.1:1", "[::1]:1"])
     found = json.loads((tmp_path / "OUTPUT/tries.json").read_text())
     assert "refused" in found["tcp"]["127.0.0.1:1"]
-    assert found["udp"] == {"127.0.0.1:1": "sent"}
+    assert "refused" in found["tcp"]["[::1]:1"]
+    assert found["udp"] == {"127.0.0.1:1": "sent", "[::1]:1": "sent"}
+    assert set(found["ping"]) == {"127.0.0.1", "::1"}
+
+
+def test_what_another_job_has_open_to_all_is_found_where_nothing_confines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = tmp_path / "of-another-job"
+    program = f"from tests.demo_federated import neighbour; neighbour.SHARED = {str(shared)!r}; "
+    beside = subprocess.Popen([sys.executable, "-c", program + "neighbour.main()"])
+    try:
+        wait_for(shared.exists, "what is open to all")
+        monkeypatch.setattr(tries, "is_anothers", lambda _: False)
+        found = tries.of_others()
+    finally:
+        beside.kill()
+        beside.wait()
+    assert "socket baseload-neighbour" in found
+    (segment,) = [line for line in found if f" {beside.pid} " in line]
+    subprocess.run(["ipcrm", "--shmem-id", segment.split()[1]], check=True)
