@@ -136,10 +136,18 @@ def _sqlite_engine(url: str, begin: str, connections: int) -> Engine:
 def _postgresql_engine(url: str) -> Engine:
     """An engine with psycopg 3, also when the URL names no driver."""
     address = make_url(url).set(drivername="postgresql+psycopg")
-    return create_engine(
+    engine = create_engine(
         address,
         pool_size=_POSTGRESQL_CONNECTIONS,
         max_overflow=_POSTGRESQL_MORE,
         pool_pre_ping=True,
         hide_parameters=True,
     )
+
+    @event.listens_for(engine, "connect")
+    def without_jit(connection: Any, _: Any) -> None:
+        """Compile no query: that takes a third of a page of a statement, and is never worth it."""
+        connection.execute("SET jit = off")
+        connection.commit()
+
+    return engine

@@ -24,6 +24,7 @@ STEPS = {
     "quiet": "2,000 quiet jobs on 250 nodes; their worker killed; 1,000 canceled",
     "forgotten": "2,000 quiet jobs on 250 nodes, adopted after the engine forgot everything",
     "billing": "bills over skipped hours, and through rules and ledger",
+    "federated": "300 federated jobs from a service with a key of its own rate",
     "statement": "a statement of 1,000,000 postings, on SQLite and PostgreSQL: page, CSV, audit",
     "rules": "the pure rules of placement, beside bare loops",
     "state": "writing steps and reservations, beside bare inserts",

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 from datetime import timedelta
 
 from temporalio.client import WorkflowHandle
+from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
@@ -46,9 +47,13 @@ def rows() -> list[Row]:
 
 def _engine_row() -> Row:
     jobs = scaled(ENGINE_JOBS)
-    seconds, posted_hours = asyncio.run(_through_the_engine(jobs))
+    name = f"billing through the engine: {jobs} jobs over {ENGINE_HOURS} skipped hours"
+    try:
+        seconds, posted_hours = asyncio.run(_through_the_engine(jobs))
+    except RPCError as error:  # A busy machine does not skip an hour within the call's limit.
+        return Row(name, "not measured", str(error))
     return Row(
-        f"billing through the engine: {jobs} jobs over {ENGINE_HOURS} skipped hours",
+        name,
         f"{seconds:.0f} s, {posted_hours / seconds:.0f} hours/s",
         f"{posted_hours:,} of {jobs * ENGINE_HOURS:,} hours posted, each once",
     )

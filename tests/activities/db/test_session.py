@@ -100,3 +100,11 @@ def test_turns_of_one_name_follow_one_another(migrated: Database) -> None:
         order.append("first")
     thread.join()
     assert order == ["first", "second"]
+
+
+def test_postgresql_compiles_no_query(migrated: Database) -> None:
+    if migrated.is_sqlite:
+        return
+    for opened in (migrated.read, migrated.write):
+        with opened() as session:
+            assert session.connection().execute(text("SHOW jit")).scalar_one() == "off"
