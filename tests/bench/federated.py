@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from sqlmodel import func, select
+from sqlmodel import SQLModel, func, select
 
 from activities.db import tables
 from activities.outbox.dispatcher import OutboxDispatcher
@@ -24,7 +24,12 @@ KEY_PER_MINUTE = 120
 CLIENTS = 4
 ROUTE = "/v1/federated-jobs"
 AIM_S = 0.1
-COUNTED = (tables.FederatedJob, tables.EventRow, tables.OutboxRow, tables.IdempotencyKey)
+COUNTED: tuple[type[SQLModel], ...] = (
+    tables.FederatedJob,
+    tables.EventRow,
+    tables.OutboxRow,
+    tables.IdempotencyKey,
+)
 
 
 def rows() -> list[Row]:
