@@ -371,10 +371,10 @@ async def test_a_bill_is_asked_to_look_again_as_a_request_and_one_that_is_gone_i
     assert await signals_of(temporal_server, f"job/{job_id}/billing") == ["recheck_balance"]
 
 
-async def test_ending_what_is_not_there_is_silent(job_id: str, temporal_server: Client) -> None:
-    await end_billing(BillingDone(job_id=job_id, attempt=1))
-    await tell_job_to_end(TellJobToEnd(job_id=job_id, request=EndRequest(reason="no credits")))
-    for workflow_id in (f"job/{job_id}", f"job/{job_id}/billing"):
+async def test_ending_what_is_not_there_is_silent(job: tables.Job, temporal_server: Client) -> None:
+    await end_billing(BillingDone(job_id=job.id, attempt=1))
+    await tell_job_to_end(TellJobToEnd(job_id=job.id, request=EndRequest(reason="no credits")))
+    for workflow_id in (f"job/{job.id}", f"job/{job.id}/billing"):
         with pytest.raises(RPCError, match="not found"):  # Nothing was started in its place.
             await temporal_server.get_workflow_handle(workflow_id).describe()
 
