@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from sqlmodel import select
+from temporalio.client import Client
+from temporalio.service import RPCError
 from temporalio.testing import ActivityEnvironment
 
 from activities.billing import guests, job_billing
@@ -19,6 +22,7 @@ from activities.billing.payers import credits_name, earnings_name
 from activities.billing.runway import payer_forecast
 from activities.db import tables
 from activities.db.session import Database
+from activities.temporal.client import set_client
 from tests.activities.rows import NOW, add_job, add_node, add_payer, add_region, allocate
 from workflows.contracts.billing import BalanceForecast, WorkerUsage
 from workflows.contracts.jobs import EndRequest
@@ -213,3 +217,14 @@ async def test_who_asks_a_guest_to_end_records_when_the_first_time(
     assert first is not None
     assert first == second
     assert datetime.now(UTC) - first < timedelta(minutes=1)
+
+
+async def test_asking_a_job_to_end_that_is_not_there_is_silent(
+    guest: Guest, temporal_server: Client
+) -> None:
+    set_client(temporal_server)
+    await tell_job_to_end(TellJobToEnd(job_id="job-none", request=OUT))
+    with pytest.raises(RPCError, match="not found"):  # Nothing was started in its place.
+        await temporal_server.get_workflow_handle("job/job-none").describe()
+    with guest.database.read() as session:
+        assert session.exec(select(tables.UsageMeter.credits_used_up_at)).all() == []

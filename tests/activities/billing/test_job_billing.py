@@ -15,7 +15,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
 from activities.billing import usage
-from activities.billing.job_billing import begin_billing, end_billing, post_usage, tell_job_to_end
+from activities.billing.job_billing import begin_billing, end_billing, post_usage
 from activities.billing.ledger import add_credits, balance_of
 from activities.billing.unsettled_jobs import post_unsettled
 from activities.db import tables
@@ -29,10 +29,9 @@ from tests.activities.rows import NOW, add_job, add_node, add_payer, add_region,
 from tests.activities.temporal.stuck import TRIES, break_workflow
 from workflows.contracts import queues
 from workflows.contracts.billing import BalanceForecast, BilledWorker, BillingRequest, WorkerUsage
-from workflows.contracts.jobs import EndRequest
 from workflows.contracts.lifecycles import JobChanges, Record
 from workflows.contracts.nodes import NodeAddress
-from workflows.effects.billing import BillingDone, PostUsage, TellJobToEnd
+from workflows.effects.billing import BillingDone, PostUsage
 from workflows.rules.billing.metering import cumulative_microcredits
 from workflows.rules.billing.usage_fees import usage_rates
 
@@ -373,10 +372,8 @@ async def test_a_bill_is_asked_to_look_again_as_a_request_and_one_that_is_gone_i
 
 async def test_ending_what_is_not_there_is_silent(job_id: str, temporal_server: Client) -> None:
     await end_billing(BillingDone(job_id=job_id, attempt=1))
-    await tell_job_to_end(TellJobToEnd(job_id=job_id, request=EndRequest(reason="no credits")))
-    for workflow_id in (f"job/{job_id}", f"job/{job_id}/billing"):
-        with pytest.raises(RPCError, match="not found"):  # Nothing was started in its place.
-            await temporal_server.get_workflow_handle(workflow_id).describe()
+    with pytest.raises(RPCError, match="not found"):  # Nothing was started in its place.
+        await temporal_server.get_workflow_handle(f"job/{job_id}/billing").describe()
 
 
 def test_usage_that_could_not_be_settled_is_posted_later_and_once(
