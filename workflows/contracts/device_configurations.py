@@ -5,6 +5,7 @@ from pydantic import Field
 from workflows.contracts.devices import HealthCheck, OutputBuffer
 from workflows.contracts.job_submission import (
     DataSource,
+    JobModelReference,
     JobSubmission,
     ModelReference,
     OutputDestination,
@@ -66,11 +67,13 @@ class DeviceDocument(Submitted):
         output = None
         if self.output is not None:
             output = OutputDestination(**self.output.model_dump(exclude_none=True))
+        named = self.model
+        model = None if named is None else JobModelReference.model_validate(named.model_dump())
         return JobSubmission(
             name=name,
             type=JobType.INFERENCE,
             resources=SubmittedResources(cpu_count=1),
             environment=environment,
-            data=SubmittedData(model=self.model, checkpoints=self.checkpoints, output=output),
+            data=SubmittedData(model=model, checkpoints=self.checkpoints, output=output),
             workers=(SubmittedWorker(command=self.command),),
         )
