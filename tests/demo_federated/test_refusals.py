@@ -2,6 +2,7 @@
 
 import ast
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,6 +17,7 @@ from api.services import sessions
 from tests.api.federated_rows import federated_job, join, story
 from tests.api.http_server import Person, Site
 from tests.demo_federated import story as told
+from workflows.contracts.sessions import SessionKind
 from workflows.rules.federation.parties import Confinement, Parties, refusals_of
 
 
@@ -70,12 +72,13 @@ def sessions_refused() -> list[str]:
     )
     maker = SimpleNamespace(account_id="acc-2")
     place = SimpleNamespace(job_id="job-1", is_federated=True, port=None)
-    request = SimpleNamespace(kind=sessions.SessionKind.COMMAND, port=None)
+    request = SimpleNamespace(kind=SessionKind.COMMAND, port=None)
     said = []
-    for refuse in (
+    refusals: tuple[Callable[[], None], ...] = (
         lambda: sessions._must_not_be_creator(cast("Any", maker), cast("Any", job)),
         lambda: sessions.check_kind(cast("Any", place), cast("Any", request)),
-    ):
+    )
+    for refuse in refusals:
         with pytest.raises(Problem) as refusal:
             refuse()
         said.append(refusal.value.detail)
