@@ -365,12 +365,6 @@ FEDERATED: tuple[Defect, ...] = (
         "JobType(job.type), is_one_owner, meter.started_at",
         "JobType(job.type), False, meter.started_at",
     ),
-    _federated(
-        "a-job-is-created-without-asking-again",
-        "activities.federation.jobs",
-        "        if row.end_reason is not None or refusals:\n",
-        "        if row.end_reason is not None:\n",
-    ),
 )
 DEFECTS: tuple[Defect, ...] = TAKEN_BACK + PLANTED + EDGE + FEDERATED
 
