@@ -70,6 +70,7 @@ SERVICES_WITHOUT_ROUTE = {
     "job_submissions": "are made under jobs",
     "people": "are named in reasons and events",
     "log_parts": "are read under job_logs",
+    "measurements": "are read under jobs",
     "minions": "are asked for under nodes, devices and announcements",
     "storage_nodes": "are nodes, and asked for under nodes",
     "tco_figures": "are what tco answers",
