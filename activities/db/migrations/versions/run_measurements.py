@@ -1,12 +1,12 @@
 """Keep what was measured of each run, and with how many lost devices a deployment goes on.
 
-Revision: 0049, after 0047
+Revision: 0048, after 0047
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0049"
+revision = "0048"
 down_revision = "0047"
 branch_labels = None
 depends_on = None
