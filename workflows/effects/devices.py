@@ -153,7 +153,6 @@ stop_device = Effect(
     queue=None,
     start_to_close_s=120,
     schedule_to_close_s=600,
-    schedule_to_start_s=UNTAKEN_S,
     heartbeat_s=HEARTBEAT_S,
     non_retryable=_FINAL,
 )

@@ -23,7 +23,7 @@ from workflows.contracts.federation import LogPolicy
 from workflows.rules.accounts.plans import Plan
 
 EGRESS = ("10.0.0.9:443",)
-ALL = {"job": "all"}
+ALL = {"federated": "all"}
 READS = {"job": "read"}
 
 
