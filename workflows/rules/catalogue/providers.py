@@ -33,6 +33,20 @@ class Traits:
     """The longest lifetime of a machine that the provider enforces."""
     quotas_url: str = ""
     """The address at which people raise quotas, with `{project_id}` in it."""
+    has_implied_region: bool = False
+    """A provider has one region, which enabling it makes, and its removal archives; people create
+    no other one, and nothing is stored there."""
+    machine_is_image: bool = False
+    """A machine is a container of the job's image, without systemd and podman, which its host
+    reads."""
+    boot_limit_s: int = 900
+    """How long a machine may take until it is reachable; one that first pulls its image takes
+    longer."""
+    ends_machines: bool = True
+    """A machine ends with its lease. Otherwise its owner ends it, and it is never an orphan."""
+    only_if_named: bool = False
+    """Placement chooses its machines only for jobs that name the kind or the provider, because
+    their price of 0 would win every comparison."""
 
 
 TRAITS: dict[str, Traits] = {
