@@ -123,6 +123,8 @@ class Settings(BaseSettings):
 
     runpod_endpoint: str = "https://api.runpod.io"
     """The base URL of RunPod's REST API."""
+    runpod_image: str = "runpod/pytorch:1.0.2-cu1281-torch280-ubuntu2404"
+    """The image of RunPod's machines whose job names none; an image has sshd and Python."""
     vastai_endpoint: str = "https://console.vast.ai"
     """The base URL of Vast.ai's REST API."""
 

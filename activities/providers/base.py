@@ -40,6 +40,11 @@ class ProviderError(Exception):
     kind: ClassVar[str]
     """The error type that workflows know, see `workflows/contracts/errors.py`."""
 
+    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+        """After how long the provider wants to be asked again; None: it has not said."""
+
 
 class Unavailable(ProviderError):  # noqa: N818 - an answer, not a mistake
     """The provider did not answer, or its answer was lost: the request may have succeeded."""
