@@ -17,8 +17,8 @@ OFFER = "BASELOAD_OFFER"
 HOST_KEY = "BASELOAD_HOST_KEY"
 START = "BASELOAD_START"
 PUBLIC_KEY = "PUBLIC_KEY"
-COMMAND = f"""bash -c 'eval "${START}"'"""
-"""The command of the container, in the words of a shell."""
+COMMAND = f"""bash -c 'eval "${START}"' sshd"""
+"""The command of the container, in the words of a shell, under the name of what it becomes."""
 _START = f"""set -eu
 umask 077
 sshd="$(command -v sshd || echo /usr/sbin/sshd)"

@@ -39,9 +39,6 @@ class Traits:
     machine_is_image: bool = False
     """A machine is a container of the job's image, without systemd and podman, which its host
     reads."""
-    boot_limit_s: int = 900
-    """How long a machine may take until it is reachable; one that first pulls its image takes
-    longer."""
     ends_machines: bool = True
     """A machine ends with its lease. Otherwise its owner ends it, and it is never an orphan."""
     only_if_named: bool = False
