@@ -23,6 +23,7 @@ from workflows.contracts.machines import (
     MachineObservation,
     MachineOffer,
     MachineSpec,
+    RentalOffer,
 )
 from workflows.contracts.providers import Check, CloudResource
 from workflows.contracts.quotas import Quota
@@ -241,6 +242,9 @@ class Kind:
     catalogue: Callable[[], CloudCatalogue] | None = None
     """The catalogue, read from the kind's files."""
     storage_classes: Callable[[], StorageClasses] | None = None
+    offers: Callable[[str], tuple[RentalOffer, ...]] | None = None
+    """The rental offers of a marketplace at this moment, by a provider's id, in place of a
+    catalogue. Blocking. Raises: Unavailable, RequestRefused."""
     prices: Callable[[str], PriceList] | None = None
     """The cloud's current prices, read with a provider's key; without this capability the prices of
     the files count. Blocking. Raises: Unavailable, RequestRefused."""

@@ -61,6 +61,23 @@ class MachineOffer(Contract):
         return "spot" if self.spot else "on-demand"
 
 
+class RentalOffer(Contract):
+    """A rental offer: what a marketplace sells by the hour, and what it says that the machine has.
+
+    All of it is hearsay, which grows old. A machine is compared with it before it is used.
+    """
+
+    machine: MachineOffer
+    cpu_count: int
+    memory_bytes: int
+    disk_microcredits_per_gb_month: int = 0
+
+    @property
+    def offer_id(self) -> str:
+        """What tells the offer from the others of its provider."""
+        return self.machine.scope
+
+
 class MachineSpec(Contract):
     """The machine spec: what a machine must be, whichever offer it comes from, without secrets."""
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from activities.providers.image_machines import COMMAND, OFFER, variables_of
@@ -10,7 +9,7 @@ from activities.secrets.machine_keys import host_key_fingerprint
 from activities.settings import settings
 from workflows.contracts.machines import MachineObservation, MachineOffer, MachineSpec
 from workflows.contracts.statuses import MachineState
-from workflows.rules.catalogue.prices import MICROCREDITS_PER_DOLLAR
+from workflows.rules.catalogue.prices import microcredits_of
 
 SSH_PORT = "22/tcp"
 TERMINATED = "TERMINATED"
@@ -22,7 +21,7 @@ _STATES = {
     "ERROR": MachineState.STOPPED,
     TERMINATED: MachineState.GONE,
 }
-"""By RunPod's status. A pod that has exited costs money for its disk until it is deleted."""
+"""By RunPod's status. A pod that has exited is there, and may cost money, until it is deleted."""
 
 
 def pod_body(
@@ -62,7 +61,7 @@ def shown(pod: Mapping[str, Any], machine_name: str) -> MachineObservation:
         state=state,
         zone=str(pod.get("cloud", "")).lower(),
         provider_machine_id=str(pod["id"]),
-        microcredits_per_hour=_price(pod.get("cost")),
+        microcredits_per_hour=microcredits_of(pod.get("cost")) or None,
         began_at=_instant(pod.get("createdAt")),
         offer_label=str(_mapping(pod.get("env")).get(OFFER, "")),
         **update,
@@ -71,17 +70,6 @@ def shown(pod: Mapping[str, Any], machine_name: str) -> MachineObservation:
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-def _price(cost: Any) -> int | None:
-    """The price of a pod an hour; None: RunPod does not say, or it does not run."""
-    try:
-        dollars = Decimal(str(cost))
-    except InvalidOperation:
-        return None
-    if not dollars.is_finite() or dollars <= 0:
-        return None
-    return int((dollars * MICROCREDITS_PER_DOLLAR).to_integral_value(rounding="ROUND_UP"))
 
 
 def _instant(text: Any) -> datetime | None:

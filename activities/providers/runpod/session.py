@@ -15,16 +15,16 @@ PODS = "/v2/pods"
 
 
 class RunPodSession:
-    """The requests that the platform makes. Blocking.
-
-    Raises: every method Unavailable, CapacityExhausted, RequestRefused.
-    """
+    """The requests that the platform makes. Blocking."""
 
     def __init__(self, api: JsonApi) -> None:
         self._api = api
 
     def pods(self) -> list[Mapping[str, Any]]:
-        """All pods of the account, whoever has made them."""
+        """All pods of the account, whoever has made them.
+
+        Raises: Unavailable, RequestRefused.
+        """
         answer = self._succeeded(self._api.ask("GET", PODS))
         pods = answer.fields.get("pods")
         if not isinstance(pods, list):
@@ -32,6 +32,7 @@ class RunPodSession:
         return [pod for pod in pods if isinstance(pod, dict) and pod.get("id") and "name" in pod]
 
     def create(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Create a pod. Raises: Unavailable, CapacityExhausted, RequestRefused."""
         answer = self._succeeded(self._api.ask("POST", PODS, body=body))
         if not answer.fields.get("id"):
             raise misread(answer, "the new pod")
@@ -51,6 +52,7 @@ class RunPodSession:
         """The GPU models with their prices, and how many pods of that many GPUs can be had.
 
         cloud: `SECURE` or `COMMUNITY`.
+        Raises: Unavailable, RequestRefused.
         """
         query = {"include": "AVAILABILITY", "product": "POD", "cloud": cloud, "count": str(count)}
         answer = self._succeeded(self._api.ask("GET", "/v2/catalog/gpus", query=query))

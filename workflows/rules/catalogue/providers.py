@@ -74,6 +74,14 @@ TRAITS: dict[str, Traits] = {
     ),
 }
 """The traits by provider kind, in the order in which people see them."""
+COMING: dict[str, Traits] = {
+    ProviderKind.RUNPOD: Traits(
+        is_cloud=True,
+        has_implied_region=True,
+        machine_is_image=True,
+    ),
+}
+"""The traits of kinds that are not available yet, because a part of their path is missing."""
 NO_TRAITS = Traits()
 
 
@@ -84,6 +92,11 @@ def traits_of(kind: str) -> Traits:
 
 def cloud_kinds() -> tuple[str, ...]:
     return tuple(str(kind) for kind, traits in TRAITS.items() if traits.is_cloud)
+
+
+def rented_kinds() -> tuple[str, ...]:
+    """The kinds whose machines are rented from marketplaces, by offers that are read."""
+    return tuple(kind for kind in cloud_kinds() if TRAITS[ProviderKind(kind)].has_implied_region)
 
 
 def longest_ending_s() -> int:
