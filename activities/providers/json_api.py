@@ -53,6 +53,9 @@ class JsonApi:
         default_factory=lambda: httpcore.ConnectionPool(retries=0, max_connections=64), repr=False
     )
 
+    def close(self) -> None:
+        self._pool.close()
+
     def ask(
         self,
         method: str,

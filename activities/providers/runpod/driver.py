@@ -73,11 +73,7 @@ class RunPodMachines:
         zone: str,  # noqa: ARG002
         machine_id: str | None,  # noqa: ARG002
     ) -> MachineObservation:
-        """Without its times: RunPod tells the sums of whole hours alone.
-
-        The lease takes its own times. The price of a pod is known, so the cost is as well.
-        """
-        self._session.ssh_keys()
+        """Without its times, because RunPod tells the sums of whole hours alone."""
         return GONE
 
     def list_owned(self) -> Sequence[OwnedPod]:
