@@ -33,6 +33,17 @@ class Traits:
     """The longest lifetime of a machine that the provider enforces."""
     quotas_url: str = ""
     """The address at which people raise quotas, with `{project_id}` in it."""
+    has_implied_region: bool = False
+    """A provider has one region, which enabling it makes, and its removal archives; people create
+    no other one, and nothing is stored there."""
+    machine_is_image: bool = False
+    """A machine is a container of the job's image, without systemd and podman, which its host
+    reads."""
+    ends_machines: bool = True
+    """A machine ends with its lease. Otherwise its owner ends it, and it is never an orphan."""
+    only_if_named: bool = False
+    """Placement chooses its machines only for jobs that name the kind or the provider, because
+    their price of 0 would win every comparison."""
 
 
 TRAITS: dict[str, Traits] = {
@@ -63,6 +74,14 @@ TRAITS: dict[str, Traits] = {
     ),
 }
 """The traits by provider kind, in the order in which people see them."""
+COMING: dict[str, Traits] = {
+    ProviderKind.RUNPOD: Traits(
+        is_cloud=True,
+        has_implied_region=True,
+        machine_is_image=True,
+    ),
+}
+"""The traits of kinds that are not available yet, because a part of their path is missing."""
 NO_TRAITS = Traits()
 
 
@@ -73,6 +92,11 @@ def traits_of(kind: str) -> Traits:
 
 def cloud_kinds() -> tuple[str, ...]:
     return tuple(str(kind) for kind, traits in TRAITS.items() if traits.is_cloud)
+
+
+def rented_kinds() -> tuple[str, ...]:
+    """The kinds whose machines are rented from marketplaces, by offers that are read."""
+    return tuple(kind for kind in cloud_kinds() if TRAITS[ProviderKind(kind)].has_implied_region)
 
 
 def longest_ending_s() -> int:
