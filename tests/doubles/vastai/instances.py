@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.doubles.rented.boot import Address, Boot, Machine
@@ -52,6 +52,7 @@ class Instance:
     message: str | None = None
     life: int = 0
     address: Address | None = None
+    own_address: Address | None = None
     has_ports: bool = False
     running_at: float | None = None
     fault: Fault | None = None
@@ -112,28 +113,28 @@ class Instances:
     def stop(self, instance: Instance) -> None:
         """Release the GPUs and keep the disk, which goes on to be charged."""
         self._off(instance)
-        self.boot.end(instance.key, keeps_disk=True)
+        self._unplug(instance)
         self.meter.stop(instance.key, "gpu")
         instance.actual = "exited"
         _all_states(instance, "stopped")
 
     def destroy(self, instance: Instance) -> None:
         self._off(instance)
-        self.boot.end(instance.key)
+        self._unplug(instance, keeps_disk=False)
         self.meter.stop(instance.key)
         self.by_id.pop(instance.id, None)
 
     def exit(self, instance: Instance) -> None:
         """Its container ends; nothing has asked for it."""
         instance.life += 1
-        self.boot.end(instance.key, keeps_disk=True)
+        self._unplug(instance)
         self.meter.stop(instance.key, "gpu")
         instance.actual, instance.has_ports = "exited", False
 
     def lose(self, instance: Instance) -> None:
         """Its host is gone: nothing answers or is charged, and it is `offline` later."""
         instance.life += 1
-        self.boot.end(instance.key, keeps_disk=True)
+        self._unplug(instance)
         self.meter.stop(instance.key)
         self._later(
             instance, self.durations.notices_s, lambda lost: setattr(lost, "actual", "offline")
@@ -179,15 +180,33 @@ class Instances:
         instance.message = f"success, running {instance.start.image}/ssh"
         instance.running_at = self.clock.now()
         self.meter.start(instance.key, instance.name, "gpu", round(instance.usd * USD))
-        instance.address = self.boot.start(self._machine(instance))
-        if instance.has(FaultKind.NO_SSH) or not instance.start.starts_sshd:
-            self.boot.end(instance.key, keeps_disk=True)
+        self._boot(instance)
         fault = instance.fault
         if not instance.has(FaultKind.NO_PORTS):
             late = fault.seconds if fault and instance.has(FaultKind.PORTS_LATE) else 0.0
             self._later(instance, late, lambda ready: setattr(ready, "has_ports", True))
         if fault is not None and instance.has(FaultKind.VANISH):
             self._later(instance, fault.seconds, self.lose)
+
+    def _boot(self, instance: Instance) -> None:
+        """Start its SSH server: Vast.ai's, the image's, or both Vast.ai's and one of its script."""
+        machine = self._machine(instance)
+        instance.own_address = None
+        if instance.start.own_port is None:
+            instance.address = self.boot.start(machine)
+        else:
+            own = replace(machine, let_in=instance.start.own_keys, own_host_key=False)
+            instance.own_address = self.boot.start(own)
+            machine = replace(
+                machine, id=_outer(instance), own_host_key=True, host=instance.own_address.host
+            )
+            instance.address = self.boot.start(machine)
+        if instance.has(FaultKind.NO_SSH) or not instance.start.starts_sshd:
+            self._unplug(instance)
+
+    def _unplug(self, instance: Instance, *, keeps_disk: bool = True) -> None:
+        for machine_id in (instance.key, _outer(instance)):
+            self.boot.end(machine_id, keeps_disk=keeps_disk)
 
     def _machine(self, instance: Instance) -> Machine:
         return Machine(
@@ -206,6 +225,11 @@ class Instances:
         instance.has_ports = False
         if instance.offer.renter == instance.id:
             instance.offer.renter = None
+
+
+def _outer(instance: Instance) -> str:
+    """The id of what stands behind Vast.ai's own SSH server where the script has another one."""
+    return f"{instance.key}-vast"
 
 
 def _all_states(instance: Instance, state: str) -> None:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from tests.doubles.rented.boot import Address
 from tests.doubles.vastai.errors import invalid
 from tests.doubles.vastai.instances import Instance
 from tests.doubles.vastai.market import HOURS_OF_MONTH, OPERATORS
@@ -105,8 +106,7 @@ def _where(instance: Instance) -> dict[str, Any]:
     address = instance.address if instance.actual == "running" else None
     ports = None
     if address is not None and instance.has_ports and instance.start.is_direct:
-        binding = [{"HostIp": "0.0.0.0", "HostPort": str(address.port)}]
-        ports = {"22/tcp": binding} if instance.offer.direct_port_count else {}
+        ports = _ports(instance, address) if instance.offer.direct_port_count else {}
     shift = 1 if "jupyter" in instance.start.runtype else 0
     return {
         "public_ipaddr": None if address is None else f"{address.host} \n",
@@ -117,6 +117,15 @@ def _where(instance: Instance) -> dict[str, Any]:
         "ssh_idx": str(instance.id % 10),
         "machine_dir_ssh_port": None if address is None else address.port,
     }
+
+
+def _ports(instance: Instance, address: Address) -> dict[str, Any]:
+    """Port 22, and that of the script's own SSH server; the others of the request lead nowhere."""
+    found = {"22/tcp": [{"HostIp": "0.0.0.0", "HostPort": str(address.port)}]}
+    own, port = instance.own_address, instance.start.own_port
+    if own is not None:
+        found[f"{port}/tcp"] = [{"HostIp": "0.0.0.0", "HostPort": str(own.port)}]
+    return found
 
 
 def _read(query: dict[str, str], name: str, usual: Any) -> Any:

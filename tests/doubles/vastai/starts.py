@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import dataclass, field
 from typing import Any
+
+_PUBLIC_KEY = re.compile(r"(?:ssh|ecdsa|sk)-[-a-z0-9@.]+ [A-Za-z0-9+/=]{60,}")
 
 
 @dataclass
@@ -43,9 +46,18 @@ class Start:
         return self.is_ssh or any("sshd" in text for text in run)
 
     @property
+    def own_port(self) -> int | None:
+        """The published port at which the script runs an SSH server of its own, besides port 22."""
+        for each in self.published:
+            port = each.rpartition(":")[2]
+            if self.is_ssh and "sshd" in self.onstart and f"-p {port} " in self.onstart:
+                return int(port)
+        return None
+
+    @property
     def own_keys(self) -> list[str]:
-        """The public keys that an image lets in which Vast.ai puts nothing into."""
-        return self.env.get("PUBLIC_KEY", "").splitlines()
+        """The public keys that an SSH server lets in which Vast.ai has not started."""
+        return _PUBLIC_KEY.findall("\n".join((self.script, *self.env.values())))
 
 
 def start_of(asked: dict[str, Any]) -> Start:

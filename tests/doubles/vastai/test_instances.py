@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import asyncssh
 import httpx
 import pytest
 
@@ -271,3 +272,24 @@ async def test_a_key_of_the_account_reaches_every_instance(
         double.clock.advance(70)
         found = see(double, client, number)
     assert await said(found["ssh_host"], found["ssh_port"], "echo in") == "in"
+
+
+async def test_a_script_may_run_an_ssh_server_of_its_own_at_a_published_port(
+    make_vastai: Callable[..., VastDouble],
+) -> None:
+    double = make_vastai()
+    onstart = f"{ONSTART}echo '{PUBLIC}' > /etc/keys\n/usr/sbin/sshd -p 10022 -h /etc/ssh/key"
+    with client_of(double) as client:
+        env = {"-p 10022:10022": "1"}
+        number = rent(double, client, onstart=onstart, env=env).json()["new_contract"]
+        double.clock.advance(70)
+        found = see(double, client, number)
+        host = found["public_ipaddr"].strip()
+        own, usual = (int(found["ports"][f"{each}/tcp"][0]["HostPort"]) for each in (10022, 22))
+        assert await said(host, own, "echo in") == "in"
+        with pytest.raises(asyncssh.HostKeyNotVerifiable):
+            await said(host, usual, "true")
+        client.delete(f"/api/v0/instances/{number}/")
+    for port in (own, usual):
+        with pytest.raises(ConnectionRefusedError):
+            await said(host, port, "true")
