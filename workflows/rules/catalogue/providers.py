@@ -94,6 +94,11 @@ def cloud_kinds() -> tuple[str, ...]:
     return tuple(str(kind) for kind, traits in TRAITS.items() if traits.is_cloud)
 
 
+def catalogued_kinds() -> tuple[str, ...]:
+    """The clouds that sell by a catalogue of their machine types."""
+    return tuple(kind for kind in cloud_kinds() if kind not in rented_kinds())
+
+
 def rented_kinds() -> tuple[str, ...]:
     """The kinds whose machines are rented from marketplaces, by offers that are read."""
     return tuple(kind for kind in cloud_kinds() if TRAITS[ProviderKind(kind)].has_implied_region)
