@@ -127,6 +127,8 @@ class Settings(BaseSettings):
     """The image of RunPod's machines whose job names none; an image has sshd and Python."""
     vastai_endpoint: str = "https://console.vast.ai"
     """The base URL of Vast.ai's REST API."""
+    vastai_image: str = "vastai/base-image:@vastai-automatic-tag"
+    """The image of Vast.ai's machines whose job names none; an image has Python."""
 
     job_most_tasks: int = Field(default=32_768, ge=64)
     """The most processes and threads that a run may have at once."""

@@ -75,11 +75,12 @@ TRAITS: dict[str, Traits] = {
 }
 """The traits by provider kind, in the order in which people see them."""
 COMING: dict[str, Traits] = {
-    ProviderKind.RUNPOD: Traits(
+    kind: Traits(
         is_cloud=True,
         has_implied_region=True,
         machine_is_image=True,
-    ),
+    )
+    for kind in (ProviderKind.RUNPOD, ProviderKind.VASTAI)
 }
 """The traits of kinds that are not available yet, because a part of their path is missing."""
 NO_TRAITS = Traits()
