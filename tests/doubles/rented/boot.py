@@ -31,7 +31,8 @@ class Machine:
 
     script: what runs at its start (RunPod's `args`, Vast.ai's `onstart`); let_in: public keys that
     may log in as root; gpus: the name that nvidia-smi shows, the count and the MiB of each;
-    own_host_key: its image starts an sshd of its own before the script.
+    own_host_key: its image starts an sshd of its own before the script; host: the address at
+    which it answers, any if empty.
     """
 
     id: str
@@ -42,6 +43,7 @@ class Machine:
     let_in: list[str] = field(default_factory=list)
     gpus: tuple[str, int, int] = ("", 0, 0)
     own_host_key: bool = False
+    host: str = ""
 
     def given_host_key(self) -> asyncssh.SSHKey | None:
         """The host key that the renter has put into its environment or its script."""
@@ -86,7 +88,8 @@ class NoBoot:
 
     def start(self, machine: Machine) -> Address:
         self._count += 1
-        return Address(f"127.81.{self._count >> 8 & 255}.{self._count & 255}", 10000 + self._count)
+        host = machine.host or f"127.81.{self._count >> 8 & 255}.{self._count & 255}"
+        return Address(host, 10000 + self._count)
 
     def public_key(self, machine_id: str) -> str:
         return f"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI{machine_id}"

@@ -57,7 +57,7 @@ class PlainBoot:
     def start(self, machine: Machine) -> Address:
         self._count += 1
         key = machine.given_host_key() or asyncssh.generate_private_key("ssh-ed25519")
-        host = f"127.82.{self._count >> 8 & 255}.{self._count & 255}"
+        host = machine.host or f"127.82.{self._count >> 8 & 255}.{self._count & 255}"
         box = _Box(self.folder / machine.id, machine, key, host)
         _furnish(box)
         self._boxes[machine.id] = box
