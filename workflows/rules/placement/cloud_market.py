@@ -300,7 +300,12 @@ def _unwanted(offer: CloudOffer, demand: Demand) -> str | None:
         return "wrong-region"
     if demand.only_owned:
         return "not-owned"
+    traits = traits_of(offer.provider_kind)
+    if demand.has_secrets and traits.is_of_strangers:
+        return "untrusted"
     asked = demand.providers
+    if traits.only_if_named and not asked:
+        return "provider"
     if asked and offer.provider_id not in asked and offer.provider_kind not in asked:
         return "provider"
     return None
