@@ -111,7 +111,7 @@ class ProviderLifecycle:
         self._status = ProviderStatus.READY
         ready = Event(type=ProviderEvent.READY, message="every check passed")
         await self._write(ready, changes=self._cloud.added_to(changes))
-        if self._cloud.is_cloud:
+        if self._cloud.notifies:
             await self._start_notifications()
 
     async def _start_notifications(self) -> None:

@@ -39,6 +39,10 @@ class Traits:
     machine_is_image: bool = False
     """A machine is a container of the job's image, without systemd and podman, which its host
     reads."""
+    is_of_strangers: bool = False
+    """A machine stands at somebody whom nobody knows, who can read all that is on it."""
+    notifies: bool = True
+    """Its cloud sends notifications of what happens to machines."""
     ends_machines: bool = True
     """A machine ends with its lease. Otherwise its owner ends it, and it is never an orphan."""
     only_if_named: bool = False
@@ -79,6 +83,8 @@ COMING: dict[str, Traits] = {
         is_cloud=True,
         has_implied_region=True,
         machine_is_image=True,
+        is_of_strangers=True,
+        notifies=False,
     )
     for kind in (ProviderKind.RUNPOD, ProviderKind.VASTAI)
 }

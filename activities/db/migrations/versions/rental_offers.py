@@ -1,4 +1,4 @@
-"""Keep what marketplaces offer.
+"""Keep what marketplaces offer, and have the demands of waiting jobs say whether they have secrets.
 
 Revision: 0050, after 0045
 """
@@ -26,6 +26,8 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("provider_id", "offer_id", name=op.f("pk_rental_offers")),
     )
+    # Jobs with and without secrets have had one key.
+    op.execute("UPDATE jobs SET demand_key = NULL WHERE status = 'waiting_for_resources'")
 
 
 def downgrade() -> None:
