@@ -209,9 +209,8 @@ refresh_offers = Effect(
     OffersRefreshed,
     queue=queues.CLOUD,
     start_to_close_s=240,
-    schedule_to_close_s=280,
     heartbeat_s=HEARTBEAT_S,
     retry_first_s=10,
     retry_max_s=60,
 )
-"""Read and store the offers of a marketplace; it ends before the next refresh begins."""
+"""Read and store the offers of a marketplace."""

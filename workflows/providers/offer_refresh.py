@@ -1,12 +1,10 @@
 """The refresh of what marketplaces offer, every few minutes."""
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from workflows.contracts.schedules import ReconciliationRequest
 from workflows.contracts.statuses import ProviderKind
 from workflows.effects.providers import OffersRefreshed, RefreshOffers, refresh_offers
-from workflows.primitives.failures import cause_of
 from workflows.primitives.waiting import gather_all
 from workflows.rules.catalogue.providers import cloud_kinds
 
@@ -15,8 +13,7 @@ from workflows.rules.catalogue.providers import cloud_kinds
 class OfferRefresh:
     """Offers as marketplaces tell them; where one does not answer, its known offers grow older.
 
-    All kinds are asked at the same time, and none holds up another one. A kind that sells by a
-    catalogue has no offers to read.
+    All kinds are asked at the same time. A kind that sells by a catalogue has no offers to read.
     """
 
     @workflow.init
@@ -29,10 +26,5 @@ class OfferRefresh:
         return self._refreshed
 
     async def _refresh(self, kind: ProviderKind) -> None:
-        try:
-            found = await refresh_offers(RefreshOffers(provider_kind=kind), summary=kind)
-        except ActivityError as failure:
-            if is_cancelled_exception(failure):
-                raise
-            found = OffersRefreshed(refused=(f"{kind}: {cause_of(failure)[1]}",))
+        found = await refresh_offers(RefreshOffers(provider_kind=kind), summary=kind)
         self._refreshed = self._refreshed.plus(found)
