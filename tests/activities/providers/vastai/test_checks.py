@@ -3,7 +3,7 @@
 import pytest
 
 from activities.providers.base import KeyMistakeError, Unavailable
-from activities.providers.vastai import checks
+from activities.providers.vastai import kind
 from activities.providers.vastai.key import read_key
 from activities.providers.vastai.limits import LONGEST_WAIT_S, Limiter
 from tests.activities.providers.vastai.conftest import Sessions
@@ -18,8 +18,8 @@ def test_the_check_says_whether_the_key_works_and_costs_nothing(
     key: str,
     status: str,
 ) -> None:
-    monkeypatch.setattr(checks, "vastai_session", lambda provider_id: session_with(vastai, key))
-    (check,) = checks.check_vastai("prv-1")
+    monkeypatch.setattr(kind, "vastai_session", lambda provider_id: session_with(vastai, key))
+    (check,) = kind.check_vastai("prv-1")
     assert (check.name, check.status) == ("key", status)
     assert vastai.calls == ["users.current"]
 
@@ -27,10 +27,10 @@ def test_the_check_says_whether_the_key_works_and_costs_nothing(
 def test_a_marketplace_that_is_away_is_no_failed_check(
     vastai: VastDouble, session_with: Sessions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checks, "vastai_session", lambda provider_id: session_with(vastai))
+    monkeypatch.setattr(kind, "vastai_session", lambda provider_id: session_with(vastai))
     vastai.away(60)
     with pytest.raises(Unavailable):
-        checks.check_vastai("prv-1")
+        kind.check_vastai("prv-1")
 
 
 def test_a_call_whose_turn_is_far_away_comes_again_later_instead_of_waiting() -> None:
