@@ -83,9 +83,6 @@ TRAITS: dict[str, Traits] = {
         is_of_strangers=True,
         notifies=False,
     ),
-}
-"""The traits by provider kind, in the order in which people see them."""
-COMING: dict[str, Traits] = {
     ProviderKind.VASTAI: Traits(
         is_cloud=True,
         has_implied_region=True,
@@ -94,6 +91,8 @@ COMING: dict[str, Traits] = {
         notifies=False,
     ),
 }
+"""The traits by provider kind, in the order in which people see them."""
+COMING: dict[str, Traits] = {}
 """The traits of kinds that are not available yet, because a part of their path is missing."""
 NO_TRAITS = Traits()
 
