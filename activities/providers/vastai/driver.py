@@ -57,6 +57,10 @@ class VastMachines:
         return shown(first, name)
 
     def create(self, name: str, offer: MachineOffer, spec: MachineSpec) -> MachineObservation:
+        """Accept the offer, unless an instance has the name; what a refusal leaves is destroyed.
+
+        Raises: Unavailable, CapacityExhausted, RequestRefused.
+        """
         if (found := self.find(name, offer.zone)) is not None:
             return found
         if not offer.provider_offer_id.isdecimal():
