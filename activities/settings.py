@@ -121,6 +121,15 @@ class Settings(BaseSettings):
     gcp_plain_image: str = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2404-lts-amd64"
     """The boot image of machines without GPUs at Google, such as storage nodes."""
 
+    runpod_endpoint: str = "https://api.runpod.io"
+    """The base URL of RunPod's REST API."""
+    runpod_image: str = "runpod/pytorch:1.0.2-cu1281-torch280-ubuntu2404"
+    """The image of RunPod's machines whose job names none; an image has sshd and Python."""
+    vastai_endpoint: str = "https://console.vast.ai"
+    """The base URL of Vast.ai's REST API."""
+    vastai_image: str = "vastai/base-image:@vastai-automatic-tag"
+    """The image of Vast.ai's machines whose job names none; an image has Python."""
+
     job_most_tasks: int = Field(default=32_768, ge=64)
     """The most processes and threads that a run may have at once."""
     job_network_wall: bool = True

@@ -13,6 +13,7 @@ from workflows.billing.payouts import Payouts
 from workflows.contracts.lifecycles import LIFECYCLE_NOUNS, LifecycleNoun
 from workflows.placement.loop import PlacementLoop
 from workflows.providers.notifications import ProviderNotifications
+from workflows.providers.offer_refresh import OfferRefresh
 from workflows.providers.price_refresh import PriceRefresh
 from workflows.reconciliation.reconcilers import (
     Housekeeping,
@@ -44,6 +45,7 @@ WORKFLOWS: tuple[type, ...] = (
     OutboxRelay,
     LifecycleReconciliation,
     PriceRefresh,
+    OfferRefresh,
     Housekeeping,
     TrunkOpening,
 )

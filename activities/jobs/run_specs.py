@@ -51,6 +51,7 @@ from workflows.contracts.base import Done
 from workflows.contracts.errors import NOT_FOUND, WORK_REFUSED
 from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.jobs import WorkerAssignment, run_id
+from workflows.contracts.machines import MachineClaim
 from workflows.contracts.nodes import Hardware, Preparation
 from workflows.contracts.statuses import JobStatus
 from workflows.effects.jobs import (
@@ -61,6 +62,7 @@ from workflows.effects.jobs import (
     RunSpecsSealed,
     SealRunSpecs,
 )
+from workflows.rules.catalogue.providers import traits_of
 from workflows.rules.jobs.artifacts import artifacts_of, folder_of
 from workflows.rules.jobs.formats import full_image
 
@@ -346,7 +348,16 @@ def _isolation(allocation: Allocation, node: Node, region: Region, job: Job) -> 
         memory_bytes=allocation.memory_bytes,
         owned=is_owned,
         allows_apt_packages=region.allows_apt_packages,
+        machine_is_image=_is_image(node),
     )
+
+
+def _is_image(node: Node) -> bool:
+    """Whether the machine of a node is a container of its job's image."""
+    if node.machine is None:
+        return False
+    claim = MachineClaim.model_validate(node.machine)
+    return bool(claim.spec.image) and traits_of(claim.provider_kind).machine_is_image
 
 
 def secret_of(session: Session, job: OfProject, name: str, reference: str) -> str:

@@ -42,6 +42,7 @@ from workflows.contracts.lifecycles import (
 )
 from workflows.contracts.statuses import LeaseStatus, NodeStatus, NodeType, RegionStatus
 from workflows.effects.lifecycles import DependentsFound, FindDependents, RemoveDependents
+from workflows.rules.catalogue.providers import rented_kinds
 
 
 @activity.defn
@@ -90,11 +91,17 @@ def dependents_of(session: Session, resource_id: str) -> list[str]:
 
 
 def own_dependents_of(session: Session, resource_id: str) -> set[str]:
-    """The dependents that do not prevent a person from removing a region.
+    """The dependents that do not prevent a person from removing a region or a provider.
 
-    These are the storage nodes of a cloud region, nodes that are being removed, ephemeral nodes
-    that no job uses any more, the leases of all these, and devices that are being removed.
+    Of a provider, it is its implied region. Of a region, these are the storage nodes of a cloud
+    region, nodes that are being removed, ephemeral nodes that no job uses any more, the leases of
+    all these, and devices that are being removed.
     """
+    if noun_of(resource_id) is PROVIDER:
+        implied = select(Region.id).where(
+            col(Region.provider_id) == resource_id, col(Region.provider_kind).in_(rented_kinds())
+        )
+        return set(session.exec(implied).all())
     if noun_of(resource_id) is not REGION:
         return set()
     nodes = {node.id for node in storage_nodes_of(session, resource_id)}

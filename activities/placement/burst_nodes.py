@@ -7,14 +7,16 @@ from typing import Any
 from sqlmodel import Session, col, select
 
 from activities.db.ids import new_id
-from activities.db.tables import Node, Region
+from activities.db.tables import Job, Node, Region
 from activities.nodes.creation import LeasedNode, add_leased_node
 from activities.placement.allocations import ContendedError, write_allocations
 from activities.settings import settings
+from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.jobs import run_id
 from workflows.contracts.machines import MachineClaim
 from workflows.contracts.placement import Burst, CloudOffer, PendingJob
 from workflows.contracts.statuses import NodeType, ProviderKind, RegionStatus
+from workflows.rules.catalogue.providers import traits_of
 from workflows.rules.placement.cloud_costs import machine_cap
 from workflows.rules.placement.cloud_market import Market, spec_of
 from workflows.rules.placement.cloud_refusals import being_made
@@ -39,7 +41,7 @@ def make_nodes(
     requests: list[str] = []
     allocations: list[dict[str, Any]] = []
     for burst, job, offer in taken:
-        claim = _claim(burst, job, offer)
+        claim = _claim(burst, job, offer, _image_of(session, job, offer))
         for worker in range(job.demand.worker_count):
             node, request = _add_node(session, regions[offer.region_id], (job, worker), claim, now)
             _fill(node, offer, job)
@@ -64,7 +66,15 @@ def _locked(session: Session, region_ids: set[str]) -> dict[str, Region]:
     return found
 
 
-def _claim(burst: Burst, job: PendingJob, offer: CloudOffer) -> MachineClaim:
+def _image_of(session: Session, job: PendingJob, offer: CloudOffer) -> str:
+    """The image that a rented machine is; empty: the job names none, or its machine boots."""
+    if not traits_of(offer.provider_kind).machine_is_image or not job.demand.needs_image:
+        return ""
+    submission = JobSubmission.model_validate(session.get_one(Job, job.job_id).spec)
+    return submission.environment.image or ""
+
+
+def _claim(burst: Burst, job: PendingJob, offer: CloudOffer, image: str) -> MachineClaim:
     demand = job.demand
     tags = {"region": offer.region_id, "project": job.project_id, "job": job.job_id}
     lifetime_s = settings().ephemeral_lifetime_s
@@ -72,7 +82,7 @@ def _claim(burst: Burst, job: PendingJob, offer: CloudOffer) -> MachineClaim:
         provider_id=offer.provider_id,
         provider_kind=ProviderKind(offer.provider_kind),
         offers=burst.zones,
-        spec=spec_of(offer, demand, lifetime_s, tags),
+        spec=spec_of(offer, demand, lifetime_s, tags).model_copy(update={"image": image}),
         price_cap_microcredits_per_hour=machine_cap(offer, demand),
     )
 

@@ -1,4 +1,4 @@
-"""The cloud market: the offers of clouds to accounts with cloud regions, and the shortages.
+"""The cloud market: the offers of clouds and marketplaces to their accounts, and the shortages.
 
 Reading takes a handful of queries, for any number of jobs, offers and zones. The offers of a region
 change with the region, its provider and the prices; each process caches the last ones.
@@ -13,6 +13,7 @@ from sqlmodel import Session, col, select
 
 from activities.billing.preferred_credits import left_of
 from activities.db.tables import Provider, Region, ShortageRow
+from activities.placement.rental_market import RentalInputs, rental_inputs, rental_offers
 from activities.providers.prices import Version, catalogue_of, known_prices
 from activities.providers.registry import kind_of
 from workflows.contracts.billing import UsageRates
@@ -62,30 +63,32 @@ class _Sale(NamedTuple):
 
 
 _offers: dict[str, tuple[_OfferInputs, tuple[CloudOffer, ...]]] = {}
-_all: tuple[tuple[_OfferInputs, ...], CloudOffers] = ((), CloudOffers(()))
+_all: tuple[tuple[_OfferInputs | RentalInputs, ...], CloudOffers] = ((), CloudOffers(()))
 
 
 def market(session: Session, at: datetime) -> Market:
     """The cloud offers of healthy regions of ready providers, and the present shortages."""
     global _all  # noqa: PLW0603 - one for each process
-    regions = _regions(session)
-    if not regions:
+    regions, rentals = _regions(session), rental_inputs(session)
+    if not regions and not rentals:
         return Market(CloudOffers(()))
-    preferred = _preferred(session, regions, at)
+    provider_ids = {row.provider_id for row in (*regions, *rentals)}
+    preferred = _preferred(session, provider_ids, at)
     sellers = {
         kind: _Seller(_fees(kind, at), *known_prices(session, kind))
         for kind in {row.provider_kind for row in regions}
     }
-    all_inputs = tuple(_inputs_of(row, sellers[row.provider_kind], preferred) for row in regions)
+    sold = tuple(_inputs_of(row, sellers[row.provider_kind], preferred) for row in regions)
     before, made = _all
-    if all_inputs != before:
-        made = CloudOffers(
+    if (*sold, *rentals) != before:
+        of_clouds = [
             offer
-            for inputs in all_inputs
+            for inputs in sold
             for offer in _sold(inputs, sellers[inputs.provider_kind].catalogue)
-        )
-        _all = (all_inputs, made)
-    return Market(made, _shortages(session, regions, at), preferred)
+        ]
+        made = CloudOffers([*of_clouds, *rental_offers(session, rentals)])
+        _all = ((*sold, *rentals), made)
+    return Market(made, _shortages(session, provider_ids, at), preferred)
 
 
 def _regions(session: Session) -> list[Any]:
@@ -111,10 +114,10 @@ def _regions(session: Session) -> list[Any]:
     return [row for row in found if kind_of(row.provider_kind).catalogue is not None]
 
 
-def _preferred(session: Session, regions: list[Any], at: datetime) -> frozenset[str]:
+def _preferred(session: Session, provider_ids: set[str], at: datetime) -> frozenset[str]:
     """Providers that placement prefers, because their preferred credits are not spent yet."""
     given = select(Provider).where(
-        col(Provider.id).in_({row.provider_id for row in regions}),
+        col(Provider.id).in_(provider_ids),
         col(Provider.preferred_credits_microcredits) > 0,
     )
     left = left_of(session, session.exec(given).all(), at)
@@ -122,10 +125,10 @@ def _preferred(session: Session, regions: list[Any], at: datetime) -> frozenset[
 
 
 def _shortages(
-    session: Session, regions: list[Any], at: datetime
+    session: Session, provider_ids: set[str], at: datetime
 ) -> dict[tuple[str, str], Shortage]:
     query = select(ShortageRow).where(
-        col(ShortageRow.provider_id).in_({row.provider_id for row in regions}),
+        col(ShortageRow.provider_id).in_(provider_ids),
         col(ShortageRow.until) > at,
     )
     return {

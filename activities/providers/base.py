@@ -23,6 +23,7 @@ from workflows.contracts.machines import (
     MachineObservation,
     MachineOffer,
     MachineSpec,
+    RentalOffer,
 )
 from workflows.contracts.providers import Check, CloudResource
 from workflows.contracts.quotas import Quota
@@ -39,6 +40,11 @@ class ProviderError(Exception):
 
     kind: ClassVar[str]
     """The error type that workflows know, see `workflows/contracts/errors.py`."""
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+        """After how long the provider wants to be asked again; None: it has not said."""
 
 
 class Unavailable(ProviderError):  # noqa: N818 - an answer, not a mistake
@@ -236,6 +242,9 @@ class Kind:
     catalogue: Callable[[], CloudCatalogue] | None = None
     """The catalogue, read from the kind's files."""
     storage_classes: Callable[[], StorageClasses] | None = None
+    offers: Callable[[str], tuple[RentalOffer, ...]] | None = None
+    """The rental offers of a marketplace at this moment, by a provider's id, in place of a
+    catalogue. Blocking. Raises: Unavailable, RequestRefused."""
     prices: Callable[[str], PriceList] | None = None
     """The cloud's current prices, read with a provider's key; without this capability the prices of
     the files count. Blocking. Raises: Unavailable, RequestRefused."""

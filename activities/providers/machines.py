@@ -28,6 +28,8 @@ from workflows.effects.providers import ListOwnedMachines, OwnedMachinesListed
 GONE = MachineObservation(state=MachineState.GONE)
 PERIOD_LIMIT = timedelta(minutes=2)
 """How long the billed period of a machine that is gone is asked for."""
+LONGEST_PAUSE = timedelta(minutes=5)
+"""How long a provider may have a call wait that it refuses as one too many."""
 
 Found = TypeVar("Found")
 
@@ -215,4 +217,15 @@ def _translated_errors(command: NamedMachine | TerminateOrphanedMachine) -> Iter
     try:
         yield
     except ProviderError as error:
-        raise ApplicationError(f"{command.machine_name}: {error}", type=error.kind) from error
+        raise ApplicationError(
+            f"{command.machine_name}: {error}",
+            type=error.kind,
+            next_retry_delay=_delay_of(error),
+        ) from error
+
+
+def _delay_of(error: ProviderError) -> timedelta | None:
+    """The pause that a provider asks for, at most `LONGEST_PAUSE`; None: Temporal's own."""
+    if error.retry_after_s is None:
+        return None
+    return min(timedelta(seconds=error.retry_after_s), LONGEST_PAUSE)

@@ -16,6 +16,7 @@ from activities.providers.machines import (
     terminate_machine,
     wait_for_machine,
 )
+from activities.providers.offer_refresh import refresh_offers
 from activities.providers.price_refresh import refresh_prices
 from activities.registry import Activity
 
@@ -31,6 +32,7 @@ CLOUD: tuple[Activity, ...] = (
     list_owned_machines,
     reconcile_machines,
     refresh_prices,
+    refresh_offers,
 )
 RELEASES: tuple[Activity, ...] = (
     describe_machine,

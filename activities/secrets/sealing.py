@@ -130,6 +130,16 @@ def content_names_key(region_id: str) -> bytes:
     return _derived(site_key(region_id), "content-names")
 
 
+def host_key_seed(machine_name: str) -> bytes:
+    """The seed of the SSH host key of a rented machine.
+
+    It comes from the earliest master key that is kept, as `site_key` does, so that a machine is
+    known again under a new master key.
+    Raises: MasterKeyError, when there is no usable key.
+    """
+    return _derived(master_keys()[-1], f"host-key/{machine_name}")
+
+
 def payload_keys() -> list[bytes]:
     """The keys of what goes through Temporal: derived, or from `home/keys/temporal.key`.
 

@@ -164,11 +164,16 @@ def _isolation(command: StageWorker, run_spec: RunSpec) -> Isolation:
 
 def _runtime(isolation: Isolation, run_spec: RunSpec) -> str:
     try:
-        return choose_runtime(isolation.runtimes, run_spec.image)
+        return choose_runtime(isolation.runtimes, _pulled_image(isolation, run_spec))
     except NoRuntimeError as error:
         raise ApplicationError(
             f"{isolation.node_id}: {error}", {"code": "image"}, type=errors.WORK_REFUSED
         ) from error
+
+
+def _pulled_image(isolation: Isolation, run_spec: RunSpec) -> str | None:
+    """The image that the node pulls for the run; None: there is none, or the machine is it."""
+    return None if isolation.machine_is_image else run_spec.image
 
 
 async def _is_staged(node: NodeAddress, run_id: str) -> bool:
@@ -246,7 +251,7 @@ async def staging_request(
         access = await cache_access(cache.node.region_id, cache.address, is_secure=True)
         more = {name: access[name] for name in access if name != "cache"}
         request |= {**more, "cache_same_index": cache.wants_same_index}
-    if run_spec.image is not None:
+    if _pulled_image(isolation, run_spec) is not None:
         request |= {"image_mirror": await image_mirror(run_spec.cache)}
     return request
 
@@ -261,7 +266,8 @@ def _request(
         "environment": run_spec.environment,
         "keys": {"files": run_spec.key_files, "paths": run_spec.key_paths},
         "runtime": _runtime(isolation, run_spec),
-        "image": run_spec.image,
+        "image": _pulled_image(isolation, run_spec),
+        "machine_image": run_spec.image if isolation.machine_is_image else None,
         "gpu_uuids": list(isolation.gpu_uuids),
         "user": isolation.job_user,
         "cpu_count": isolation.cpu_count or None,
@@ -283,7 +289,7 @@ def _request(
         "python_packages": list(run_spec.python_packages),
         "requirements": run_spec.requirements,
         "apt_packages": list(run_spec.apt_packages),
-        "image": run_spec.image,
+        "image": _pulled_image(isolation, run_spec),
         "registry_login": run_spec.registry_login,
         "owned": isolation.owned is not False,
         "allows_apt_packages": isolation.allows_apt_packages is not False,

@@ -66,6 +66,9 @@ class Isolation(Contract):
     allows_apt_packages: bool | None = None
     """Whether Debian packages of the run are installed on the node itself, and not into the run's
     own root; None: as before, on the node, sealed by an earlier release."""
+    machine_is_image: bool = False
+    """Whether the rented machine is a container of the run's image, which nobody pulls there: the
+    run is a process in it."""
 
     def difference(self, node: NodeAddress, assignment: WorkerAssignment) -> str | None:
         """What a command from outside of the seal says otherwise; None: it says the same."""

@@ -34,6 +34,7 @@ from workflows.contracts.schedules import (
 )
 
 PRICES_INTERVAL = timedelta(days=1)
+OFFERS_INTERVAL = timedelta(minutes=5)
 HOUSEKEEPING_INTERVAL = timedelta(hours=1)
 RECONCILIATION = "lifecycle-reconciliation"
 LOOPS: tuple[tuple[str, Contract, str], ...] = (
@@ -72,6 +73,7 @@ def wanted_schedules() -> dict[str, Scheduled]:
     return {
         RECONCILIATION: Scheduled("LifecycleReconciliation", every),
         "prices": Scheduled("PriceRefresh", PRICES_INTERVAL),
+        "offers": Scheduled("OfferRefresh", OFFERS_INTERVAL),
         "housekeeping": Scheduled("Housekeeping", HOUSEKEEPING_INTERVAL),
     }
 

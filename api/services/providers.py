@@ -29,10 +29,13 @@ from api.authorization import Caller
 from api.changes import ChangeContext
 from api.problems import Problem, field_error, invalid
 from api.schemas import providers as schemas
+from api.services.implied_regions import create_implied_region, used_nodes_of_implied_region
 from api.services.lifecycles import names_of, remove, wrong_state
 from api.services.ownership import lifecycle, own, own_locked
 from workflows.contracts.statuses import ProviderStatus, RegionStatus
 from workflows.rules.catalogue.providers import traits_of
+
+SECRET_REF = "secret_ref"  # noqa: S105 - the name of a field
 
 
 def provider_responses(session: Session, rows: Sequence[tables.Provider]) -> list[schemas.Provider]:
@@ -109,6 +112,8 @@ def _read(
     if not given:
         rule = f"is needed: {reader.what}, or a reference to one"
         raise invalid(field_error("credentials", rule))
+    if isinstance(given, dict) and SECRET_REF in given:
+        given = _reference_in(given)
     literal = json.dumps(given) if isinstance(given, dict) else given.strip()
     reference = literal if is_reference(literal) else None
     content = literal if reference is None else _resolved(caller, reference)
@@ -118,10 +123,24 @@ def _read(
         raise invalid(field_error(wrong.field, wrong.rule)) from None
 
 
+def _reference_in(given: dict[str, Any]) -> str:
+    """The reference in `{"secret_ref": "…"}`. Raises: Problem `invalid-request`."""
+    reference = given[SECRET_REF]
+    if not isinstance(reference, str) or not is_reference(reference):
+        rule = "is a reference, such as store://providers/<kind>/<name>"
+        raise invalid(field_error(f"credentials.{SECRET_REF}", rule))
+    if others := sorted(given.keys() - {SECRET_REF}):
+        rule = f"stands alone in the credentials; found also {', '.join(others)}"
+        raise invalid(field_error(f"credentials.{SECRET_REF}", rule))
+    return reference
+
+
 def enable_provider(
     context: ChangeContext, asked: schemas.ProviderCreation, given: ReadCredentials | None
 ) -> schemas.Provider:
     """Enable a provider for the account.
+
+    A provider whose region is implied gets it together with its own row.
 
     Raises: Problem `invalid-request`, when the credentials are missing, wrong or not needed;
     `forbidden`, when a field is for administrators; `conflict`, when the cloud project is enabled.
@@ -146,6 +165,8 @@ def enable_provider(
     elif asked.credentials is not None:
         raise _needs_none(row.kind)
     context.create(row)
+    if traits_of(row.kind).has_implied_region:
+        create_implied_region(context, row)
     return provider_response(context.session, row)
 
 
@@ -187,7 +208,7 @@ def _replace_key(
         )
     project_id = (row.cloud or {}).get("project_id")
     key = _take_credentials(context, row, given)
-    if project_id is not None and key.project_id != project_id:
+    if project_id and key.project_id != project_id:
         rule = f"is a key of the provider's own project, {project_id}"
         raise invalid(field_error("credentials.project_id", rule, key.project_id))
     context.tell(row.id, "recheck")
@@ -203,12 +224,10 @@ def recheck_provider(context: ChangeContext, provider_id: str) -> schemas.Provid
 def remove_provider(context: ChangeContext, provider_id: str, *, force: bool) -> schemas.Provider:
     row = own_locked(context.session, tables.Provider, provider_id, context.caller)
     is_open = (tables.Region.provider_id == row.id, tables.Region.status != RegionStatus.ARCHIVED)
-    remove(
-        context,
-        row,
-        force=force,
-        holds=[("regions", names_of(context.session, tables.Region, is_open))],
-    )
+    holds = ("regions", names_of(context.session, tables.Region, is_open))
+    if traits_of(row.kind).has_implied_region:
+        holds = ("nodes", used_nodes_of_implied_region(context.session, row))
+    remove(context, row, force=force, holds=[holds])
     return provider_response(context.session, row)
 
 
@@ -252,8 +271,11 @@ def _resolved(caller: Caller, reference: str) -> str:
 def _must_be_the_only_one(context: ChangeContext, kind: str, key: Credentials) -> None:
     """Refuse a second provider for one cloud project.
 
-    Two providers would count the project's quotas twice, and terminate its machines twice.
+    Two providers would count the project's quotas twice, and terminate its machines twice. A key
+    that names no project is of a marketplace, whose machines carry the provider's id.
     """
+    if not key.project_id:
+        return
     others = select(tables.Provider).where(
         tables.Provider.account_id == context.caller.account_id,
         tables.Provider.kind == kind,

@@ -19,6 +19,7 @@ from api.problems import Problem, field_error, invalid
 from api.schemas import regions as schemas
 from api.services.cloud_machines import OWN_MACHINES, must_be_left_out
 from api.services.guests import let_guests_leave
+from api.services.implied_regions import must_have_its_provider_removed, must_not_be_implied
 from api.services.lifecycles import GONE, names_of, remove, wrong_state
 from api.services.ownership import lifecycle, own_locked
 from api.services.reservations import kept_in
@@ -96,6 +97,7 @@ def create_region(
         raise invalid(*(field_error("relaxed_requirements", rule, name) for name in unknown))
     advisory_lock(context.session, f"regions/{context.caller.account_id}")
     provider = own_locked(context.session, tables.Provider, asked.provider_id, context.caller)
+    must_not_be_implied(provider.kind, provider.id)
     if provider.status != ProviderStatus.READY:
         found = f"is {provider.status}" + (
             f": {provider.status_reason}" * bool(provider.status_reason)
@@ -219,7 +221,7 @@ def _policy_of(asked: schemas.RegionCreation | schemas.RegionChange) -> dict[str
 
 def _change_public(context: ChangeContext, row: tables.Region) -> None:
     """Open a region to guests, or close it. Raises: Problem `conflict`, `invalid-request`."""
-    if row.cloud_region is not None:
+    if traits_of(row.provider_kind).is_cloud:
         raise invalid(field_error("public", "is for regions of machines you own", True))
     _must_be_empty(context, row, "public")
     row.public, row.updated_at = not row.public, context.now
@@ -244,6 +246,7 @@ def _change_site(context: ChangeContext, row: tables.Region) -> None:
 
 def remove_region(context: ChangeContext, region_id: str, *, force: bool) -> schemas.Region:
     row = own_locked(context.session, tables.Region, region_id, context.caller)
+    must_have_its_provider_removed(row)
     own = own_dependents_of(context.session, row.id)
     others = (
         tables.Node.region_id == row.id,

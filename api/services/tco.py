@@ -17,7 +17,7 @@ from api.services.tco_figures import STATED, Compared, Plan, node_response, tota
 from workflows.contracts.billing import HOURS_PER_MONTH
 from workflows.rules.billing.tco import NodeUse, Ownership, Rental
 from workflows.rules.billing.usage_fees import gpu_hour_fee
-from workflows.rules.catalogue.providers import cloud_kinds
+from workflows.rules.catalogue.providers import catalogued_kinds
 from workflows.rules.catalogue.rental_prices import RentalPrice, rental_prices
 
 LONGEST = timedelta(days=366)
@@ -147,7 +147,7 @@ def _compared(
 
 def _list_prices(session: Session, gpu_types: Iterable[str]) -> dict[str, list[RentalPrice]]:
     """The list prices of all clouds by GPU type, the cheapest first."""
-    catalogues = [known_prices(session, kind)[1] for kind in cloud_kinds()]
+    catalogues = [known_prices(session, kind)[1] for kind in catalogued_kinds()]
     return {
         gpu_type: sorted(
             (price for each in catalogues for price in rental_prices(each, gpu_type)),

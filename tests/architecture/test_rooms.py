@@ -34,6 +34,7 @@ SMALL_ON_PURPOSE = {
     "workflows/rules/jobs/retries.py": "the pause before a retry, which users read of in numbers",
     "workflows/reconciliation/reconcilers.py": "workflows of their own, which the worker names",
     "workflows/providers/price_refresh.py": "a workflow of its own, which the worker names",
+    "workflows/providers/offer_refresh.py": "a workflow of its own, which the worker names",
     "workflows/billing/device_fees.py": "a workflow of its own, which the worker names",
     "workflows/billing/balance_guard.py": "a workflow of its own, which the worker names",
     "workflows/billing/payouts.py": "a workflow of its own, which the worker names",

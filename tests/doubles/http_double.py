@@ -66,8 +66,8 @@ class Faults:
 
 
 @contextmanager
-def serving(answer: Callable[[Asked], Answer]) -> Iterator[str]:
-    """The base URL of the double, for as long as it is held."""
+def serving(answer: Callable[[Asked], Answer], port: int = 0) -> Iterator[str]:
+    """The base URL of the double, for as long as it is held; port 0: any free one."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -82,6 +82,9 @@ def serving(answer: Callable[[Asked], Answer]) -> Iterator[str]:
             self._serve()
 
         def do_DELETE(self) -> None:
+            self._serve()
+
+        def do_PATCH(self) -> None:
             self._serve()
 
         def _serve(self) -> None:
@@ -104,7 +107,7 @@ def serving(answer: Callable[[Asked], Answer]) -> Iterator[str]:
         def log_message(self, *_: Any) -> None:
             return
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:

@@ -13,6 +13,7 @@ STUCK_ATTEMPTS = 4
 SCHEDULES = (
     ("lifecycle-reconciliation", "LifecycleReconciliation", 300.0),
     ("prices", "PriceRefresh", 86_400.0),
+    ("offers", "OfferRefresh", 300.0),
     ("housekeeping", "Housekeeping", 3600.0),
 )
 LOOPS = (

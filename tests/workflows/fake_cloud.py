@@ -46,6 +46,9 @@ class Cloud:
     untold_prices: set[str] = field(default_factory=set)
     """What the cloud charges otherwise than is known."""
     known_prices: set[str] = field(default_factory=set)
+    untold_offers: set[str] = field(default_factory=set)
+    """What a marketplace offers otherwise than is known."""
+    known_offers: set[str] = field(default_factory=set)
     expired: set[str] = field(default_factory=set)
     """Uploads whose retention has passed."""
     removed: set[str] = field(default_factory=set)
@@ -85,6 +88,11 @@ class RentedMachines:
         self.cloud.known_prices |= self.cloud.untold_prices
         self.cloud.untold_prices = set()
         return providers.PricesRefreshed(kept=kept)
+
+    def refresh_offers(self, _: providers.RefreshOffers) -> providers.OffersRefreshed:
+        self.cloud.known_offers |= self.cloud.untold_offers
+        self.cloud.untold_offers = set()
+        return providers.OffersRefreshed(kept=len(self.cloud.known_offers))
 
     def remove_expired(self, _: housekeeping.RemoveExpired) -> housekeeping.ExpiredRemoved:
         found, self.cloud.expired = self.cloud.expired, set()

@@ -391,6 +391,9 @@ class SubmittedPlacement(Submitted):
     """Whether the job may run on spot machines, which are cheaper and can be taken away at any
     time. By default allowed for training and inference, and never for notebooks and endpoints,
     which people use while they run."""
+    untrusted: bool = Field(False, examples=[True])
+    """Whether the job's secrets and third-party keys may go to machines rented from strangers, who
+    can read all that is on them. By default a job that has any takes none of these machines."""
 
 
 class SubmittedSafety(Submitted):

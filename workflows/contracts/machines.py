@@ -1,5 +1,6 @@
 """Machines at providers: offers, specs and claims, observations, orphans and shortages."""
 
+import hashlib
 import re
 from datetime import datetime
 
@@ -7,6 +8,8 @@ from pydantic import Field
 
 from workflows.contracts.base import Contract
 from workflows.contracts.statuses import MachineState, ProviderKind
+
+LABEL_LENGTH = 63
 
 
 class MachineOffer(Contract):
@@ -21,16 +24,31 @@ class MachineOffer(Contract):
     microcredits_per_hour: int
     price_is_estimate: bool = False
     """Whether the price is from a dated price list, because the provider states no exact one."""
+    provider_offer_id: str = ""
+    """The marketplace's own id of what it offers: one machine, or a GPU model as it names it. Empty
+    for a cloud, which sells machine types."""
 
     @property
     def scope(self) -> str:
         """The scope of the shortage to remember for all jobs, when this offer is exhausted."""
-        return f"{self.zone}/{self._machine}/{self._kind}"
+        own = f"/{self.provider_offer_id}" if self.provider_offer_id else ""
+        return f"{self.zone}/{self._machine}/{self._kind}{own}"
 
     @property
     def label(self) -> str:
-        """The offer label of machines created for this offer, in letters that any cloud takes."""
-        return re.sub(r"[^a-z0-9]+", "-", f"{self._machine}-{self._kind}".lower())[:63]
+        """The offer label of machines created for this offer, in letters that any cloud takes.
+
+        The label of a marketplace's offer has its id too, because the offers of two machines that
+        are alike differ by it alone.
+        """
+        name = f"{self._machine}-{self._kind}"
+        if not self.provider_offer_id:
+            return re.sub(r"[^a-z0-9]+", "-", name.lower())[:LABEL_LENGTH]
+        name = re.sub(r"[^a-z0-9]+", "-", f"{self.provider_offer_id}-{name}".lower())
+        if len(name) <= LABEL_LENGTH:
+            return name
+        digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+        return f"{name[: LABEL_LENGTH - 9]}-{digest}"
 
     @property
     def _machine(self) -> str:
@@ -43,6 +61,23 @@ class MachineOffer(Contract):
         return "spot" if self.spot else "on-demand"
 
 
+class RentalOffer(Contract):
+    """A rental offer: what a marketplace sells by the hour, and what it says that the machine has.
+
+    All of it is hearsay, which grows old. A machine is compared with it before it is used.
+    """
+
+    machine: MachineOffer
+    cpu_count: int
+    memory_bytes: int
+    disk_microcredits_per_gb_month: int = 0
+
+    @property
+    def offer_id(self) -> str:
+        """What tells the offer from the others of its provider."""
+        return self.machine.scope
+
+
 class MachineSpec(Contract):
     """The machine spec: what a machine must be, whichever offer it comes from, without secrets."""
 
@@ -53,6 +88,12 @@ class MachineSpec(Contract):
     tags: dict[str, str] = Field(default_factory=dict)
     containers: bool = False
     """Whether podman must be installed before the machine is used, with CDI names of its GPUs."""
+    image: str = ""
+    """The container image that a rented machine is, with the job's programs in it; empty: the
+    image of the setting of its provider kind. A machine of a cloud boots a system instead."""
+    env: dict[str, str] = Field(default_factory=dict)
+    """Variables that a rented machine gets at its creation. Its host reads them, so none is a
+    secret; the driver adds the host key of this one machine."""
 
 
 class MachineClaim(Contract):

@@ -75,6 +75,8 @@ class Demand(Resources):
 
     volumes: tuple[tuple[str, VolumeAccess], ...] = ()
     """The volumes of the job by their ids, with the job's access to each."""
+    has_secrets: bool = False
+    """Whether the job has secrets or third-party keys that no stranger's machine may get."""
     data_bytes: int = 0
     """The disk that the datasets, the model, the checkpoints and the volumes of each worker take,
     as far as it was known at the submission."""
@@ -250,9 +252,9 @@ class Refusal(Contract):
     `containers`, `owner-first`, `guest-hours`, `guest-limit`.
     `volume`: another job has a volume of this one, wherever there is room. Of
     reservations: `reservation`, which another job holds.
-    Of clouds also: `cpu-only`, `spot`, `shortage`, `quota`. `being-made`: the offer is taken, and
-    its machine is being created. `machine`: the creation of its machine has failed. `no-planner`:
-    no process plans placements."""
+    Of clouds also: `untrusted`, `cpu-only`, `spot`, `shortage`, `quota`. `being-made`: the offer is
+    taken, and its machine is being created. `machine`: the creation of its machine has failed.
+    `no-planner`: no process plans placements."""
     detail: str
     ever: bool = True
     """Whether free capacity may end the refusal; False: the node is too small or lacks the GPU

@@ -119,6 +119,21 @@ wait_for_machine = Effect(
 )
 """Wait until the machine has an address and a host key, or is gone; Temporal retries `NotYet`."""
 
+wait_for_image_machine = Effect(
+    "wait_for_machine",
+    DescribeMachine,
+    MachineObservation,
+    queue=queues.CLOUD,
+    start_to_close_s=60,
+    schedule_to_close_s=1800,
+    heartbeat_s=HEARTBEAT_S,
+    retry_first_s=5,
+    retry_max_s=20,
+    non_retryable=NON_RETRYABLE_AT_PROVIDERS,
+)
+"""The same for a machine that first pulls its image, which takes minutes, at a marketplace, which
+limits how often it may be asked."""
+
 terminate_machine = Effect(
     "terminate_machine",
     TerminateMachine,

@@ -187,3 +187,30 @@ refresh_prices = Effect(
     retry_max_s=600,
 )
 """Read and store the prices that a cloud publishes, as far as they are valid."""
+
+
+class RefreshOffers(CloudCommand):
+    """Read what a provider kind offers to each of its ready providers, if it is a marketplace."""
+
+
+class OffersRefreshed(Contract):
+    kept: int = 0
+    """The number of offers that are known now."""
+    refused: tuple[str, ...] = ()
+    """Providers whose offers could not be read, and why; they keep those that they had."""
+
+    def plus(self, other: "OffersRefreshed") -> "OffersRefreshed":
+        return OffersRefreshed(kept=self.kept + other.kept, refused=(*self.refused, *other.refused))
+
+
+refresh_offers = Effect(
+    "refresh_offers",
+    RefreshOffers,
+    OffersRefreshed,
+    queue=queues.CLOUD,
+    start_to_close_s=240,
+    heartbeat_s=HEARTBEAT_S,
+    retry_first_s=10,
+    retry_max_s=60,
+)
+"""Read and store the offers of a marketplace."""

@@ -40,7 +40,6 @@ from workflows.effects.machines import (
     create_machine,
     describe_machine,
     describe_machine_briefly,
-    wait_for_machine,
 )
 from workflows.effects.nodes import ReachNode, await_ssh
 from workflows.leases.deadline import Deadline
@@ -61,6 +60,8 @@ NOTIFIED_POLL_INTERVAL = timedelta(seconds=30)
 while it ends the machine."""
 RUNS_WHILE_ENDING = "an-ending-machine-still-runs"
 """The patch since which a machine that its provider is ending is not lost before it has ended."""
+CAP_AT_CREATION = "the-cap-holds-at-the-creation"
+"""The patch since which a machine above the price cap is ended before it is awaited."""
 RELEASE_INTERVAL = timedelta(minutes=1)
 """Between two notifications of a holder that could not be notified of the loss."""
 CANCELED_OUTSIDE = LeaseRelease(reason="canceled in Temporal")
@@ -179,13 +180,15 @@ class LeaseLifecycle:
 
         Raises: ApplicationError, when the machine is gone or above the price cap; ActivityError.
         """
-        await self._observe(await self._create(offer))
-        seen = await wait_for_machine(DescribeMachine(**self._machine.name))
+        created = await self._create(offer)
+        await self._observe(created)
+        if (over_cap := self._offers.over_cap_of(created)) and workflow.patched(CAP_AT_CREATION):
+            raise ApplicationError(over_cap, type=PRICE_CAP)
+        seen = await self._machine.wait()
         if not seen.is_reachable:
             reason = seen.reason or f"the machine is {seen.state} and could not be reached"
             raise ApplicationError(reason, type=UNAVAILABLE)
-        price = seen.microcredits_per_hour
-        if price is not None and (over_cap := self._offers.over_cap(price)):
+        if over_cap := self._offers.over_cap_of(seen):
             raise ApplicationError(over_cap, type=PRICE_CAP)
         self._status = LeaseStatus.WAITING_FOR_SSH
         await self._observe(seen)

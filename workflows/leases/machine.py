@@ -10,6 +10,11 @@ from workflows.contracts.leases import LeaseProgress, LeaseRequest
 from workflows.contracts.machines import MachineNotification, MachineObservation, MachineOffer
 from workflows.contracts.nodes import NodeAddress
 from workflows.contracts.statuses import MachineState
+from workflows.effects.machines import (
+    DescribeMachine,
+    wait_for_image_machine,
+    wait_for_machine,
+)
 from workflows.rules.billing.metering import cumulative_microcredits
 from workflows.rules.catalogue.providers import traits_of
 
@@ -77,6 +82,16 @@ class Machine:
             leased=True,
             own_worker=self._request.own_worker,
         )
+
+    async def wait(self) -> MachineObservation:
+        """Wait until the machine is reachable, or will never be.
+
+        Raises: ActivityError, also when it takes longer than machines of its provider kind do.
+        """
+        command = DescribeMachine(**self.name)
+        if traits_of(self._request.provider_kind).machine_is_image:
+            return await wait_for_image_machine(command)
+        return await wait_for_machine(command)
 
     def try_offer(self, offer: MachineOffer) -> bool:
         """Go over to the machine of this offer, and return whether it is another one."""

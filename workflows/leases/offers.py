@@ -4,7 +4,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from workflows.contracts.leases import LeaseRequest
-from workflows.contracts.machines import MachineOffer, Shortage
+from workflows.contracts.machines import MachineObservation, MachineOffer, Shortage
 from workflows.effects.machines import (
     FindShortages,
     RememberShortage,
@@ -49,6 +49,11 @@ class Offers:
         if cap is None or microcredits_per_hour <= cap:
             return None
         return f"costs {microcredits_per_hour} microcredits an hour, the cap is {cap}"
+
+    def over_cap_of(self, seen: MachineObservation) -> str | None:
+        """Why a machine is refused for the price that its provider says; None: it is not."""
+        price = seen.microcredits_per_hour
+        return None if price is None else self.over_cap(price)
 
     async def remember_shortage(self, scope: str, reason: str) -> None:
         """Remember what the provider does not have, for the leases after this one."""

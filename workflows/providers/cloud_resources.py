@@ -26,6 +26,7 @@ class CloudResources:
     def __init__(self, request: ProviderRequest) -> None:
         self._request = request
         self.is_cloud = traits_of(request.kind).is_cloud
+        self.notifies = self.is_cloud and traits_of(request.kind).notifies
         self._made: list[CloudResource] = []
         """What is known to be there; after a removal what is left, each with the reason."""
 
@@ -88,6 +89,8 @@ class CloudResources:
         """What we created and is gone, what of it is left, and what was there before."""
         costs = f"; {machines}, which may still cost money" if machines else ""
         left = f"; left, by force: {self.describe_left()}" if self._made else ""
+        if not self._resources():
+            return f"removed, its key is forgotten{costs}"
         others = "the service account, its roles and the APIs that are on are as they were"
         return f"removed {', '.join(gone) or 'nothing'}{left}{costs}; {others}"
 

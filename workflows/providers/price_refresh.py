@@ -6,7 +6,7 @@ from workflows.contracts.schedules import ReconciliationRequest
 from workflows.contracts.statuses import ProviderKind
 from workflows.effects.providers import PricesRefreshed, RefreshPrices, refresh_prices
 from workflows.primitives.waiting import gather_all
-from workflows.rules.catalogue.providers import cloud_kinds
+from workflows.rules.catalogue.providers import catalogued_kinds
 
 
 @workflow.defn(name="PriceRefresh")
@@ -22,7 +22,7 @@ class PriceRefresh:
 
     @workflow.run
     async def run(self, _request: ReconciliationRequest) -> PricesRefreshed:
-        await gather_all(self._refresh(ProviderKind(kind)) for kind in cloud_kinds())
+        await gather_all(self._refresh(ProviderKind(kind)) for kind in catalogued_kinds())
         return self._refreshed
 
     async def _refresh(self, kind: ProviderKind) -> None:

@@ -111,7 +111,7 @@ class ProviderLifecycle:
         self._status = ProviderStatus.READY
         ready = Event(type=ProviderEvent.READY, message="every check passed")
         await self._write(ready, changes=self._cloud.added_to(changes))
-        if self._cloud.is_cloud:
+        if self._cloud.notifies:
             await self._start_notifications()
 
     async def _start_notifications(self) -> None:
@@ -205,7 +205,8 @@ class ProviderLifecycle:
 
     async def _remove(self, removal: Removal) -> None:
         """Remove the provider; with regions only when forced, and after they are gone."""
-        regions = (await self._dependents.find()).ids
+        found = await self._dependents.find()
+        regions = [one for one in found.ids if one not in found.own_ids]
         if regions and not removal.force:
             message = f"asked to be removed, has {', '.join(regions)}: stays (force removes them)"
             await self._write(Event(type=ProviderEvent.REMOVAL_REFUSED, message=message))

@@ -27,6 +27,9 @@ from . import (
 )
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+OF_THE_IMAGE = ("PATH", "LD_LIBRARY_PATH")
+"""The variables by which an image finds its programs. A machine that is the run's image gives them
+to whoever logs in."""
 LEAST_PRIORITY = 19
 OOM_SCORE = "300"
 """When memory runs out, the kernel ends commands before whatever else runs on the machine."""
@@ -44,6 +47,8 @@ def environment(run: Run, spec: dict[str, Any]) -> dict[str, str]:
         "BASELOAD_WORKER": worker,
         "BASELOAD_WORKERS": "1",
     }
+    if spec.get("machine_image"):
+        variables.update({name: os.environ[name] for name in OF_THE_IMAGE if name in os.environ})
     variables.update({key: str(value) for key, value in (spec.get("environment") or {}).items()})
     if spec.get("packages_path"):
         _enter_environment(run, spec["packages_path"], variables)

@@ -72,32 +72,13 @@ def stage(request: dict[str, Any]) -> dict[str, Any]:
 
 def _stage(folders: Folders, run: Run, request: dict[str, Any]) -> None:
     spec = dict(request["spec"])
-    owned = bool(request.get("owned"))
     if terms.is_federated(spec):
         load("federated.confinement:check")(spec)
     _check_disk(folders, run, request.get("disk_size_gb"))
     if request.get("apt_packages"):
         provide = load("packages.system_packages:provide")
         spec["system_layer"] = provide(folders, request["apt_packages"], request)
-    image = request.get("image") or spec.get("image")
-    if image:
-        for name in ("python_packages", "requirements"):
-            if request.get(name):
-                words = "%s beside an image: put them into the image %s"
-                raise RefusedError("packages", words % (name, image))
-        spec["image"], spec["owned"] = image, owned
-        run_step = load("host.steps:run_step")
-        with images.auth_file(run, image, request.get("registry_login")) as path:
-            whose = images.For(owned, path, request.get("image_mirror"))
-            spec["image_id"] = images.ready(folders, image, run_step, whose)
-    else:
-        spec["packages_path"], spec["packages_group"] = environments.environment(
-            folders,
-            _wanted(folders, request),
-            owned=owned,
-            cache=_package_cache(folders, request),
-            layer=spec.get("system_layer"),
-        )
+    _provide_programs(folders, run, spec, request)
     _say("copying the code")
     if spec.get("user"):
         more = {
@@ -125,6 +106,34 @@ def _stage(folders: Folders, run: Run, request: dict[str, Any]) -> None:
     run_contents.make(run, spec, owner)
     run_datastores.make(run, spec)
     run.write("spec.json", spec)
+
+
+def _provide_programs(
+    folders: Folders, run: Run, spec: dict[str, Any], request: dict[str, Any]
+) -> None:
+    """Pull the image, or build the environment of the packages. A machine that is the image itself
+    has all programs of the run."""
+    owned = bool(request.get("owned"))
+    image = request.get("image") or spec.get("image")
+    if image or spec.get("machine_image"):
+        for name in ("python_packages", "requirements"):
+            if request.get(name):
+                words = "%s beside an image: put them into the image %s"
+                raise RefusedError("packages", words % (name, image or spec["machine_image"]))
+    if image:
+        spec["image"], spec["owned"] = image, owned
+        run_step = load("host.steps:run_step")
+        with images.auth_file(run, image, request.get("registry_login")) as path:
+            whose = images.For(owned, path, request.get("image_mirror"))
+            spec["image_id"] = images.ready(folders, image, run_step, whose)
+    elif not spec.get("machine_image"):
+        spec["packages_path"], spec["packages_group"] = environments.environment(
+            folders,
+            _wanted(folders, request),
+            owned=owned,
+            cache=_package_cache(folders, request),
+            layer=spec.get("system_layer"),
+        )
 
 
 def _package_cache(folders: Folders, request: dict[str, Any]) -> PackageCache | None:

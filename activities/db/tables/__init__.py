@@ -60,7 +60,13 @@ from activities.db.tables.ledger import (
 )
 from activities.db.tables.nodes import JoinToken, Node, NodeAnnouncement
 from activities.db.tables.outbox import IdempotencyKey, OutboxRow
-from activities.db.tables.providers import CloudPriceRow, Provider, Region, ShortageRow
+from activities.db.tables.providers import (
+    CloudPriceRow,
+    Provider,
+    Region,
+    RentalOfferRow,
+    ShortageRow,
+)
 from activities.db.tables.reservations import JobReservation, Reservation
 
 __all__ = [
@@ -113,6 +119,7 @@ __all__ = [
     "Provider",
     "Region",
     "RemovableRow",
+    "RentalOfferRow",
     "Reservation",
     "SchemaCompatibility",
     "ShortageRow",

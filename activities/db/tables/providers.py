@@ -1,4 +1,4 @@
-"""Tables of providers, regions, shortages, and the prices that clouds publish."""
+"""Tables of providers, regions, shortages, rental offers, and the prices that clouds publish."""
 
 from datetime import datetime
 from typing import Any
@@ -99,4 +99,18 @@ class CloudPriceRow(SQLModel, table=True):
     on_demand_nanodollars: int = Field(sa_type=BigInteger)
     spot_nanodollars: int = Field(sa_type=BigInteger)
     source: str = Field(sa_type=Text)
+    read_at: datetime = Field(sa_type=Instant)
+
+
+class RentalOfferRow(SQLModel, table=True):
+    """A rental offer of a marketplace to one provider, as it was last read.
+
+    offer_id: see `RentalOffer.offer_id`; offer: the whole `RentalOffer`. The offers of a provider
+    are replaced together.
+    """
+
+    __tablename__ = "rental_offers"
+    provider_id: str = Field(primary_key=True, foreign_key="providers.id")
+    offer_id: str = Field(primary_key=True)
+    offer: dict[str, Any] = json_column()
     read_at: datetime = Field(sa_type=Instant)

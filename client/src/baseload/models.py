@@ -2580,6 +2580,14 @@ class SubmittedPlacement(BaseModel):
             examples=["never"],
         ),
     ] = None
+    untrusted: Annotated[
+        bool,
+        Field(
+            description="Whether the job's secrets and third-party keys may go to machines rented from strangers, who can read all that is on them. By default a job that has any takes none of these machines.",
+            examples=[True],
+            title="Untrusted",
+        ),
+    ] = False
 
 
 class SubmittedResources(BaseModel):

@@ -26,6 +26,7 @@ from workflows.contracts.statuses import JobStatus, ProviderKind
 from workflows.effects.sessions import OpenTrunk
 from workflows.placement.loop import PlacementLoop
 from workflows.providers.notifications import ProviderNotifications
+from workflows.providers.offer_refresh import OfferRefresh
 from workflows.providers.price_refresh import PriceRefresh
 from workflows.reconciliation.reconcilers import (
     Housekeeping,
@@ -317,6 +318,25 @@ class PriceRefreshStory(LoopStory):
 
     def look(self) -> None:
         self.expect(not self.world.cloud.untold_prices, "prices that were told are not known")
+        self.look_at_the_cause()
+
+
+class OfferRefreshStory(LoopStory):
+    """What a marketplace offers changes before the fault, and after it."""
+
+    lifecycle = "OfferRefresh"
+
+    async def start_it(self) -> None:
+        await self.start(OfferRefresh, ReconciliationRequest(), self.workflow_id)
+
+    def add(self, job_id: str) -> None:
+        self.world.cloud.untold_offers.add(job_id)
+
+    def is_served(self, job_id: str) -> bool:
+        return job_id in self.world.cloud.known_offers
+
+    def look(self) -> None:
+        self.expect(not self.world.cloud.untold_offers, "offers that were told are not known")
         self.look_at_the_cause()
 
 

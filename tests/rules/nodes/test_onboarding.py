@@ -77,6 +77,16 @@ def test_gpus_that_are_not_there_yet_are_lacking(gpus: int, lacks: str) -> None:
     assert lacking_of(OFFER, SPEC, machine(gpus)) == lacks
 
 
+@pytest.mark.parametrize(
+    ("gpu_type", "lacks"), [("T4", ""), ("A100", "was created with A100, has T4")]
+)
+def test_a_rented_machine_has_gpus_of_the_model_that_was_offered(gpu_type: str, lacks: str) -> None:
+    rented = OFFER.model_copy(update={"provider_offer_id": "4711", "gpu_type": gpu_type})
+    shown = tuple(Gpu(index=at, name="Tesla T4", uuid=f"GPU-{at}") for at in (0, 1))
+    found = machine(2).model_copy(update={"gpus": shown})
+    assert lacking_of(rented, SPEC, found) == lacks
+
+
 def test_podman_is_lacking_only_where_the_machine_was_created_with_it() -> None:
     with_it = SPEC.model_copy(update={"containers": True})
     lacks = "was created with podman, has process, runc"

@@ -172,7 +172,7 @@ REGIONS = Part(
 )
 PROVIDERS = Part(
     name="providers",
-    workflows=(PROVIDER, "ProviderNotifications", "PriceRefresh"),
+    workflows=(PROVIDER, "ProviderNotifications", "PriceRefresh", "OfferRefresh"),
     drawers=(
         (2, calls_fail(PROVIDER, "ProviderNotifications", "PriceRefresh")),
         (1, calls_keep_failing(PROVIDER, "ProviderNotifications", "PriceRefresh")),

@@ -167,6 +167,23 @@ async def test_a_machine_that_turns_out_dearer_than_the_cap_is_ended_unused(stag
     assert stage.world.cloud.remembered == {}, "its price is no shortage"
 
 
+async def test_a_price_above_the_cap_in_the_answer_to_the_creation_ends_the_machine_unawaited(
+    stage: Stage,
+) -> None:
+    waited: list[Contract] = []
+
+    async def note(command: Contract) -> None:
+        waited.append(command)
+
+    stage.world.faults["wait_for_machine"].append(note)
+    stage.world.cloud.price_microcredits = 2 * PRICE_MICROCREDITS
+    handle = await lease(stage, price_cap_microcredits_per_hour=PRICE_MICROCREDITS)
+    report = await handle.result()
+    assert f"costs {2 * PRICE_MICROCREDITS} microcredits" in str(report.status_reason)
+    assert stage.world.cloud.machines == {}
+    assert waited == []
+
+
 async def test_a_refusal_is_told_and_no_other_offer_is_tried(stage: Stage) -> None:
     async def refuse(_: Contract) -> None:
         raise ApplicationError("the image does not exist", type=errors.REQUEST_REFUSED)

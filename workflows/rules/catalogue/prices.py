@@ -1,7 +1,7 @@
 """The lines of a cloud's price list, dated and with sources; invalid lines are refused."""
 
 from datetime import date
-from decimal import Decimal
+from decimal import ROUND_UP, Decimal
 from enum import StrEnum
 from typing import Annotated, Self
 
@@ -9,6 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Dollars = Annotated[Decimal, Field(gt=0, lt=1000)]
 MICROCREDITS_PER_DOLLAR = 1_000_000
+MOST_DOLLARS = Decimal(10**6)
+"""The highest price that is believed; whoever states a higher one is as good as too dear."""
 
 
 class Fact(BaseModel):
@@ -109,3 +111,14 @@ class MachinePrice(Fact):
 
 def microcredits(dollars: Decimal) -> int:
     return int((dollars * MICROCREDITS_PER_DOLLAR).to_integral_value())
+
+
+def microcredits_of(stated: object) -> int:
+    """A price that a provider states in dollars, rounded up; 0, when it is no price."""
+    try:
+        dollars = min(Decimal(str(stated)), MOST_DOLLARS)
+        if dollars <= 0:
+            return 0
+        return int((dollars * MICROCREDITS_PER_DOLLAR).to_integral_value(rounding=ROUND_UP))
+    except ArithmeticError:
+        return 0

@@ -33,6 +33,21 @@ class Traits:
     """The longest lifetime of a machine that the provider enforces."""
     quotas_url: str = ""
     """The address at which people raise quotas, with `{project_id}` in it."""
+    has_implied_region: bool = False
+    """A provider has one region, which enabling it makes, and its removal archives; people create
+    no other one, and nothing is stored there."""
+    machine_is_image: bool = False
+    """A machine is a container of the job's image, without systemd and podman, which its host
+    reads."""
+    is_of_strangers: bool = False
+    """A machine stands at somebody whom nobody knows, who can read all that is on it."""
+    notifies: bool = True
+    """Its cloud sends notifications of what happens to machines."""
+    ends_machines: bool = True
+    """A machine ends with its lease. Otherwise its owner ends it, and it is never an orphan."""
+    only_if_named: bool = False
+    """Placement chooses its machines only for jobs that name the kind or the provider, because
+    their price of 0 would win every comparison."""
 
 
 TRAITS: dict[str, Traits] = {
@@ -61,8 +76,24 @@ TRAITS: dict[str, Traits] = {
         lifetime_limit_s=120 * DAY_S,
         quotas_url="https://console.cloud.google.com/iam-admin/quotas?project={project_id}",
     ),
+    ProviderKind.RUNPOD: Traits(
+        is_cloud=True,
+        has_implied_region=True,
+        machine_is_image=True,
+        is_of_strangers=True,
+        notifies=False,
+    ),
+    ProviderKind.VASTAI: Traits(
+        is_cloud=True,
+        has_implied_region=True,
+        machine_is_image=True,
+        is_of_strangers=True,
+        notifies=False,
+    ),
 }
 """The traits by provider kind, in the order in which people see them."""
+COMING: dict[str, Traits] = {}
+"""The traits of kinds that are not available yet, because a part of their path is missing."""
 NO_TRAITS = Traits()
 
 
@@ -73,6 +104,16 @@ def traits_of(kind: str) -> Traits:
 
 def cloud_kinds() -> tuple[str, ...]:
     return tuple(str(kind) for kind, traits in TRAITS.items() if traits.is_cloud)
+
+
+def catalogued_kinds() -> tuple[str, ...]:
+    """The clouds that sell by a catalogue of their machine types."""
+    return tuple(kind for kind in cloud_kinds() if kind not in rented_kinds())
+
+
+def rented_kinds() -> tuple[str, ...]:
+    """The kinds whose machines are rented from marketplaces, by offers that are read."""
+    return tuple(kind for kind in cloud_kinds() if TRAITS[ProviderKind(kind)].has_implied_region)
 
 
 def longest_ending_s() -> int:

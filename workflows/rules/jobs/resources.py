@@ -80,8 +80,16 @@ def demand_of(
         price_cap_microcredits_per_hour=submission.safety.price_cap_microcredits_per_hour,
         spot=spot_policy_of(submission),
         volumes=volumes_of(submission),
+        has_secrets=keeps_secrets(submission),
         data_bytes=data_bytes,
     )
+
+
+def keeps_secrets(submission: JobSubmission) -> bool:
+    """Whether the job has secrets or third-party keys, and does not give them to strangers."""
+    environment = submission.environment
+    has_any = environment.secrets or environment.credentials or environment.image_credentials
+    return bool(has_any) and not submission.placement.untrusted
 
 
 def demand_key(

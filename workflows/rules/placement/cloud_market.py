@@ -15,6 +15,7 @@ from heapq import merge
 from workflows.contracts.machines import MachineOffer, MachineSpec, Shortage
 from workflows.contracts.placement import CloudOffer, Demand, Refusal, SpotPolicy
 from workflows.rules.catalogue.gpu_names import accepted_types
+from workflows.rules.catalogue.providers import traits_of
 from workflows.rules.placement.cloud_costs import (
     boot_disk_gb,
     is_too_dear,
@@ -260,12 +261,15 @@ def _representative(known: CloudOffer, offer: CloudOffer, code: str) -> CloudOff
 def spec_of(
     offer: CloudOffer, demand: Demand, lifetime_s: int, tags: Mapping[str, str]
 ) -> MachineSpec:
-    """The machine spec of a burst. lifetime_s: after it the cloud terminates the machine."""
+    """The machine spec of a burst. lifetime_s: after it the cloud terminates the machine.
+
+    Podman is for machines that are not the image themselves.
+    """
     return MachineSpec(
         disk_size_gb=boot_disk_gb(offer, demand),
         lifetime_s=lifetime_s,
         tags=dict(tags),
-        containers=demand.needs_image,
+        containers=demand.needs_image and not traits_of(offer.provider_kind).machine_is_image,
     )
 
 
@@ -296,7 +300,12 @@ def _unwanted(offer: CloudOffer, demand: Demand) -> str | None:
         return "wrong-region"
     if demand.only_owned:
         return "not-owned"
+    traits = traits_of(offer.provider_kind)
+    if demand.has_secrets and traits.is_of_strangers:
+        return "untrusted"
     asked = demand.providers
+    if traits.only_if_named and not asked:
+        return "provider"
     if asked and offer.provider_id not in asked and offer.provider_kind not in asked:
         return "provider"
     return None

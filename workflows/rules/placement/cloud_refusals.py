@@ -86,7 +86,15 @@ def _not_owned(offer: CloudOffer, demand: Demand) -> str:  # noqa: ARG001
 
 
 def _provider(offer: CloudOffer, demand: Demand) -> str:
-    return f"asked provider {' or '.join(demand.providers)}, is of {offer.provider_kind}"
+    asked = " or ".join(demand.providers) or "none by name"
+    return f"asked provider {asked}, is of {offer.provider_kind}"
+
+
+def _untrusted(offer: CloudOffer, demand: Demand) -> str:  # noqa: ARG001
+    return (
+        f"asked a machine for secrets or third-party keys, {offer.provider_kind} machines are of "
+        "strangers; placement.untrusted: true gives these machines what the job has"
+    )
 
 
 def _spot(offer: CloudOffer, demand: Demand) -> str:  # noqa: ARG001
@@ -130,5 +138,6 @@ _WORDS: dict[str, Callable[[CloudOffer, Demand], str]] = {
     "price": _price,
     "provider": _provider,
     "spot": _spot,
+    "untrusted": _untrusted,
     "wrong-region": _wrong_region,
 }

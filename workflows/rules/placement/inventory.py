@@ -11,6 +11,7 @@ from itertools import chain
 from workflows.contracts.placement import Demand, NodeOffer, RunningGuest
 from workflows.contracts.regions import GuestPolicy
 from workflows.rules.catalogue.gpu_names import accepted_types
+from workflows.rules.catalogue.providers import traits_of
 from workflows.rules.placement.guests import admits
 
 
@@ -260,6 +261,8 @@ class RegionCapacity:
             return "wrong-region"
         if demand.only_owned and self.account_id != demand.account_id:
             return "not-owned"
+        if demand.has_secrets and traits_of(self.provider_kind).is_of_strangers:
+            return "untrusted"
         asked = demand.providers
         if asked and self.provider_id not in asked and self.provider_kind not in asked:
             return "provider"

@@ -283,6 +283,13 @@ def _not_owned(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noq
     return "asked owned machines alone, belongs to another account"
 
 
+def _untrusted(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noqa: ARG001
+    return (
+        "is at a stranger, who would see the job's secrets or third-party keys; "
+        "placement.untrusted: true gives it what the job has"
+    )
+
+
 def _not_sold(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noqa: ARG001
     if not machine.gpu_total:
         return "has no GPU, and others' nodes take no jobs without GPUs"
@@ -385,5 +392,6 @@ _WORDS: dict[str, Callable[[NodeCapacity, Demand, bool], str]] = {
     "provider": _provider,
     "reserved": _reserved,
     "workers": _workers,
+    "untrusted": _untrusted,
     "wrong-region": _wrong_region,
 }

@@ -24,8 +24,10 @@ from workflows.contracts.lifecycles import workflow_id_of
 from workflows.contracts.providers import Check, PricesState
 from workflows.effects.providers import (
     CheckProvider,
+    OffersRefreshed,
     PricesRefreshed,
     ProviderChecked,
+    RefreshOffers,
     RefreshPrices,
 )
 
@@ -34,7 +36,7 @@ CHECKS = ("project", "billing", "roles", "gpus", "image")
 
 
 class Checks:
-    """The effects `check_cloud` and `refresh_prices`."""
+    """The effects `check_cloud`, `refresh_prices` and `refresh_offers`."""
 
     rows: Rows
 
@@ -44,7 +46,11 @@ class Checks:
 
     @property
     def effects(self) -> Mapping[str, Call]:
-        return {"check_cloud": self.check_cloud, "refresh_prices": self.refresh_prices}
+        return {
+            "check_cloud": self.check_cloud,
+            "refresh_prices": self.refresh_prices,
+            "refresh_offers": self.refresh_offers,
+        }
 
     def check_cloud(self, attempt: Attempt, command: CheckProvider) -> Steps:
         """A key that is missing or refused, and what it may not read, are failed checks.
@@ -93,6 +99,11 @@ class Checks:
                 kept = len((*files.series_prices, *files.gpu_prices, *files.disk_prices))
                 return PricesRefreshed(kept=kept, refused=tuple(refused))
         return PricesRefreshed(refused=tuple(refused))
+
+    def refresh_offers(self, attempt: Attempt, command: RefreshOffers) -> Steps:
+        """As activities/providers/offer_refresh.py; Google sells by a catalogue."""
+        yield from ()
+        return OffersRefreshed()
 
     def _ask(self, provider_id: str, what: str) -> Asking[None]:
         return self._requests.read(provider_id, f"{what} of {provider_id}", lambda: None)

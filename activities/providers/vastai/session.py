@@ -1,0 +1,122 @@
+"""Vast.ai's REST API with the key of one provider."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from activities.providers.base import KeyMistakeError, RequestRefused
+from activities.providers.json_api import Answer, JsonApi, json_api
+from activities.providers.vastai.errors import TOO_MANY, failure_of, is_missing, misread
+from activities.providers.vastai.key import read_key
+from activities.providers.vastai.limits import Limiter, limiter_of
+from activities.secrets.credentials import CredentialsError, credentials_of
+from activities.settings import settings
+
+PAGE = 25
+"""The most instances of one page."""
+MOST_PAGES = 400
+
+
+class VastSession:
+    """The requests that the platform makes. Blocking, with the pauses that Vast.ai wants."""
+
+    def __init__(self, api: JsonApi, limiter: Limiter) -> None:
+        self._api = api
+        self._limiter = limiter
+
+    def instances(self, label: str | None = None) -> list[Mapping[str, Any]]:
+        """The instances of the account, or those with this label, whoever has made them.
+
+        Raises: Unavailable, RequestRefused.
+        """
+        return [each for page in self._pages(label) for each in page if each.get("id")]
+
+    def instance(self, number: int) -> Mapping[str, Any] | None:
+        """One instance; None: it does not exist. Raises: Unavailable, RequestRefused."""
+        query = {"owner": "me"}
+        answer = self._ask("show", "GET", f"/api/v0/instances/{number}/", query=query)
+        if is_missing(answer):
+            return None
+        found = self._succeeded(answer).fields.get("instances")
+        return found if isinstance(found, dict) else None
+
+    def accept(self, ask: int, body: Mapping[str, Any]) -> Answer:
+        """The answer to an acceptance. One that is no success may have made an instance too.
+
+        It is asked once, and never repeated here. Raises: Unavailable.
+        """
+        return self._ask("create", "PUT", f"/api/v0/asks/{ask}/", body=body)
+
+    def destroy(self, number: int) -> None:
+        """Destroy an instance; silent when it does not exist.
+
+        Raises: Unavailable, RequestRefused.
+        """
+        answer = self._ask("destroy", "DELETE", f"/api/v0/instances/{number}/")
+        if not is_missing(answer):
+            self._succeeded(answer)
+
+    def user(self) -> Mapping[str, Any]:
+        """The account, which costs nothing and proves the key.
+
+        Raises: Unavailable, RequestRefused.
+        """
+        return self._succeeded(self._ask("user", "GET", "/api/v0/users/current/")).fields
+
+    def search(self, filters: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        """The offers that pass the filters. Raises: Unavailable, RequestRefused."""
+        answer = self._succeeded(self._ask("search", "POST", "/api/v0/bundles/", body=filters))
+        offers = answer.fields.get("offers")
+        if not isinstance(offers, list):
+            raise misread(answer, "a list of offers")
+        return [offer for offer in offers if isinstance(offer, dict)]
+
+    def _pages(self, label: str | None) -> Iterator[list[Mapping[str, Any]]]:
+        query = {"limit": str(PAGE), "order_by": '[{"col":"id","dir":"asc"}]'}
+        if label is not None:
+            query["select_filters"] = json.dumps({"label": {"eq": label}})
+        for _ in range(MOST_PAGES):
+            answer = self._succeeded(self._ask("list", "GET", "/api/v1/instances/", query=query))
+            page, token = answer.fields.get("instances"), answer.fields.get("next_token")
+            if not isinstance(page, list):
+                raise misread(answer, "a list of instances")
+            yield [each for each in page if isinstance(each, dict)]
+            if not token:
+                return
+            query["after_token"] = str(token)
+        raise misread(answer, f"at most {MOST_PAGES} pages of instances")
+
+    def _ask(
+        self,
+        call: str,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+    ) -> Answer:
+        """Raises: Unavailable, without an answer, or with one that says that it is too early."""
+        self._limiter.wait(call)
+        answer = self._api.ask(method, path, query=query, body=body)
+        if answer.status == TOO_MANY:
+            raise failure_of(answer, self._limiter.too_early(call))
+        return answer
+
+    @staticmethod
+    def _succeeded(answer: Answer) -> Answer:
+        if not answer.is_success or answer.fields.get("success") is False:
+            raise failure_of(answer)
+        return answer
+
+
+def vastai_session(provider_id: str) -> VastSession:
+    """The session of a provider, with the key to which its row refers now.
+
+    Raises: RequestRefused, when the provider has no key, or its key is malformed.
+    """
+    try:
+        key = read_key(credentials_of(provider_id))
+    except (CredentialsError, KeyMistakeError) as error:
+        raise RequestRefused(f"key of {provider_id}: {error}") from error
+    endpoint = settings().vastai_endpoint
+    return VastSession(json_api(endpoint, key.api_key), limiter_of(endpoint, key.api_key))

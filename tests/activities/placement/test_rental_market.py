@@ -1,0 +1,187 @@
+"""Jobs that a marketplace has a machine for, by the offers that were read last."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+from sqlmodel import Session
+
+from activities.db import tables
+from activities.db.ids import new_id
+from activities.db.session import Database
+from activities.placement.cloud_market import market
+from activities.providers.rental_offers import keep_offers
+from tests.activities.cloud_rows import add_cloud_region, add_shortage, ephemeral_nodes
+from tests.activities.placement.rows import add_waiting_job
+from tests.activities.placement.test_burst_nodes import payer, refusals, round_of_planning
+from tests.activities.rows import GIB, NOW, add_payer
+from tests.activities.traits import available
+from workflows.contracts.billing import UsageRates
+from workflows.contracts.job_submission import SubmittedEnvironment, SubmittedPlacement
+from workflows.contracts.machines import MachineClaim, MachineOffer, RentalOffer
+from workflows.contracts.placement import SpotPolicy
+from workflows.contracts.statuses import ProviderKind
+
+PRICE = 1_190_000
+
+
+@pytest.fixture(autouse=True)
+def runpod_is_available() -> Iterator[None]:
+    with available(ProviderKind.RUNPOD):
+        yield
+
+
+def rental(zone: str = "community", price: int = PRICE, gpu_type: str = "A100-80GB") -> RentalOffer:
+    return RentalOffer(
+        machine=MachineOffer(
+            zone=zone,
+            machine_type=f"{zone}-1",
+            gpu_type=gpu_type,
+            gpu_count=1,
+            microcredits_per_hour=price,
+            provider_offer_id="NVIDIA A100 80GB PCIe",
+        ),
+        cpu_count=4,
+        memory_bytes=80 * GIB,
+        disk_microcredits_per_gb_month=100_000,
+    )
+
+
+def add_marketplace(
+    session: Session, account: tables.Account, *offers: RentalOffer
+) -> tables.Region:
+    """The implied region of a ready provider with these offers."""
+    provider = tables.Provider(
+        id=new_id("prv"),
+        account_id=account.id,
+        name="runpod",
+        status="ready",
+        kind="runpod",
+        checks=[],
+        created_at=NOW,
+        updated_at=NOW,
+    )
+    session.add(provider)
+    session.flush()
+    region = tables.Region(
+        id=new_id("reg"),
+        account_id=account.id,
+        name="runpod",
+        status="healthy",
+        provider_id=provider.id,
+        provider_kind="runpod",
+        relaxed_requirements=[],
+        options={},
+        created_at=NOW,
+        updated_at=NOW,
+    )
+    session.add(region)
+    session.flush()
+    keep_offers(session, provider.id, offers, NOW)
+    return region
+
+
+def test_a_job_gets_the_cheapest_machine_of_the_marketplace_which_is_its_image(
+    migrated: Database,
+) -> None:
+    with migrated.write() as session:
+        account = payer(session)
+        add_marketplace(session, account, rental("secure", 2 * PRICE), rental())
+        job = add_waiting_job(
+            session, account, environment=SubmittedEnvironment(image="runpod/base:1.0")
+        )
+    assert round_of_planning() == 1
+    with migrated.read() as session:
+        (node,) = ephemeral_nodes(session)
+        claim = MachineClaim.model_validate(node.machine)
+        (offer,) = claim.offers
+        assert (offer.zone, offer.provider_offer_id) == ("community", "NVIDIA A100 80GB PCIe")
+        assert PRICE < offer.microcredits_per_hour < PRICE + 10_000, "with its disk"
+        assert (claim.spec.image, claim.spec.containers) == ("runpod/base:1.0", False)
+        assert claim.spec.disk_size_gb == 10
+        assert claim.price_cap_microcredits_per_hour == 10_000_000
+        rates = session.get_one(tables.Job, job.id).rates
+        assert rates is not None
+        assert UsageRates.model_validate(rates["0"]).microcredits_per_hour == 0
+        assert UsageRates.model_validate(rates["0"]).gpu_count == 1
+
+
+def test_a_job_without_an_image_gets_a_machine_of_the_usual_one(migrated: Database) -> None:
+    with migrated.write() as session:
+        account = payer(session)
+        add_marketplace(session, account, rental())
+        add_waiting_job(session, account)
+    assert round_of_planning() == 1
+    with migrated.read() as session:
+        (node,) = ephemeral_nodes(session)
+        assert MachineClaim.model_validate(node.machine).spec.image == ""
+
+
+def test_clouds_and_marketplaces_are_ranked_together_by_price(migrated: Database) -> None:
+    with migrated.write() as session:
+        account = payer(session)
+        cloud = add_cloud_region(session, account)
+        rented = add_marketplace(session, account, rental(price=100_000))
+        add_waiting_job(session, account)
+    assert round_of_planning() == 1
+    with migrated.read() as session:
+        (node,) = ephemeral_nodes(session)
+        assert node.region_id == rented.id
+    with migrated.write() as session:
+        keep_offers(
+            session, rented.provider_id, [rental(price=9_000_000)], NOW + timedelta(minutes=5)
+        )
+        add_waiting_job(session, account)
+    assert round_of_planning() == 1
+    with migrated.read() as session:
+        assert cloud.id in {node.region_id for node in ephemeral_nodes(session)}
+
+
+def test_only_the_providers_own_account_is_offered_its_machines(migrated: Database) -> None:
+    with migrated.write() as session:
+        add_marketplace(session, payer(session), rental())
+        add_waiting_job(session, add_payer(session, "other"))
+    assert round_of_planning() == 0
+
+
+def test_a_machine_that_the_marketplace_has_none_of_is_not_asked_for_again_soon(
+    migrated: Database,
+) -> None:
+    with migrated.write() as session:
+        account = payer(session)
+        region = add_marketplace(session, account, rental("secure", 2 * PRICE), rental())
+        add_shortage(session, region, rental().machine.scope, "no instances available")
+        add_waiting_job(session, account)
+    assert round_of_planning() == 1
+    with migrated.read() as session:
+        (node,) = ephemeral_nodes(session)
+        (offer,) = MachineClaim.model_validate(node.machine).offers
+        assert offer.zone == "secure"
+
+
+def test_a_marketplace_sells_no_spot_machines(migrated: Database) -> None:
+    with migrated.write() as session:
+        account = payer(session)
+        add_marketplace(session, account, rental())
+        placement = SubmittedPlacement(spot=SpotPolicy.REQUIRED)
+        job = add_waiting_job(session, account, placement=placement)
+    assert round_of_planning() == 0
+    with migrated.read() as session:
+        assert [refusal["code"] for refusal in refusals(session, job)] == ["spot"]
+
+
+def test_what_is_not_offered_any_more_is_not_chosen(migrated: Database) -> None:
+    with migrated.write() as session:
+        account = payer(session)
+        region = add_marketplace(session, account, rental())
+        assert market(session, NOW).offer(f"{region.id}/{rental().offer_id}")
+        keep_offers(session, region.provider_id, [], NOW + timedelta(minutes=5))
+        add_waiting_job(session, account)
+    assert round_of_planning() == 0
+
+
+def test_of_two_offers_with_one_id_the_cheaper_one_is_kept(migrated: Database) -> None:
+    with migrated.write() as session:
+        region = add_marketplace(session, payer(session), rental(), rental(price=PRICE - 1))
+        found = market(session, NOW).offer(f"{region.id}/{rental().offer_id}")
+        assert found.microcredits_per_hour == PRICE - 1

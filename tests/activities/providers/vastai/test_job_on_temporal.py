@@ -1,0 +1,110 @@
+"""A job that no node has room for, from its submission to its end, with Vast.ai's double: real
+workflows, activities, SSH and processes on an instance that is made for it and taken away."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from sqlmodel import select
+from temporalio.client import Client
+
+from activities.accounts.bootstrap import bootstrap
+from activities.billing.ledger import add_credits
+from activities.db import tables
+from activities.db.session import Database
+from activities.providers.rental_offers import keep_offers
+from activities.providers.vastai import session as sessions
+from activities.providers.vastai.catalogue import vastai_offers
+from activities.providers.vastai.limits import Limiter
+from activities.secrets.credentials import own_place, seal_credentials
+from activities.settings import settings
+from tests.activities.placement.test_rental_market import add_marketplace
+from tests.activities.providers.runpod.test_job_on_temporal import at_work, submitted
+from tests.activities.traits import available
+from tests.doubles.rented.faults import FaultKind
+from tests.doubles.vastai.double import API_KEY, VastDouble
+from tests.waiting import eventually
+from workflows.contracts.statuses import ProviderKind
+
+SECONDS_OF_THE_CLOUD_IN_ONE = 100.0
+ASK = 7000006
+"""The only A100 of 40 GB on the double's market."""
+
+
+@pytest.fixture
+def dialect() -> str:
+    return "sqlite"
+
+
+@pytest.fixture(autouse=True)
+def vastai_is_available() -> Iterator[None]:
+    with available(ProviderKind.VASTAI):
+        yield
+
+
+@pytest.fixture
+def double(make_vastai: Callable[..., VastDouble], monkeypatch: pytest.MonkeyPatch) -> VastDouble:
+    """A marketplace whose machines can be logged in to, and the pauses in its own time."""
+    monkeypatch.setenv("BASELOAD_NODE_NETWORKS", "127.0.0.0/8")
+    monkeypatch.setenv("BASELOAD_JOB_NETWORK_WALL", "false")
+    made = make_vastai(rate=SECONDS_OF_THE_CLOUD_IN_ONE)
+    limiter = Limiter(
+        made.clock.now, lambda seconds: time.sleep(seconds / SECONDS_OF_THE_CLOUD_IN_ONE)
+    )
+    monkeypatch.setattr(sessions, "limiter_of", lambda endpoint, key: limiter)
+    settings.cache_clear()
+    return made
+
+
+@pytest.fixture
+def region(double: VastDouble, migrated: Database, node_root: Path) -> tables.Region:
+    """The implied region of a provider of an account in credit, with the offers of the moment."""
+    bootstrap()
+    now = datetime.now(UTC)
+    with migrated.write() as session:
+        account = session.exec(select(tables.Account)).one()
+        add_credits(session, account, 1_000_000, "first", now)
+        found = add_marketplace(session, account)
+        found.node_root, found.provider_kind = str(node_root), "vastai"
+        provider = session.get_one(tables.Provider, found.provider_id)
+        provider.kind = "vastai"
+        place = own_place("vastai", provider.id)
+        provider.credentials = seal_credentials(session, account.id, place, API_KEY, now)
+    offers = vastai_offers(found.provider_id)
+    with migrated.write() as session:
+        keep_offers(session, found.provider_id, offers, now)
+    return found
+
+
+def is_over(double: VastDouble, database: Database) -> bool:
+    with database.read() as session:
+        nodes = session.exec(select(tables.Node.status)).all()
+        leases = session.exec(select(tables.Lease.status)).all()
+    return not double.instances.by_id and {*nodes, *leases} == {"archived", "released"}
+
+
+async def test_a_job_runs_on_an_instance_that_is_destroyed_and_paid_for_after(
+    double: VastDouble, region: tables.Region, migrated: Database, temporal_server: Client
+) -> None:
+    double.fault(FaultKind.LOST_REPLY, "asks.accept")
+    async with at_work(temporal_server):
+        job_id = await submitted(temporal_server, migrated)
+        handle = temporal_server.get_workflow_handle(f"job/{job_id}")
+        ended = await asyncio.wait_for(handle.result(), 120)
+        await eventually(lambda: is_over(double, migrated), "nothing is left of its machine")
+    assert ended["status"] == "finished", ended
+    assert double.instances.made == 1
+    assert double.meter.running() == []
+    with migrated.read() as session:
+        (lease,) = session.exec(select(tables.Lease)).all()
+        (node,) = session.exec(select(tables.Node)).all()
+    assert node.region_id == region.id
+    disk_gb = double.meter.charges[0].price / (0.15 / 720 * 1_000_000)
+    price = 710_000 + disk_gb * 0.15 / 720 * 1_000_000
+    assert lease.microcredits_per_hour == pytest.approx(price, abs=2)
+    assert lease.began_at is not None
+    charged_from = double.meter.charges[0].began_at
+    assert lease.began_at.timestamp() == pytest.approx(charged_from, abs=1), "with its storage"

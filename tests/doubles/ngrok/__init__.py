@@ -1,0 +1,1 @@
+"""The agent of ngrok, for tests and the demonstration."""

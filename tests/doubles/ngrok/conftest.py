@@ -1,0 +1,3 @@
+from tests.doubles.ngrok.fixtures import ngrok
+
+__all__ = ["ngrok"]

@@ -1,0 +1,233 @@
+"""Machines as an SSH server each: what they run are processes of ours in a folder of their own.
+
+The start script is not run, because it would write to this host: its one effect that counts here,
+the host key that it brings along, is taken from it (`boot.Machine.given_host_key`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import tempfile
+import threading
+import uuid
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import asyncssh
+
+from tests.doubles.rented.boot import Address, Machine
+
+Answer = TypeVar("Answer")
+MARK = "RENTED_DOUBLE_MACHINE"
+"""The variable by which the processes of a machine are found, whatever sessions they have made."""
+POWER_LIMIT_S = 30.0
+NVIDIA_SMI = Path(__file__).parents[2] / "lab/doubles/nvidia_smi.py"
+SHOWN_GPUS = "/etc/lab-gpus.json"
+
+
+@dataclass
+class _Box:
+    folder: Path
+    machine: Machine
+    key: asyncssh.SSHKey
+    host: str
+    server: asyncssh.SSHAcceptor | None = None
+    inside: set[asyncssh.SSHServerConnection] = field(default_factory=set)
+
+
+class PlainBoot:
+    """See `boot.Boot`."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="baseload-rented-"))
+        self._boxes: dict[str, _Box] = {}
+        self._keys: dict[str, str] = {}
+        self._count = 0
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+
+    def start(self, machine: Machine) -> Address:
+        self._count += 1
+        key = machine.given_host_key() or asyncssh.generate_private_key("ssh-ed25519")
+        host = machine.host or f"127.82.{self._count >> 8 & 255}.{self._count & 255}"
+        box = _Box(self.folder / machine.id, machine, key, host)
+        _furnish(box)
+        self._boxes[machine.id] = box
+        self._keys[machine.id] = " ".join(key.export_public_key().decode().split()[:2])
+        port: int = self._do(lambda: _listen(box))
+        return Address(box.host, port)
+
+    def public_key(self, machine_id: str) -> str:
+        return self._keys[machine_id]
+
+    def end(self, machine_id: str, *, keeps_disk: bool = False) -> None:
+        box = self._boxes.pop(machine_id, None)
+        if box is not None:
+            self._do(lambda: _shut(box))
+            _kill_all(str(box.folder))
+        if not keeps_disk:
+            shutil.rmtree(self.folder / machine_id, ignore_errors=True)
+
+    def close(self) -> None:
+        for machine_id in tuple(self._boxes):
+            self.end(machine_id)
+        _kill_all(str(self.folder))
+        with contextlib.suppress(TimeoutError):
+            self._do(_end_the_rest)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(POWER_LIMIT_S)
+        self._loop.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _do(self, make: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
+        return asyncio.run_coroutine_threadsafe(make(), self._loop).result(POWER_LIMIT_S)
+
+
+async def _listen(box: _Box) -> int:
+    box.server = await asyncssh.listen(
+        box.host,
+        0,
+        server_factory=lambda: _Gate(box),
+        server_host_keys=[box.key],
+        process_factory=lambda session: _serve(session, box),
+        sftp_factory=True,
+        encoding=None,
+    )
+    return box.server.get_port()
+
+
+async def _shut(box: _Box) -> None:
+    if box.server is not None:
+        box.server.close()
+    for connection in tuple(box.inside):
+        connection.abort()
+
+
+async def _end_the_rest() -> None:
+    """Whatever still runs on this loop is cancelled, and has ended."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+
+class _Gate(asyncssh.SSHServer):
+    """Root, with a key that is let in at that moment, and nobody else."""
+
+    def __init__(self, box: _Box) -> None:
+        self._box = box
+        self._connection: asyncssh.SSHServerConnection | None = None
+
+    def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
+        self._connection = conn
+        self._box.inside.add(conn)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._connection is not None:
+            self._box.inside.discard(self._connection)
+
+    def begin_auth(self, username: str) -> bool:
+        return True
+
+    def public_key_auth_supported(self) -> bool:
+        return True
+
+    def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:
+        return username == "root" and self._box.machine.lets_in(key)
+
+
+async def _serve(session: asyncssh.SSHServerProcess[bytes], box: _Box) -> None:
+    """Run the session's command to its end; one whose connection is lost is not killed."""
+    if session.command is None:
+        session.stderr.write(b"only commands and sftp are served here\n")
+        session.exit(1)
+        return
+    closing = asyncio.create_task(session.wait_closed())
+    ends = [os.pipe() for _ in range(3)]
+    (in_read, in_write), (out_read, out_write), (err_read, err_write) = ends
+    try:
+        process = await asyncio.create_subprocess_exec(
+            "/bin/sh", "-c", session.command,
+            stdin=in_read, stdout=out_write, stderr=err_write,
+            cwd=box.folder, env=_environment(box), start_new_session=True,
+        )  # fmt: skip
+    finally:
+        for end in (in_read, out_write, err_write):
+            os.close(end)
+    files = os.fdopen(in_write, "wb", 0), os.fdopen(out_read, "rb", 0), os.fdopen(err_read, "rb", 0)
+    await session.redirect(*files, send_eof=False)
+    status = await process.wait()
+    await session.stdout.drain()
+    await session.stderr.drain()
+    if status < 0:
+        session.exit_with_signal(signal.Signals(-status).name.removeprefix("SIG"))
+    else:
+        session.exit(status)
+    await closing
+
+
+def _environment(box: _Box) -> dict[str, str]:
+    """What sshd gives a session: the container's own variables are not among it."""
+    return {
+        "HOME": str(box.folder),
+        "USER": "root",
+        "PATH": f"{box.folder}/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+        "LANG": "C.UTF-8",
+        MARK: str(box.folder),
+    }
+
+
+def _furnish(box: _Box) -> None:
+    """A folder with an nvidia-smi that shows the machine's GPUs."""
+    programs = box.folder / "bin"
+    programs.mkdir(parents=True, exist_ok=True)
+    name, count, memory_mib = box.machine.gpus
+    shown = [_gpu(box.machine.id, index, name, memory_mib) for index in range(count)]
+    (box.folder / "gpus.json").write_text(json.dumps({"gpus": shown}))
+    program = programs / "nvidia-smi"
+    program.write_text(NVIDIA_SMI.read_text().replace(SHOWN_GPUS, f"{box.folder}/gpus.json"))
+    program.chmod(0o755)
+
+
+def _gpu(machine_id: str, index: int, name: str, memory_mib: int) -> dict[str, Any]:
+    """A GPU as the double of nvidia-smi reads it."""
+    return {
+        "index": index,
+        "name": name,
+        "uuid": f"GPU-{uuid.uuid5(uuid.NAMESPACE_OID, f'{machine_id}/{index}')}",
+        "memory.total": memory_mib,
+        "memory.used": 0,
+        "utilization.gpu": 0,
+        "pcie.link.gen.max": 4,
+        "pcie.link.width.max": 16,
+        "driver_version": "580.82.07",
+    }
+
+
+def _kill_all(part: str) -> None:
+    """Every process whose mark has that part, until there is none."""
+    while pids := _marked(part):
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _marked(part: str) -> list[int]:
+    processes = (entry for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    return [int(entry.name) for entry in processes if _carries(entry, part)]
+
+
+def _carries(process: Path, part: str) -> bool:
+    try:
+        environment = (process / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return any(line.startswith(MARK.encode()) and part.encode() in line for line in environment)

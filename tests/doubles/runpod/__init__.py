@@ -1,0 +1,1 @@
+"""RunPod, for tests and the demonstration."""

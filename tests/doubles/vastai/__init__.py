@@ -1,0 +1,1 @@
+"""Vast.ai, for tests and the demonstration."""
