@@ -1,13 +1,13 @@
 """Keep what marketplaces offer, and have the demands of waiting jobs say whether they have secrets.
 
-Revision: 0050, after 0045
+Revision: 0049, after 0048
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0050"
-down_revision = "0045"
+revision = "0049"
+down_revision = "0048"
 branch_labels = None
 depends_on = None
 oldest_code_revision = "0027"
