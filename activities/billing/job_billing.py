@@ -13,6 +13,7 @@ from activities.billing.runway import (
     balance_forecast,
     creator_forecast,
     lock_balance,
+    of_party,
     recheck_of_creator,
     recheck_other_jobs,
     shorter,
@@ -113,7 +114,7 @@ def _post(command: PostUsage) -> tuple[BalanceForecast, bool]:
             warn_of_runway(session, payer_id, known[payer_id])
         if began:
             request_ids += recheck_of_creator(session, meters, of_creator)
-        forecast = shorter(forecast, of_creator)
+        forecast = of_party(session, first, shorter(forecast, of_creator), of_creator)
         over = is_over(session, command.usages[0])
     relay_soon(request_ids)
     is_all = all(each.is_all for each in posted)

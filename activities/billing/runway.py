@@ -57,6 +57,22 @@ def shorter(of_project: BalanceForecast, of_creator: BalanceForecast | None) -> 
     return of_creator
 
 
+def of_party(
+    session: Session,
+    meter: UsageMeter,
+    forecast: BalanceForecast,
+    of_creator: BalanceForecast | None,
+) -> BalanceForecast:
+    """The forecast, with the party of a federated job that it is for.
+
+    of_creator: that of who pays the fee of the meter's job.
+    """
+    if session.get_one(Job, meter.job_id).federated_id is None:
+        return forecast
+    party = "creator" if forecast is of_creator else "consumer"
+    return forecast.model_copy(update={"federated_payer": party})
+
+
 def _lasts_s(forecast: BalanceForecast) -> float:
     """How long the job can run by a forecast; for ever, where it costs its payer nothing."""
     burn = forecast.burn_microcredits_per_hour

@@ -9,6 +9,7 @@ from temporalio.exceptions import ApplicationError
 from activities.db.session import database
 from activities.db.tables import FederatedJob, Model
 from activities.federation.sealed_models import about, new_key, seal_model
+from activities.jobs.submissions import submission_of
 from activities.secrets.sealing import SecretBox, secret_box
 from activities.settings import settings
 from activities.storage.blobs import BlobMissingError, BlobStore, blob_store
@@ -21,6 +22,7 @@ from workflows.contracts.errors import NOT_FOUND, WORK_REFUSED
 from workflows.contracts.federation import FederatedStatus, PartyWords, SealedModel
 from workflows.effects.federation import IsolateModel, WithdrawModel
 from workflows.rules.jobs.artifacts import folder_of
+from workflows.rules.jobs.resources import needs_attestation
 
 KEYS = "federated-keys"
 """The kind of the sealed keys of sealed models."""
@@ -80,14 +82,29 @@ def sealed_model_of(row: FederatedJob) -> tuple[SealedModel, str] | None:
     return SealedModel.model_validate(row.sealed_model), _key_of(row)
 
 
+def make_attested_key(row: FederatedJob) -> None:
+    """Make the key of a model that needs an attestation, when the federated job is created.
+
+    A worker of an earlier release, which takes no notice of the attestation, then neither makes a
+    key that it can open nor opens this one; so it puts none into a run spec.
+    """
+    _key_of(row)
+
+
 def _key_of(row: FederatedJob) -> str:
     """The key of the model, in hexadecimal; the first call makes it."""
-    box = _box(row)
+    box, about_key = _box(row), _about_key(row)
     if row.sealed_key is None:
         key = new_key()
-        row.sealed_key = box.seal(key.encode(), row.id.encode())
+        row.sealed_key = box.seal(key.encode(), about_key)
         return key
-    return box.open(row.sealed_key, row.id.encode()).decode()
+    return box.open(row.sealed_key, about_key).decode()
+
+
+def _about_key(row: FederatedJob) -> bytes:
+    """What the sealed key is bound to; earlier releases know the id of the federated job alone."""
+    is_attested = needs_attestation(submission_of(row.spec))
+    return (f"{row.id}/attested" if is_attested else row.id).encode()
 
 
 def _box(row: FederatedJob) -> SecretBox:

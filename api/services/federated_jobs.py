@@ -9,6 +9,7 @@ from sqlmodel import Session, col, func, or_, select
 
 from activities.db import tables
 from activities.db.ids import new_id
+from activities.federation.models import make_attested_key
 from activities.federation.parties import confinement_of, parties_of
 from activities.jobs.submissions import sealed_variables, stored_spec
 from api.authorization import Caller
@@ -31,6 +32,7 @@ from workflows.contracts.lifecycles import FEDERATED
 from workflows.rules.accounts.plans import Feature
 from workflows.rules.federation.parties import Party, first_of, refusals_of
 from workflows.rules.federation.submissions import mistakes_of_federated
+from workflows.rules.jobs.resources import needs_attestation
 
 _MODEL = ("data", "model")
 
@@ -229,7 +231,7 @@ def _row(
     job_id = new_id("job")
     owned = submission.placement.model_copy(update={"only_owned": True})
     submission = submission.model_copy(update={"placement": owned})
-    return tables.FederatedJob(
+    row = tables.FederatedJob(
         id=new_id("fed"),
         account_id=context.caller.account_id,
         name=submission.name,
@@ -244,6 +246,9 @@ def _row(
         created_at=context.now,
         updated_at=context.now,
     )
+    if needs_attestation(submission):
+        make_attested_key(row)
+    return row
 
 
 def _model(context: ChangeContext, submission: JobSubmission, document: Any) -> tables.Model:

@@ -281,6 +281,7 @@ async def test_the_owner_of_a_model_asks_that_its_key_goes_to_an_attested_machin
     assert submission_of(row.spec).data.model == JobModelReference(
         id=parties.model_id, needs_attestation=True
     )
+    assert row.sealed_key is not None, "a worker of an earlier release would make another one"
 
 
 @pytest.mark.parametrize("value", ["yes", 1, "sev", None])

@@ -103,11 +103,7 @@ class JobBilling:
         )
 
     async def _out_of_credits(self, forecast: BalanceForecast) -> None:
-        left = forecast.left_microcredits / MICROCREDITS
-        is_early = forecast.left_microcredits > 0
-        state = "nearly used up, and newer jobs end first" if is_early else "used up"
-        reason = f"the credits are {state} (balance {left:g}): add some, then start or submit again"
-        request = EndRequest(reason=reason, code="insufficient-credits")
+        request = EndRequest(reason=reason_of_end(forecast), code="insufficient-credits")
         await tell_job_to_end(TellJobToEnd(job_id=self._request.job_id, request=request))
 
     def _until_next(self, forecast: BalanceForecast) -> timedelta:
@@ -159,3 +155,13 @@ class JobBilling:
     @workflow.query(description="The posted usage of this attempt, in microcredits.")
     def posted_microcredits(self) -> int:
         return self._posted_microcredits
+
+
+def reason_of_end(forecast: BalanceForecast) -> str:
+    """Why the job ends; of a federated job, whose credits are used up and not the balance."""
+    left = forecast.left_microcredits / MICROCREDITS
+    state = "nearly used up, and newer jobs end first" if left > 0 else "used up"
+    if forecast.federated_payer is not None:
+        whose = f"the federated job's {forecast.federated_payer}"
+        return f"the credits of {whose} are {state}: once there are more, create it again"
+    return f"the credits are {state} (balance {left:g}): add some, then start or submit again"

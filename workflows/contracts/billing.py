@@ -6,6 +6,7 @@
 import math
 from datetime import datetime
 from enum import StrEnum
+from typing import Literal
 
 from workflows.contracts.base import Contract, WholeSeconds
 from workflows.contracts.nodes import NodeAddress
@@ -142,6 +143,9 @@ class BalanceForecast(Contract):
     balance is sufficient."""
     costs: bool = True
     """Whether the job of the request costs something itself."""
+    federated_payer: Literal["creator", "consumer"] | None = None
+    """For whom it is, where the job is that of a federated job: both parties may read why it ends,
+    and neither one the other's balance. None: the job is of one party."""
     over: bool = False
     """Whether the attempt has ended and its job has settled, so that its job billing can end."""
     ends_early_s: int = 0

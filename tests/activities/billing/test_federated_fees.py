@@ -24,6 +24,7 @@ from tests.activities.billing.test_ledger import assert_books_are_right
 from tests.activities.billing.test_ledger_audit import in_sql
 from tests.activities.federation.rows import Federation, federation
 from tests.activities.rows import NOW, allocate
+from workflows.billing.job_billing import reason_of_end
 from workflows.contracts.billing import BalanceForecast, TransactionKind, WorkerUsage
 from workflows.effects.billing import PostUsage
 from workflows.effects.federation import CreateFederatedJob
@@ -136,6 +137,22 @@ def test_the_job_ends_when_the_credits_of_its_creator_are_used_up(migrated: Data
     last = used(parties, 3600)
     assert (last.balance_microcredits, last.is_used_up) == (0, True)
     assert last.posted_microcredits == A100_HOUR
+
+
+@pytest.mark.parametrize("poor", ["creator", "consumer"])
+def test_the_reason_of_the_end_names_the_party_without_credits_and_no_balance(
+    migrated: Database, poor: str
+) -> None:
+    parties = running(migrated)
+    account_id = parties.maker_id if poor == "creator" else parties.clinic_id
+    with migrated.write() as session:
+        name = credits_name(account_id)
+        session.get_one(tables.LedgerAccount, name).balance_microcredits = 1_234_567
+    forecast = used(parties, 10 * 3600)
+    assert (forecast.is_used_up, forecast.federated_payer) == (True, poor)
+    reason = reason_of_end(forecast)
+    assert f"the federated job's {poor} are used up" in reason
+    assert not any(letter.isdigit() for letter in reason)
 
 
 def test_one_more_federated_job_lets_the_others_of_its_creator_forecast_anew(

@@ -15,11 +15,17 @@ from activities.db.session import Database
 from activities.federation import models
 from activities.federation.attestation import hold_keys
 from activities.federation.jobs import create_federated_job
-from activities.federation.models import isolate_model, sealed_model_of, withdraw_model
+from activities.federation.models import (
+    isolate_model,
+    make_attested_key,
+    sealed_model_of,
+    withdraw_model,
+)
 from activities.federation.run_specs import FederatedInputs, federated_inputs
 from activities.federation.sealed_models import sealed_bytes
 from activities.jobs.submissions import submission_of
 from activities.placement.queue import waiting_queue
+from activities.secrets.sealing import SealBrokenError, secret_box
 from activities.settings import settings
 from activities.site import sealed_models as site_models
 from activities.site.sealed_models import model_key
@@ -139,6 +145,20 @@ async def test_a_key_that_needs_an_attestation_is_in_no_run_spec_and_goes_to_mac
         assert await model_key(*asked) == found[1]
     finally:
         hold_keys(None)
+
+
+def test_a_worker_of_an_earlier_release_opens_no_key_that_needs_an_attestation(
+    stored: Stored,
+) -> None:
+    stored.parties.ask_attestation()
+    with stored.parties.database.write() as session:
+        make_attested_key(stored.parties.row(session))
+    row = stored.parties.row()
+    assert row.sealed_key is not None
+    with pytest.raises(SealBrokenError):
+        secret_box(models.KEYS, row.account_id).open(row.sealed_key, row.id.encode())
+    stored.isolate()
+    assert stored.parties.row().sealed_key == row.sealed_key
 
 
 def test_the_run_spec_has_the_confinement_and_the_key_and_the_model_as_no_other_content(
