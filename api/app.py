@@ -33,6 +33,7 @@ from api.routes import (
     billing,
     boot_drive_requests,
     costs,
+    credentials,
     data_progress,
     datastores,
     deployments,
@@ -84,7 +85,7 @@ ROUTERS = (
     federated_jobs,
     artifacts, third_party_keys, sessions, utilisation, data_progress, billing, usage, costs, tco,
     datastores, reservations, devices, device_logs, device_configurations, deployments,
-    boot_drive_requests, events, audit,
+    boot_drive_requests, events, audit, credentials,
 )  # fmt: skip
 RELAY_LIMIT_S = 1.0
 DESCRIPTION = """Own the base, rent the burst.

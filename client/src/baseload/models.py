@@ -3135,6 +3135,52 @@ class BusyNode(BaseModel):
     measured_at: Annotated[AwareDatetime | None, Field(title="Measured At")]
 
 
+class Credential(BaseModel):
+    """
+    A credential of the account: where it is, and its last characters.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    kind: Annotated[str, Field(title="Kind")]
+    field: Annotated[str, Field(title="Field")]
+    reference: Annotated[str, Field(title="Reference")]
+    source: Annotated[
+        Literal["environment", "file", "store"],
+        Field(description="The place from which a credential is read.", title="Source"),
+    ]
+    masked: Annotated[str, Field(title="Masked")]
+    read_only: Annotated[bool, Field(title="Read Only")]
+    provider_ids: Annotated[list[str], Field(title="Provider Ids")]
+    updated_at: Annotated[AwareDatetime | None, Field(title="Updated At")]
+
+
+class CredentialList(BaseModel):
+    """
+    All credentials of an account, those by kind and field first.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    items: Annotated[list[Credential], Field(title="Items")]
+
+
+class CredentialSetting(BaseModel):
+    """
+    A credential as the provider has given it; it is never shown again.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    value: Annotated[
+        dict[str, Any] | str,
+        Field(description="The key, as its text or as its JSON", title="Value"),
+    ]
+
+
 class DataProgressList(BaseModel):
     """
     What is on its way now. It is read from the transfers themselves, and is not stored.
