@@ -29,8 +29,9 @@ Credentials = Annotated[
     Annotated[dict[str, JsonValue], Field(max_length=64)]
     | Annotated[str, Field(max_length=MAX_CREDENTIALS)],
     Field(
-        description="A service-account key as its JSON, or a reference to one: "
-        "`store://providers/<kind>/<name>`, for administrators `env://NAME` or `file:///path`"
+        description='A service-account key as its JSON, `{"api_key": …}` of a marketplace, or a '
+        'reference to one, also as `{"secret_ref": …}`: `store://providers/<kind>/<name>`, for '
+        "administrators `env://NAME` or `file:///path`"
     ),
 ]
 """The credential of a provider, which is never shown again."""

@@ -37,11 +37,11 @@ async def test_a_change_is_taken_while_temporal_is_down_and_waits_as_a_row(
 
 
 async def test_other_kinds_of_providers_are_refused_by_rule(ada: Person) -> None:
-    response = await ada.post("/v1/providers", {"kind": "runpod", "payment_mode": "stripe"})
+    response = await ada.post("/v1/providers", {"kind": "colab", "payment_mode": "stripe"})
     assert response.status_code == 422
     told = {error["field"]: error for error in response.json()["errors"]}
     assert "not yet available" in told["kind"]["rule"]
-    assert told["kind"]["value"] == "runpod"
+    assert told["kind"]["value"] == "colab"
     assert "not yet available" in told["payment_mode"]["rule"]
 
 

@@ -76,18 +76,23 @@ TRAITS: dict[str, Traits] = {
         lifetime_limit_s=120 * DAY_S,
         quotas_url="https://console.cloud.google.com/iam-admin/quotas?project={project_id}",
     ),
-}
-"""The traits by provider kind, in the order in which people see them."""
-COMING: dict[str, Traits] = {
-    kind: Traits(
+    ProviderKind.RUNPOD: Traits(
         is_cloud=True,
         has_implied_region=True,
         machine_is_image=True,
         is_of_strangers=True,
         notifies=False,
-    )
-    for kind in (ProviderKind.RUNPOD, ProviderKind.VASTAI)
+    ),
+    ProviderKind.VASTAI: Traits(
+        is_cloud=True,
+        has_implied_region=True,
+        machine_is_image=True,
+        is_of_strangers=True,
+        notifies=False,
+    ),
 }
+"""The traits by provider kind, in the order in which people see them."""
+COMING: dict[str, Traits] = {}
 """The traits of kinds that are not available yet, because a part of their path is missing."""
 NO_TRAITS = Traits()
 

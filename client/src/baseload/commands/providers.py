@@ -29,7 +29,9 @@ Reference = Annotated[str, typer.Argument(help="id or name")]
 
 KeyFile = Annotated[
     Path | None,
-    typer.Option("--key", help="file of a service-account key; - reads it from the terminal"),
+    typer.Option(
+        "--key", help="file of the key of a cloud or marketplace; - reads it from the terminal"
+    ),
 ]
 KeyReference = Annotated[
     str | None,
@@ -40,7 +42,7 @@ KeyReference = Annotated[
 @command(app)
 def enable(
     session: Session,
-    kind: Annotated[str, typer.Argument(help="physical or gcp")],
+    kind: Annotated[str, typer.Argument(help="physical, gcp, runpod or vastai")],
     name: Annotated[str | None, typer.Option(help="default: its kind")] = None,
     key: KeyFile = None,
     reference: KeyReference = None,

@@ -131,7 +131,7 @@ async def test_a_job_runs_in_its_image_on_a_pod_that_is_gone_and_paid_for_after(
     async with at_work(temporal_server):
         job_id = await submitted(temporal_server, migrated)
         handle = temporal_server.get_workflow_handle(f"job/{job_id}")
-        ended = await asyncio.wait_for(handle.result(), 120)
+        ended = await asyncio.wait_for(handle.result(), 300)
         await eventually(lambda: is_over(double, migrated), "nothing is left of its machine")
     assert ended["status"] == "finished", ended
     assert double.pods.made == 1
