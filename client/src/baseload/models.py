@@ -2100,6 +2100,25 @@ class ProviderMachineList(BaseModel):
     items: Annotated[list[ProviderMachine], Field(title="Items")]
 
 
+class ProviderReconciliation(BaseModel):
+    """
+    What the comparison of one provider's machines with its leases has found.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    provider_id: Annotated[str, Field(title="Provider Id")]
+    name: Annotated[str, Field(title="Name")]
+    kind: Annotated[str, Field(title="Kind")]
+    read_at: Annotated[AwareDatetime, Field(title="Read At")]
+    failure: Annotated[str | None, Field(title="Failure")]
+    machine_count: Annotated[int, Field(title="Machine Count")]
+    ending: Annotated[list[ProviderMachine], Field(title="Ending")]
+    unknown: Annotated[list[ProviderMachine], Field(title="Unknown")]
+    missing: Annotated[list[str], Field(title="Missing")]
+
+
 class ProviderResource(BaseModel):
     """
     A cloud resource that was created for the whole provider.
@@ -2148,6 +2167,34 @@ class Readiness(BaseModel):
     status: Annotated[str, Field(title="Status")]
     database: Annotated[str | None, Field(title="Database")]
     temporal: Annotated[str | None, Field(title="Temporal")]
+
+
+class Reconciliation(BaseModel):
+    """
+    What was found at each provider, and whether the orphaned machines are being terminated.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    end: Annotated[bool, Field(title="End")]
+    items: Annotated[list[ProviderReconciliation], Field(title="Items")]
+
+
+class ProviderId(RootModel[str]):
+    root: Annotated[str, Field(max_length=100, title="Provider Id")]
+
+
+class ReconciliationRequest(BaseModel):
+    """
+    A reconciliation of one provider of the account, or of all.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    provider_id: Annotated[ProviderId | None, Field(title="Provider Id")] = None
+    end: Annotated[bool, Field(title="End")] = False
 
 
 class Region(BaseModel):

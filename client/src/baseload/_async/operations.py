@@ -515,6 +515,13 @@ class AsyncOperations:
             ),
         )
 
+    async def reconcile(self, body: models.ReconciliationRequest) -> models.Reconciliation:
+        """Compare the machines of the account's providers with the leases, and end what is left
+        over."""
+        return await self._ask(
+            models.Reconciliation, Call("POST", "/v1/reconcile", body=_sent(body))
+        )
+
     async def list_uploads(
         self, *, limit: int | None = None, after: str | None = None
     ) -> models.UploadPage:

@@ -493,6 +493,11 @@ class Operations:
             ),
         )
 
+    def reconcile(self, body: models.ReconciliationRequest) -> models.Reconciliation:
+        """Compare the machines of the account's providers with the leases, and end what is left
+        over."""
+        return self._ask(models.Reconciliation, Call("POST", "/v1/reconcile", body=_sent(body)))
+
     def list_uploads(
         self, *, limit: int | None = None, after: str | None = None
     ) -> models.UploadPage:

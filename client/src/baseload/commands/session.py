@@ -73,6 +73,9 @@ class Session:
     def post(self, path: str, body: Any = None, **query: Any) -> Document:
         return self._document(_call("POST", path, body=body, query=query))
 
+    def put(self, path: str, body: Any) -> Document:
+        return self._document(_call("PUT", path, body=body))
+
     def patch(self, path: str, body: Any) -> Document:
         return self._document(_call("PATCH", path, body=body))
 
