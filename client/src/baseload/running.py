@@ -162,7 +162,7 @@ def _microcredits(amount: float | str | Decimal) -> int:
         exact = Decimal(str(amount)) * MICROCREDITS
         whole = int(exact)
     except (InvalidOperation, ValueError, OverflowError) as cause:
-        raise ConfigurationError(f"price_cap: asked amount, found {amount!r}") from cause
+        raise ConfigurationError(f"price_cap: asked credits, found {amount!r}") from cause
     if whole != exact or whole < 0:
         raise ConfigurationError(f"price_cap: asked at most six decimals, found {amount!r}")
     return whole
