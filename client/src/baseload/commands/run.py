@@ -33,9 +33,8 @@ class ScriptOrCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         found, _, _ = self.make_parser(ctx).parse_args(list(args))
-        words = found.get("command_")
-        if isinstance(words, str):
-            words = (words,)
+        given = found.get("command_") or ()
+        words = (given,) if isinstance(given, str) else tuple(given)
         ctx.allow_interspersed_args = bool(words) and is_script(words[0])
         return super().parse_args(ctx, args)
 
