@@ -33,6 +33,7 @@ from api.routes import (
     billing,
     boot_drive_requests,
     costs,
+    credentials,
     data_progress,
     datastores,
     deployments,
@@ -56,6 +57,7 @@ from api.routes import (
     provider_machines,
     providers,
     quotas,
+    reconciliations,
     regions,
     reservations,
     sessions,
@@ -80,11 +82,11 @@ from workflows.contracts.job_submission import JobSubmission
 ROUTERS = (
     health, platform, accounts, users, invitations, memberships, projects, members, providers,
     quotas, regions, nodes,
-    join_tokens, announcements, leases, provider_machines, uploads, offers, jobs, job_logs,
-    federated_jobs,
+    join_tokens, announcements, leases, provider_machines, reconciliations, uploads, offers,
+    jobs, job_logs, federated_jobs,
     artifacts, third_party_keys, sessions, utilisation, data_progress, billing, usage, costs, tco,
     datastores, reservations, devices, device_logs, device_configurations, deployments,
-    boot_drive_requests, events, audit,
+    boot_drive_requests, events, audit, credentials,
 )  # fmt: skip
 RELAY_LIMIT_S = 1.0
 DESCRIPTION = """Own the base, rent the burst.

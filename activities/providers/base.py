@@ -102,6 +102,8 @@ class CredentialsReader:
     """Parse the content of a key file. Raises: KeyMistakeError, with the first mistake."""
     what: str
     """What a person has to give, such as `the JSON of a service-account key`."""
+    field: str = "api_key"
+    """The name of the key in the store, under its kind."""
 
 
 class CloudProject(Protocol):

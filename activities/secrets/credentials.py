@@ -1,9 +1,10 @@
 """Credentials of providers: sealed in the database, in the environment or in a file.
 
 Everything else knows a credential by its reference only. `store://providers/<kind>/<name>` is
-sealed in the database; a variable of the environment overrides it. `env://NAME` and
-`file:///path` are on the server, and only administrators may use them. A variable holds the
-credential, or the absolute path of its file. Secrets of jobs are under
+sealed in the database, for each account by itself; a variable of the environment overrides it, but
+where it would replace what another account than the administrators' has stored there.
+`env://NAME` and `file:///path` are on the server, and only administrators may use them. A variable
+holds the credential, or the absolute path of its file. Secrets of jobs are under
 `store://projects/`, where no credential may be.
 """
 
@@ -14,7 +15,7 @@ from pathlib import Path
 from sqlmodel import Session
 
 from activities.db.session import database
-from activities.db.tables import Provider, StoredSecret
+from activities.db.tables import Account, Provider, StoredSecret
 from activities.secrets.sealing import MasterKeyError, SealBrokenError, secret_box
 from activities.settings import environment_value
 
@@ -65,6 +66,15 @@ def own_place(kind: str, provider_id: str) -> str:
     return f"providers/{kind}/{provider_id}"
 
 
+def field_place(account_id: str, kind: str, name: str) -> str:
+    """The name in the store of what an account keeps at `store://providers/<kind>/<name>`."""
+    return f"providers/{kind}/{account_id}/{name}"
+
+
+def field_reference(kind: str, name: str) -> str:
+    return f"{STORE}providers/{kind}/{name}"
+
+
 def seal_credentials(
     session: Session, account_id: str, name: str, content: str, now: datetime
 ) -> str:
@@ -96,11 +106,31 @@ def environment_name(reference: str) -> str:
     return "BASELOAD_STORE_" + re.sub(r"[^A-Za-z0-9]", "_", name).upper()
 
 
-def is_read_only(reference: str) -> bool:
-    """Whether the environment overrides the credential, so that it cannot be changed here."""
-    return (
-        reference.startswith(STORE) and environment_value(environment_name(reference)) is not None
-    )
+def is_read_only(session: Session, account_id: str, reference: str) -> bool:
+    """Whether the environment overrides the credential, so that it cannot be changed here.
+
+    A key of the server never takes the place of one that an account has stored itself, unless the
+    account is the administrators'.
+    """
+    if not reference.startswith(STORE) or environment_value(environment_name(reference)) is None:
+        return False
+    stored = session.get(StoredSecret, _field_place_of(account_id, reference))
+    account = session.get(Account, account_id) if stored is not None else None
+    return account is None or account.is_administrator
+
+
+def stored_row(session: Session, account_id: str, reference: str) -> StoredSecret | None:
+    """The row of what the account has at a reference of the store; None: it has nothing there."""
+    for name in (reference.removeprefix(STORE), _field_place_of(account_id, reference)):
+        row = session.get(StoredSecret, name)
+        if row is not None and row.account_id == account_id:
+            return row
+    return None
+
+
+def _field_place_of(account_id: str, reference: str) -> str:
+    _, kind, name = reference.removeprefix(STORE).split("/")
+    return field_place(account_id, kind, name)
 
 
 def open_credentials(session: Session, account_id: str, reference: str) -> str:
@@ -115,14 +145,13 @@ def open_credentials(session: Session, account_id: str, reference: str) -> str:
         return _from_environment(reference, reference.removeprefix(ENVIRONMENT))
     if reference.startswith(FILE):
         return _from_file(Path(reference.removeprefix(FILE)), reference)
-    if is_read_only(reference):
+    if is_read_only(session, account_id, reference):
         return _from_environment(reference, environment_name(reference))
-    name = reference.removeprefix(STORE)
-    row = session.get(StoredSecret, name)
-    if row is None or row.account_id != account_id:
+    row = stored_row(session, account_id, reference)
+    if row is None:
         raise CredentialsError(f"{reference}: there is no such key in the store")
     try:
-        return secret_box(STORED, account_id).open(row.sealed, name.encode()).decode()
+        return secret_box(STORED, account_id).open(row.sealed, row.name.encode()).decode()
     except (SealBrokenError, MasterKeyError) as cause:
         raise CredentialsError(f"{reference}: cannot be opened: {cause}") from cause
 

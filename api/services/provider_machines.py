@@ -26,7 +26,7 @@ def machines_of(caller: Caller, provider_id: str, now: datetime) -> schemas.Prov
     """
     with database().read() as session:
         row = own(session, tables.Provider, provider_id, caller)
-        _must_not_be_archived(row)
+        must_not_be_archived(row)
         kind = ProviderKind(row.kind)
     try:
         found = listed_machines(provider_id, kind)
@@ -34,11 +34,11 @@ def machines_of(caller: Caller, provider_id: str, now: datetime) -> schemas.Prov
         raise Problem("unavailable", str(error), (), {"Retry-After": "5"}) from error
     except ProviderError as error:
         raise Problem("provider-not-ready", f"provider {provider_id}: {error}") from error
-    items = [_shown(each) for each in found]
+    items = [machine_response(each) for each in found]
     return schemas.ProviderMachineList(provider_id=provider_id, read_at=now, items=items)
 
 
-def _shown(found: Listed) -> schemas.ProviderMachine:
+def machine_response(found: Listed) -> schemas.ProviderMachine:
     return schemas.ProviderMachine(
         name=found.name,
         zone=found.seen.zone,
@@ -59,7 +59,7 @@ def end(
     A second call changes nothing.
     """
     row = own_locked(context.session, tables.Provider, provider_id, context.caller)
-    _must_not_be_archived(row)
+    must_not_be_archived(row)
     lease = context.session.exec(
         select(tables.Lease).where(
             tables.Lease.provider_id == provider_id, tables.Lease.name == machine.name
@@ -84,6 +84,6 @@ def _is_in(lease: tables.Lease, zone: str) -> bool:
     return in_zone and not LeaseStatus(lease.status).is_final
 
 
-def _must_not_be_archived(row: tables.Provider) -> None:
+def must_not_be_archived(row: tables.Provider) -> None:
     if row.status == ProviderStatus.ARCHIVED:
         raise Problem("conflict", f"provider {row.id}: is archived, and its key is deleted")

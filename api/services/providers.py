@@ -24,6 +24,7 @@ from activities.secrets.credentials import (
     own_place,
     reference_mistake,
     seal_credentials,
+    stored_row,
 )
 from api.authorization import Caller
 from api.changes import ChangeContext
@@ -38,16 +39,21 @@ from workflows.rules.catalogue.providers import traits_of
 SECRET_REF = "secret_ref"  # noqa: S105 - the name of a field
 
 
+def keys_lock(account_id: str) -> str:
+    """The advisory lock of whoever takes, replaces or removes keys of the account's providers."""
+    return f"providers/{account_id}"
+
+
 def provider_responses(session: Session, rows: Sequence[tables.Provider]) -> list[schemas.Provider]:
     left = left_of(session, rows, datetime.now(UTC))
-    return [_response(row, left.get(row.id)) for row in rows]
+    return [_response(session, row, left.get(row.id)) for row in rows]
 
 
 def provider_response(session: Session, row: tables.Provider) -> schemas.Provider:
     return provider_responses(session, [row])[0]
 
 
-def _response(row: tables.Provider, left: int | None) -> schemas.Provider:
+def _response(session: Session, row: tables.Provider, left: int | None) -> schemas.Provider:
     return schemas.Provider(
         **lifecycle(row),
         kind=row.kind,
@@ -55,18 +61,22 @@ def _response(row: tables.Provider, left: int | None) -> schemas.Provider:
         preferred_credits_microcredits=row.preferred_credits_microcredits,
         preferred_credits_left_microcredits=left,
         fee_waived=row.fee_waived,
-        credentials=_credential_responses(row),
+        credentials=_credential_responses(session, row),
         checks=[schemas.ProviderCheck(**({"detail": "", "fix": ""} | one)) for one in row.checks],
         resources=[schemas.ProviderResource(**resource) for resource in row.resources or ()],
         reconciled_at=row.reconciled_at,
     )
 
 
-def _credential_responses(row: tables.Provider) -> schemas.ProviderCredentials | None:
+def _credential_responses(
+    session: Session, row: tables.Provider
+) -> schemas.ProviderCredentials | None:
     if row.credentials is None:
         return None
     return schemas.ProviderCredentials(
-        reference=row.credentials, read_only=is_read_only(row.credentials), **row.cloud or {}
+        reference=row.credentials,
+        read_only=is_read_only(session, row.account_id, row.credentials),
+        **row.cloud or {},
     )
 
 
@@ -159,7 +169,7 @@ def enable_provider(
         updated_at=context.now,
     )
     if given is not None:
-        advisory_lock(context.session, f"providers/{context.caller.account_id}")
+        advisory_lock(context.session, keys_lock(context.caller.account_id))
         key = _take_credentials(context, row, given)
         _must_be_the_only_one(context, row.kind, key)
     elif asked.credentials is not None:
@@ -202,10 +212,11 @@ def _replace_key(
     if given is None:
         raise _needs_none(row.kind)
     _must_be_settled(row, "to be given another key")
-    if row.credentials is not None and is_read_only(row.credentials):
+    if row.credentials and is_read_only(context.session, row.account_id, row.credentials):
         raise Problem(
             "conflict", f"{row.credentials}: comes from the server's environment: change it there"
         )
+    advisory_lock(context.session, keys_lock(context.caller.account_id))
     project_id = (row.cloud or {}).get("project_id")
     key = _take_credentials(context, row, given)
     if project_id and key.project_id != project_id:
@@ -244,12 +255,21 @@ def _take_credentials(
     reference = given.reference
     if reference is None:
         reference = seal_credentials(context.session, account_id, path, given.content, context.now)
+    elif _was_removed(context, reference):
+        raise invalid(field_error("credentials", f"leads to a key: {reference}: was just removed"))
     elif reference != f"{STORE}{path}":
         stale = context.session.get(tables.StoredSecret, path)
         if stale is not None:
             context.session.delete(stale)
     row.credentials, row.cloud = reference, given.key.shown
     return given.key
+
+
+def _was_removed(context: ChangeContext, reference: str) -> bool:
+    """Whether the store no longer has a key that was read before the transaction."""
+    if not reference.startswith(STORE) or context.caller.is_administrator:
+        return False
+    return stored_row(context.session, context.caller.account_id, reference) is None
 
 
 def _resolved(caller: Caller, reference: str) -> str:
@@ -259,10 +279,11 @@ def _resolved(caller: Caller, reference: str) -> str:
     rule = reference_mistake(reference)
     if rule is not None:
         raise invalid(field_error("credentials", rule))
-    if is_read_only(reference) and not caller.is_administrator:
-        raise Problem("forbidden", f"credentials: {reference} is the server's own")
     try:
         with database().read() as session:
+            is_of_the_server = is_read_only(session, caller.account_id, reference)
+            if is_of_the_server and not caller.is_administrator:
+                raise Problem("forbidden", f"credentials: {reference} is the server's own")
             return open_credentials(session, caller.account_id, reference)
     except CredentialsError as wrong:
         raise invalid(field_error("credentials", f"leads to a key: {wrong}")) from None

@@ -34,12 +34,13 @@ ADMINISTRATORS = {
     ),
     *("verify_audit", "reverse_transaction", "audit_ledger"),
     "remove_account",
+    "reconcile",
     *(f"{verb}_boot_drive_request" for verb in DECISIONS),
 }
 OWNERS = {
     *("create_user", "change_user", "remove_user", "change_own_account"),
     *("create_invitation", "withdraw_invitation", "change_member", "remove_member"),
-    *("set_third_party_key", "remove_third_party_key"),
+    *("set_third_party_key", "remove_third_party_key", "set_credential", "remove_credential"),
 }
 NOUN_OF: dict[str, str] = {
     "create_join_token": "nodes",
@@ -57,6 +58,7 @@ NOUN_OF: dict[str, str] = {
     "list_offers": "jobs",
     "list_provider_machines": "leases",
     "end_provider_machine": "leases",
+    "reconcile": "leases",
     "list_transactions": "billing",
     "get_transaction": "billing",
     "reverse_transaction": "billing",
@@ -78,6 +80,7 @@ BODIES: dict[str, Any] = {
     "change_device": {"configuration_id": None},
     "store_project_secret": {"name": "token", "value": "hidden"},
     "set_third_party_key": {"type": "ngc", "value": "nvapi-hidden"},
+    "set_credential": {"value": "hidden"},
     "reverse_transaction": {"reason": "a mistake"},
     "change_user": {"role": "member"},
     "change_member": {"permissions": {"job": "read"}},
@@ -122,7 +125,8 @@ OF_ONE_RESOURCE = [
 async def ask(route: Route, person: Person, path: str = "", **headers: str) -> tuple[int, str]:
     """The status and the code of an answer, without a resource that the path could name."""
     path = path or re.sub(r"\{(\w+)\}", "none", route.path.replace("{key_type}", "ngc"))
-    body = BODIES.get(route.name, {}) if route.method in ("POST", "PATCH") else None
+    takes_body = route.method in ("POST", "PATCH") or route.name == "set_credential"
+    body = BODIES.get(route.name, {}) if takes_body else None
     answer = await person.call(route.method, path, headers=headers, json=body)
     problem = answer.headers["content-type"] == "application/problem+json"
     return answer.status_code, answer.json()["code"] if problem else ""

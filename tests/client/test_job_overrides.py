@@ -41,6 +41,13 @@ def test_options_replace_the_fields_that_they_name_and_no_other(tmp_path: Path) 
     assert file.job["name"] == "digits", "the file's own job stays as it is"
 
 
+def test_providers_and_the_price_cap_are_fields_of_the_job(tmp_path: Path) -> None:
+    found = Overrides(providers=["runpod", "own"], price_cap_microcredits=2_500_000)
+    job = found.applied(_job(tmp_path), {}).job
+    assert job["placement"] == {"providers": ["runpod", "own"]}
+    assert job["safety"] == {"price_cap_microcredits_per_hour": 2_500_000}
+
+
 def test_labels_come_beside_those_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "labelled.yaml"
     path.write_text(JOB + "labels: {team: vision, run: 1}\n")

@@ -21,7 +21,9 @@ def check_google(provider_id: str) -> tuple[Check, ...]:
 KIND = Kind(
     kind=ProviderKind.GCP,
     checks=check_google,
-    credentials=CredentialsReader(read_key, "the JSON of a service-account key"),
+    credentials=CredentialsReader(
+        read_key, "the JSON of a service-account key", "service_account_key"
+    ),
     project=GcpProject,
     region=GcpRegion,
     driver=google_machines,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from baseload import models
     from baseload._async.client import AsyncClient
     from baseload._sync.client import Client
+    from baseload.running import configure, run
 
 __all__ = [
     "ApiError",
@@ -30,12 +31,15 @@ __all__ = [
     "ConfigurationError",
     "FieldError",
     "UnreachableError",
+    "configure",
     "models",
+    "run",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    """The clients, imported when they are used, because the command's help does not need them."""
+    """The clients and what uses them, imported when they are used, because the command's help does
+    not need them."""
     if name == "Client":
         from baseload._sync.client import Client
 
@@ -44,4 +48,8 @@ def __getattr__(name: str) -> Any:
         from baseload._async.client import AsyncClient
 
         return AsyncClient
+    if name in ("configure", "run"):
+        from baseload import running
+
+        return getattr(running, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -17,6 +17,7 @@ from baseload.errors import BaseloadError
 from baseload.job_files import JobFile
 
 VARIABLES = "environment.variables"
+PRICE_CAP = "safety.price_cap_microcredits_per_hour"
 GPU_FIELDS = ("gpus", "gpu_types", "gpu_count")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -31,6 +32,8 @@ class Overrides:
 
     variables: `NAME=value`, or `NAME` alone for the value in this shell. variable_files: files
     with such lines, which the variables beat. labels: `key=value`.
+    providers: kinds, ids or names, in the order in which they are preferred.
+    price_cap_microcredits: of an hour of one machine.
     fields: `dotted.path=value`, the value in YAML. command: words of a shell command, or one whole
     shell command.
     """
@@ -41,6 +44,8 @@ class Overrides:
     memory_gib: float | None = None
     image: str | None = None
     requirements: str | None = None
+    providers: Sequence[str] = ()
+    price_cap_microcredits: int | None = None
     variables: Sequence[str] = ()
     variable_files: Sequence[Path] = ()
     labels: Sequence[str] = ()
@@ -91,6 +96,8 @@ class Overrides:
             ("resources.memory_gib", self.memory_gib, "--memory-gib"),
             ("environment.image", self.image, "--image"),
             ("environment.requirements", self.requirements, "--requirements"),
+            ("placement.providers", list(self.providers) or None, "--provider"),
+            (PRICE_CAP, self.price_cap_microcredits, "--price-cap"),
         )
         yield from ((path, value, option) for path, value, option in named if value is not None)
         for file in self.variable_files:

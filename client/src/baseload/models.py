@@ -2157,6 +2157,25 @@ class ProviderMachineList(BaseModel):
     items: Annotated[list[ProviderMachine], Field(title="Items")]
 
 
+class ProviderReconciliation(BaseModel):
+    """
+    What the comparison of one provider's machines with its leases has found.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    provider_id: Annotated[str, Field(title="Provider Id")]
+    name: Annotated[str, Field(title="Name")]
+    kind: Annotated[str, Field(title="Kind")]
+    read_at: Annotated[AwareDatetime, Field(title="Read At")]
+    failure: Annotated[str | None, Field(title="Failure")]
+    machine_count: Annotated[int, Field(title="Machine Count")]
+    ending: Annotated[list[ProviderMachine], Field(title="Ending")]
+    unknown: Annotated[list[ProviderMachine], Field(title="Unknown")]
+    missing: Annotated[list[str], Field(title="Missing")]
+
+
 class ProviderResource(BaseModel):
     """
     A cloud resource that was created for the whole provider.
@@ -2205,6 +2224,34 @@ class Readiness(BaseModel):
     status: Annotated[str, Field(title="Status")]
     database: Annotated[str | None, Field(title="Database")]
     temporal: Annotated[str | None, Field(title="Temporal")]
+
+
+class Reconciliation(BaseModel):
+    """
+    What was found at each provider, and whether the orphaned machines are being terminated.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    end: Annotated[bool, Field(title="End")]
+    items: Annotated[list[ProviderReconciliation], Field(title="Items")]
+
+
+class ProviderId(RootModel[str]):
+    root: Annotated[str, Field(max_length=100, title="Provider Id")]
+
+
+class ReconciliationRequest(BaseModel):
+    """
+    A reconciliation of one provider of the account, or of all.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    provider_id: Annotated[ProviderId | None, Field(title="Provider Id")] = None
+    end: Annotated[bool, Field(title="End")] = False
 
 
 class Region(BaseModel):
@@ -3213,6 +3260,52 @@ class BusyNode(BaseModel):
     held_gpu_count: Annotated[int, Field(title="Held Gpu Count")]
     gpus: Annotated[list[Gpu], Field(title="Gpus")]
     measured_at: Annotated[AwareDatetime | None, Field(title="Measured At")]
+
+
+class Credential(BaseModel):
+    """
+    A credential of the account: where it is, and its last characters.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    kind: Annotated[str, Field(title="Kind")]
+    field: Annotated[str, Field(title="Field")]
+    reference: Annotated[str, Field(title="Reference")]
+    source: Annotated[
+        Literal["environment", "file", "store"],
+        Field(description="The place from which a credential is read.", title="Source"),
+    ]
+    masked: Annotated[str, Field(title="Masked")]
+    read_only: Annotated[bool, Field(title="Read Only")]
+    provider_ids: Annotated[list[str], Field(title="Provider Ids")]
+    updated_at: Annotated[AwareDatetime | None, Field(title="Updated At")]
+
+
+class CredentialList(BaseModel):
+    """
+    All credentials of an account, those by kind and field first.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    items: Annotated[list[Credential], Field(title="Items")]
+
+
+class CredentialSetting(BaseModel):
+    """
+    A credential as the provider has given it; it is never shown again.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    value: Annotated[
+        dict[str, Any] | str,
+        Field(description="The key, as its text or as its JSON", title="Value"),
+    ]
 
 
 class DataProgressList(BaseModel):

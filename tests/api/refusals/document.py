@@ -122,6 +122,7 @@ PLAIN = frozenset(
         *("body output.path", "body health.http_path", "body health.log_line"),
         *("body data.scratch.type", "body data.scratch.path", "body source.path"),
         *("body reference", "query kind", "query overrides"),
+        *("path kind", "path field", "body value{}"),  # Each account has its own at one name.
     }
 )
 """Places whose text names nothing that an account owns."""

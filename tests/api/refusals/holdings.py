@@ -36,6 +36,7 @@ ARCHIVE = tar_gz({"train.py": b"print(1)"})
 PART = b"a part of a tar"
 FEDERATED = JOB | {"type": "inference", "data": {"model": {"id": "mod-1"}, "output": None}}
 DATASTORE = {"name": "another", "type": "nfs", "address": "nas", "root_path": "/srv/another"}
+CREDENTIAL = {"kind": "gcp", "field": "service_account_key"}
 SOUND: dict[str, dict[str, Any]] = {
     "create_account": {"name": "another"},
     "change_account": {"plan": "enterprise"},
@@ -43,6 +44,7 @@ SOUND: dict[str, dict[str, Any]] = {
     "record_purchase": {"amount_microcredits": 25_000_000, "reference": "another"},
     "change_own_account": {"wallet_address": "another"},
     "reverse_transaction": {"reason": "another"},
+    "reconcile": {"end": True},
     "create_user": {"email": "another@example.test"},
     "create_api_key": {"name": "another"},
     "change_user": {"role": "owner"},
@@ -53,6 +55,7 @@ SOUND: dict[str, dict[str, Any]] = {
     "change_project": {"on_quota_exhausted": "fail"},
     "store_project_secret": {"name": "another", "value": "hidden"},
     "set_third_party_key": {"type": "kaggle", "value": "ada:hidden-key"},
+    "set_credential": {"value": "another"},
     "enable_provider": {"kind": "gcp"},
     "change_provider": {"credentials": {}},
     "create_region": {"name": "another"},
@@ -120,7 +123,7 @@ class Holdings:
         """
         given = self._needed(route) | (others or {})
         path = {place.field: text for place, text in given.items() if place.where == "path"}
-        path = {"index": "0", "revision": "1"} | path
+        path = {"index": "0", "revision": "1", **CREDENTIAL} | path
         query = {place.field: text for place, text in given.items() if place.where == "query"}
         asked: dict[str, Any] = {
             "method": route.method,
@@ -131,7 +134,7 @@ class Holdings:
             return asked
         if route.name == "create_upload":
             return asked | {"content": ARCHIVE}
-        if route.method == "PUT":
+        if route.method == "PUT" and route.name not in SOUND:
             return asked | {"content": PART, "params": {"sha256": sha256(PART).hexdigest()}}
         if route.name not in SOUND:
             raise LookupError(f"{route.name}: nobody has said which body is sound")

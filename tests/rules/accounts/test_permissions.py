@@ -21,7 +21,7 @@ FOR_OWNERS_ALONE = {
 FOR_ADMINISTRATORS = {
     *(("accounts", Verb.READ), ("accounts", Verb.WRITE)),
     *(("boot-drive-requests", Verb.DECIDE), ("audit", Verb.VERIFY)),
-    *(("billing", Verb.VERIFY), ("billing", Verb.REVERSE)),
+    *(("billing", Verb.VERIFY), ("billing", Verb.REVERSE), ("leases", Verb.RECONCILE)),
 }
 OF_BILLING = {
     *(("billing", Verb.READ), ("billing", Verb.WRITE), ("account", Verb.READ)),

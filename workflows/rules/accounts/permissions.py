@@ -30,6 +30,8 @@ class Verb(StrEnum):
     """Compute the hashes of all accounts' audit entries, or all charges of the ledger, anew."""
     REVERSE = "reverse"
     """Take a transaction of any account back."""
+    RECONCILE = "reconcile"
+    """Compare the machines that providers list with the leases now, and end the orphaned ones."""
 
 
 ROLES = (Role.OWNER, Role.MEMBER, Role.BILLING)
@@ -67,6 +69,7 @@ PERMISSIONS: Mapping[str, Rules] = {
     "boot-drive-requests": {**_WORK, Verb.DECIDE: _ADMINISTRATORS},
     "device-configurations": _WORK,
     **{noun.plural: _WORK for noun in LIFECYCLE_NOUNS},
+    "leases": {**_WORK, Verb.RECONCILE: _ADMINISTRATORS},
 }
 """Who may do what. A noun or verb that is not here is nobody's: a route of it cannot be made.
 

@@ -515,6 +515,13 @@ class AsyncOperations:
             ),
         )
 
+    async def reconcile(self, body: models.ReconciliationRequest) -> models.Reconciliation:
+        """Compare the machines of the account's providers with the leases, and end what is left
+        over."""
+        return await self._ask(
+            models.Reconciliation, Call("POST", "/v1/reconcile", body=_sent(body))
+        )
+
     async def list_uploads(
         self, *, limit: int | None = None, after: str | None = None
     ) -> models.UploadPage:
@@ -1773,3 +1780,22 @@ class AsyncOperations:
         """Compute the hashes of all accounts' audit entries anew; `broken` names what was
         changed."""
         return await self._ask(models.AuditVerification, Call("GET", "/v1/audit/verification"))
+
+    async def list_credentials(self) -> models.CredentialList:
+        """Where each key of the account's providers is, and its last characters; never a key."""
+        return await self._ask(models.CredentialList, Call("GET", "/v1/credentials"))
+
+    async def set_credential(
+        self, kind: str, field: str, body: models.CredentialSetting
+    ) -> models.Credential:
+        """Store a key at `store://providers/{kind}/{field}`, in place of an earlier one."""
+        return await self._ask(
+            models.Credential,
+            Call("PUT", f"/v1/credentials/{segment(kind)}/{segment(field)}", body=_sent(body)),
+        )
+
+    async def remove_credential(self, kind: str, field: str) -> models.Credential:
+        """Remove a key from the store; one that a provider uses is 409."""
+        return await self._ask(
+            models.Credential, Call("DELETE", f"/v1/credentials/{segment(kind)}/{segment(field)}")
+        )

@@ -81,6 +81,9 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
             Entry(
                 "provider", "enable, checks, rotate, prefer, disable, ls, show", "providers", True
             ),
+            Entry(
+                "credentials", "ls, set, rm: keys of providers in the store", "credentials", True
+            ),
             Entry("quotas", "What a cloud allows in a region, and what to raise", "quotas"),
             Entry(
                 "region",
@@ -127,6 +130,11 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
             ),
             Entry("offers", "Which machines would fit, and why others do not", "offers"),
             Entry("leases", "Machines that cost money, and what they have cost", "leases"),
+            Entry(
+                "reconcile",
+                "Compare providers' machines with the leases now; --end (administrators)",
+                "reconciliation",
+            ),
             Entry("kill", "Terminate such machines, and wait until gone: kill --all", "leases"),
         ),
     ),

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from baseload.commands.app import new_app
+from baseload.commands.credit import microcredits
 from baseload.commands.session import MistakeError, Session, command
-from baseload.commands.submit import Gpus, Labels, VariableFiles, Variables, submit_file
+from baseload.commands.submit import (
+    Gpus,
+    Labels,
+    PriceCap,
+    Providers,
+    VariableFiles,
+    Variables,
+    submit_file,
+)
 from baseload.job_files import JobFile
 from baseload.job_overrides import OverrideError, Overrides
 
@@ -17,7 +28,24 @@ app = new_app()
 NAME_CHARACTERS = 100
 
 
-@command(app, allow_interspersed_args=False)
+class ScriptOrCommand(TyperCommand):
+    """A command whose options may also stand behind its first word, if that is a script here."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        found, _, _ = self.make_parser(ctx).parse_args(list(args))
+        given = found.get("command_") or ()
+        words = (given,) if isinstance(given, str) else tuple(given)
+        ctx.allow_interspersed_args = bool(words) and is_script(words[0])
+        return super().parse_args(ctx, args)
+
+
+def is_script(word: str) -> bool:
+    """Whether a word names a Python file of this folder, which no shell runs as a command."""
+    path = Path(word)
+    return path.suffix == ".py" and path.is_file() and not os.access(path, os.X_OK)
+
+
+@command(app, cls=ScriptOrCommand, allow_interspersed_args=False)
 def run(
     session: Session,
     command_: Annotated[
@@ -31,6 +59,8 @@ def run(
     env: Variables = None,
     env_file: VariableFiles = None,
     label: Labels = None,
+    provider: Providers = None,
+    price_cap: PriceCap = None,
     requirements: Annotated[
         str | None, typer.Option(metavar="FILE", help="of this folder, such as requirements.txt")
     ] = None,
@@ -47,6 +77,8 @@ def run(
 ) -> None:
     """Run a command as a job: baseload run --gpus A100:1 -- python train.py
 
+    Or a script with the options behind it: baseload run train.py --gpus A100:1 -- --epochs 3
+
     The folder here is its code. The exit code is 0 only for a job that has finished.
     """
     overrides = Overrides(
@@ -59,8 +91,10 @@ def run(
         variables=env or (),
         variable_files=env_file or (),
         labels=label or (),
+        providers=provider or (),
+        price_cap_microcredits=None if price_cap is None else microcredits(price_cap),
         fields=set_ or (),
-        command=command_,
+        command=["python", *command_] if is_script(command_[0]) else command_,
     )
     if requirements is not None and not Path(requirements).is_file():
         raise MistakeError(f"--requirements {requirements}: there is no such file in this folder")

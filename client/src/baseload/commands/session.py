@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
 
 import typer
+from typer.core import TyperCommand
 
 from baseload.commands.command_index import INTERRUPTED, NEGATIVE, REFUSED, UNREACHABLE, USAGE
 from baseload.commands.terminal import Screen
@@ -73,6 +74,9 @@ class Session:
     def post(self, path: str, body: Any = None, **query: Any) -> Document:
         return self._document(_call("POST", path, body=body, query=query))
 
+    def put(self, path: str, body: Any) -> Document:
+        return self._document(_call("PUT", path, body=body))
+
     def patch(self, path: str, body: Any) -> Document:
         return self._document(_call("PATCH", path, body=body))
 
@@ -99,13 +103,19 @@ def _call(method: str, path: str, **parts: Any) -> Call:
 
 
 def command(
-    app: typer.Typer, name: str | None = None, *, takes_yes: bool = False, **settings: Any
+    app: typer.Typer,
+    name: str | None = None,
+    *,
+    takes_yes: bool = False,
+    cls: type[TyperCommand] | None = None,
+    **settings: Any,
 ) -> Callable[[Callable[Concatenate[Session, P], None]], Callable[Concatenate[Session, P], None]]:
     """Add a function as a command: it gets a session, the options that all commands have, and
     the exit codes of all commands.
 
     takes_yes: whether it accepts `--yes` although it never asks, because what it removes is named:
     so scripts may say it to every command that removes something.
+    cls: how its words are read, where that differs.
     settings: of the command's context, such as `allow_interspersed_args`.
     """
 
@@ -143,7 +153,8 @@ def command(
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in parameters}
         run.__doc__ = function.__doc__
-        app.command(name or function.__name__.replace("_", "-"), context_settings=settings)(run)
+        words = name or function.__name__.replace("_", "-")
+        app.command(words, cls=cls, context_settings=settings)(run)
         return function
 
     return register

@@ -10,12 +10,15 @@ import typer
 
 from baseload.commands.app import new_app
 from baseload.commands.command_index import INTERRUPTED
+from baseload.commands.credit import microcredits
 from baseload.commands.following import follow_job, log_streams, say_end, workers_of
 from baseload.commands.logs import LogPrinter
 from baseload.commands.session import Document, MistakeError, Session, command
 from baseload.commands.submission import dry_run as show_dry_run
 from baseload.commands.submission import send
-from baseload.commands.terminal import counted
+from baseload.commands.terminal import counted, credits_text
+from baseload.commands.waiting import state_line
+from baseload.errors import BaseloadError
 from baseload.job_files import JobFile, JobFileError, read_job_file
 from baseload.job_overrides import OverrideError, Overrides
 
@@ -31,6 +34,14 @@ VariableFiles = Annotated[
 Labels = Annotated[
     list[str] | None,
     typer.Option("--label", metavar="KEY=VALUE", help="by which ps --label finds it; repeatable"),
+]
+Providers = Annotated[
+    list[str] | None,
+    typer.Option("--provider", help="kind, id or name; only there; repeatable, the best first"),
+]
+PriceCap = Annotated[
+    str | None,
+    typer.Option("--price-cap", metavar="CREDITS", help="at most, for an hour of a machine"),
 ]
 
 
@@ -53,6 +64,8 @@ def submit(
     env: Variables = None,
     env_file: VariableFiles = None,
     label: Labels = None,
+    provider: Providers = None,
+    price_cap: PriceCap = None,
     set_: Annotated[
         list[str] | None,
         typer.Option(
@@ -70,6 +83,8 @@ def submit(
         variables=env or (),
         variable_files=env_file or (),
         labels=label or (),
+        providers=provider or (),
+        price_cap_microcredits=None if price_cap is None else microcredits(price_cap),
         fields=set_ or (),
         command=command_ or (),
     )
@@ -111,14 +126,52 @@ def follow_to_end(session: Session, job: Document) -> None:
         job = follow_job(session, job, list(log_streams(job, workers)), printer.show)
         printer.end()
     except KeyboardInterrupt:
-        session.screen.say(
-            f"\nstopped following; {job['name']} goes on: baseload logs -f {job['id']}, "
-            f"or end it: baseload cancel {job['id']}"
-        )
+        _ask_to_end(session, job)
         raise typer.Exit(INTERRUPTED) from None
     if session.screen.as_json:
         session.screen.json(job)
     say_end(session, job)
+
+
+def _ask_to_end(session: Session, job: Document) -> None:
+    """Say what an interrupted job runs on and what that costs, and cancel it if a person says so.
+
+    Where nobody can be asked, and after a second interruption, the job goes on.
+    """
+    session.screen.say(f"\nstopped following; {_cost_text(session, job)}")
+    try:
+        if sys.stdin.isatty() and typer.confirm(f"End {job['name']}?", err=True):
+            job = session.post(f"/v1/jobs/{job['id']}/cancel")
+            session.screen.say(state_line(job))
+            return
+    except (KeyboardInterrupt, typer.Abort):
+        session.screen.say("")
+    session.screen.say(
+        f"{job['name']} goes on: baseload logs -f {job['id']}, "
+        f"or end it: baseload cancel {job['id']}"
+    )
+
+
+def _cost_text(session: Session, job: Document) -> str:
+    """One line: the state of a job, its machines, and what they cost; what is known, if the API
+    does not answer."""
+    try:
+        job = session.get(f"/v1/jobs/{job['id']}")
+        live = session.items("/v1/leases", live=True)
+    except BaseloadError:
+        return f"what {job['name']} costs is not known now"
+    ids = {each["lease_id"] for each in job["workers"]} - {None}
+    machines = [each for each in live if each["id"] in ids]
+    if not machines:
+        return f"{state_line(job)}, charged {credits_text(job['charged_microcredits'])} credits"
+    hourly = sum(each["microcredits_per_hour"] or 0 for each in machines)
+    cost = sum(each["cost_microcredits"] for each in machines)
+    about = "about " * any(each["price_is_estimate"] for each in machines)
+    kinds = ", ".join(sorted({each["provider_kind"] for each in machines}))
+    return (
+        f"{state_line(job)} on {counted(len(machines), 'machine')} of {kinds}: {about}"
+        f"{credits_text(hourly)} credits/h, {credits_text(cost)} credits until now"
+    )
 
 
 def _show_array(session: Session, array: Document, *, is_followed: bool) -> None:
