@@ -104,15 +104,22 @@ def free_of_charge(session: Session, payer_ids: Collection[str], now: datetime) 
     return {payer_id: int(rate) for payer_id, rate in session.exec(query)}
 
 
-def end_for_credits(session: Session, job_id: str, now: datetime) -> None:
+def end_for_credits(
+    session: Session, job_id: str, now: datetime, *, asked_at: datetime | None = None
+) -> None:
     """Record that a job was asked to end because the credits of its payer are used up, if it is a
-    guest; the first time counts."""
+    guest; the first time counts.
+
+    asked_at: when the end was decided on, None: now. Runs that have begun later are not asked, as
+    the job may have started again, with new credits, before a held-up attempt records this.
+    """
     session.execute(
         update(UsageMeter)
         .where(
             col(UsageMeter.job_id) == job_id,
             col(UsageMeter.running).is_(True),
             col(UsageMeter.credits_used_up_at).is_(None),
+            col(UsageMeter.started_at) <= (asked_at or now),
             is_of_guest(),
         )
         .values(credits_used_up_at=now)

@@ -136,13 +136,15 @@ async def tell_job_to_end(command: TellJobToEnd) -> Done:
     """
     request_id = id_of_this_activity()
     await tell(f"job/{command.job_id}", "stop", command.request, request_id=request_id)
-    await asyncio.to_thread(_record_end, command.job_id)
+    now = datetime.now(UTC)
+    asked_at = activity.info().scheduled_time if activity.in_activity() else now
+    await asyncio.to_thread(_record_end, command.job_id, asked_at)
     return Done()
 
 
-def _record_end(job_id: str) -> None:
+def _record_end(job_id: str, asked_at: datetime) -> None:
     with database().write() as session:
-        end_for_credits(session, job_id, datetime.now(UTC))
+        end_for_credits(session, job_id, datetime.now(UTC), asked_at=asked_at)
 
 
 async def _update_or_end(request: BillingRequest) -> None:

@@ -212,7 +212,8 @@ class DeploymentLifecycle:
         await self._write(ended, changes=self._changes(state), reason=words)
         # The order was taken until this step was recorded, so whoever gave it relies on it.
         while order := self._inbox.pick(DeploymentOrder):
-            is_late = order.action is DeploymentAction.ROLL_BACK
+            rolls_back = order.action is DeploymentAction.ROLL_BACK
+            is_late = rolls_back and status is not DeploymentStatus.ROLLED_BACK
             if is_late and workflow.patched(LATE_ROLLBACKS):
                 await self._begin_rollback(_rolled_back_by(order))
                 return

@@ -3,7 +3,7 @@
 The node of a guest is its owner's, who may keep it from being asked what the guest has run.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -217,6 +217,30 @@ async def test_who_asks_a_guest_to_end_records_when_the_first_time(
     assert first is not None
     assert first == second
     assert datetime.now(UTC) - first < timedelta(minutes=1)
+
+
+async def test_a_guest_that_starts_again_is_billed_although_its_end_is_recorded_late(
+    guest: Guest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def tell(*_: object, **__: object) -> bool:
+        return True
+
+    monkeypatch.setattr(job_billing, "tell", tell)
+    with guest.database.write() as session:
+        node = session.exec(select(tables.Allocation)).one()
+        job = session.get_one(tables.Job, guest.job_id)
+        job.attempt = 2
+        again = allocate(session, job, session.get_one(tables.Node, node.node_id), 1)
+        again.rates, again.created_at = node.rates, guest.started_at
+    later = guest.usage(0).model_copy(update={"attempt": 2})
+    post_usage(PostUsage(usages=(later,)))
+    environment = ActivityEnvironment()
+    asked_at = guest.started_at - timedelta(minutes=1)
+    environment.info = replace(environment.info, scheduled_time=asked_at)
+    await environment.run(tell_job_to_end, TellJobToEnd(job_id=guest.job_id, request=OUT))
+    with guest.database.read() as session:
+        meter = session.get_one(tables.UsageMeter, (guest.job_id, 0, 2))
+        assert meter.credits_used_up_at is None
 
 
 async def test_asking_a_job_to_end_that_is_not_there_is_silent(
