@@ -100,10 +100,11 @@ def test_the_environment_beats_the_store(
     migrated: Database, account_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reference = "store://providers/gcp/prv-1"
-    assert not is_read_only(reference)
     assert environment_name(reference) == "BASELOAD_STORE_PROVIDERS_GCP_PRV_1"
-    monkeypatch.setenv(environment_name(reference), "from outside")
-    assert is_read_only(reference)
+    with migrated.read() as session:
+        assert not is_read_only(session, account_id, reference)
+        monkeypatch.setenv(environment_name(reference), "from outside")
+        assert is_read_only(session, account_id, reference)
     assert credentials_of("prv-1") == "from outside"
 
 

@@ -53,7 +53,7 @@ class Bursts:
         return requests
 
     def _claim(self, burst: Burst, job: PendingJob, offer: CloudOffer) -> MachineClaim:
-        claim = _claim(burst, job, offer)
+        claim = _claim(burst, job, offer, image="")
         if self.lifetime_s is None:
             return claim
         spec = claim.spec.model_copy(update={"lifetime_s": self.lifetime_s})
