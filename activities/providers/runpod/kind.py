@@ -12,7 +12,10 @@ KEYS_PAGE = "https://console.runpod.io/user/settings"
 
 
 def check_runpod(provider_id: str) -> tuple[Check, ...]:
-    """Check the key of a provider. Raises: Unavailable, when RunPod does not answer."""
+    """Check the key of a provider, which costs nothing and changes nothing.
+
+    Raises: Unavailable, when RunPod does not answer.
+    """
     try:
         runpod_session(provider_id).ssh_keys()
     except RequestRefused as refusal:
