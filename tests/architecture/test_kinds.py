@@ -28,7 +28,7 @@ STATUSES = "workflows/contracts/statuses.py"
 TRAITS_FILE = "workflows/rules/catalogue/providers.py"
 SDKS = ("google.api_core", "google.auth", "google.cloud", "google.oauth2", "google.pubsub_v1")
 """Of clouds; Temporal's own library imports `google.protobuf` and `grpc`."""
-NEW = ProviderKind.VASTAI
+NEW = ProviderKind.COLAB
 """Of the enum, and not available."""
 MODULE = """
 from activities.providers.base import Kind
@@ -36,7 +36,7 @@ from workflows.contracts.providers import Check
 from workflows.contracts.statuses import ProviderKind
 
 KIND = Kind(
-    kind=ProviderKind.VASTAI,
+    kind=ProviderKind.COLAB,
     checks=lambda provider_id: (Check(name="look", status="passed", detail=provider_id),),
 )
 """
@@ -134,7 +134,7 @@ def new_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def test_a_kind_without_traits_is_not_available() -> None:
-    with pytest.raises(RequestRefused, match="vastai: not available here; these are: gcp"):
+    with pytest.raises(RequestRefused, match="colab: not available here; these are: gcp"):
         kind_of(NEW)
     with pytest.raises(ValidationError, match="not yet available; available: physical, gcp"):
         _created()
@@ -150,14 +150,14 @@ def test_a_kind_with_traits_and_a_folder_is_found_everywhere(new_kind: str) -> N
 
 
 def test_what_a_kind_does_not_have_is_refused_by_name(new_kind: str) -> None:
-    with pytest.raises(RequestRefused, match=r"^provider kind vastai: asked driver, has none$"):
+    with pytest.raises(RequestRefused, match=r"^provider kind colab: asked driver, has none$"):
         driver_of(new_kind, "prv-1")
-    with pytest.raises(RequestRefused, match=r"^provider kind vastai: asked catalogue, has none$"):
+    with pytest.raises(RequestRefused, match=r"^provider kind colab: asked catalogue, has none$"):
         priced_catalogue(new_kind)
-    with pytest.raises(RequestRefused, match=r"^provider kind vastai: asked catalogue, has none$"):
+    with pytest.raises(RequestRefused, match=r"^provider kind colab: asked catalogue, has none$"):
         live_quotas(new_kind, "prv-1", "us-central1", 1)
     asked = ProviderResource(provider_id="prv-1", provider_kind=NEW, resource="network")
-    with pytest.raises(Exception, match="provider kind vastai: asked project, has none"):
+    with pytest.raises(Exception, match="provider kind colab: asked project, has none"):
         asyncio.run(ActivityEnvironment().run(ensure_provider_resource, asked))
 
 
