@@ -106,3 +106,14 @@ async def test_an_administrator_may_name_a_variable_of_the_server(
     assert credentials_of(made["id"]) == KEY
     response = await ada.post("/v1/providers", {"kind": "runpod", "credentials": credentials})
     assert response.status_code == 403
+
+
+async def test_this_host_is_enabled_by_administrators_alone(
+    site: Site, admin: Person, ada: Person
+) -> None:
+    response = await ada.post("/v1/providers", {"kind": "local"})
+    assert response.status_code == 403
+    assert "kind local: is for administrators" in response.text
+    made = await admin.made("/v1/providers", {"kind": "local"})
+    (region,) = site.rows(tables.Region)
+    assert (region.provider_id, made["credentials"]) == (made["id"], None)

@@ -1,4 +1,4 @@
-"""What this host offers: its CPUs, and beside them a machine with all of its GPUs if it has some."""
+"""What this host offers: its CPUs, and beside them all of its GPUs, if it has some."""
 
 import os
 import shutil

@@ -56,4 +56,4 @@ def test_a_key_that_others_can_read_is_a_warning(site: Site) -> None:
 def test_a_kind_that_is_not_there_yet_says_which_are() -> None:
     found = check(ProviderKind.COLAB)
     assert not found.passed
-    assert found.checks[0].detail == "colab: not available here; these are: gcp, physical, runpod"
+    assert found.checks[0].detail == "colab: not available here; these are: gcp, local, physical, runpod"
