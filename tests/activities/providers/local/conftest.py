@@ -3,6 +3,7 @@
 import shutil
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ def folder() -> Iterator[Path]:
     found.chmod(0o755)
     yield found
     for machine, _ in machines_in(found):
-        wait_for(lambda entry=machine.mark: _none_left(entry), "no process of it is left")
+        wait_for(partial(_none_left, machine.mark), "no process of it is left")
     wait_for(lambda: _removed(found), f"{found} is gone")
 
 

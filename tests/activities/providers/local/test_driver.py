@@ -18,8 +18,10 @@ from tests.activities.waiting import wait_for
 from workflows.contracts.machines import MachineObservation, MachineSpec
 from workflows.contracts.statuses import MachineState
 
-LEAVES = "setsid sh -c 'setsid sleep 1000 & echo $! > {file}.part; mv {file}.part {file}' \\
-  > /dev/null 2>&1 < /dev/null &"
+LEAVES = (
+    "setsid sh -c 'setsid sleep 1000 & echo $! > {file}.part; mv {file}.part {file}' "
+    "> /dev/null 2>&1 < /dev/null &"
+)
 """A command that leaves a process in a session of its own, whose parents have ended."""
 
 
@@ -73,7 +75,7 @@ def test_another_worker_finds_the_machine_and_its_end_ends_all_that_was_begun(
     assert driver(folder).terminate(NAME, OFFER.zone) == ""
     wait_for(lambda: found(folder) is None, "it is gone")
     assert process_of(pid) is None
-    assert carriers_of(machine.mark) == []
+    wait_for(lambda: carriers_of(machine.mark) == [], "its own process has ended")
     assert not machine.path.exists()
 
 
