@@ -130,6 +130,12 @@ class Settings(BaseSettings):
     vastai_image: str = "vastai/base-image:@vastai-automatic-tag"
     """The image of Vast.ai's machines whose job names none; an image has Python."""
 
+    trusted_local: bool = False
+    """Whether administrators may run jobs on this host, as machines of the kind `local`."""
+    local_folder: Path | None = None
+    """Where machines of the kind `local` have their folders; None: `/var/lib/baseload-local` for
+    root, else `home/local`."""
+
     job_most_tasks: int = Field(default=32_768, ge=64)
     """The most processes and threads that a run may have at once."""
     job_network_wall: bool = True

@@ -20,7 +20,10 @@ from workers.process import LOGIN_UMASK, run_process
 from workers.runner.local_sshd import Machine, read_machine
 
 log = logging.getLogger("sshserver")
-_INHERITED = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER")
+_INHERITED = (
+    *("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER"),
+    *("BASELOAD_LOCAL_MACHINE", "BASELOAD_NODE_ROOT"),
+)
 _CLOSE_LIMIT_S = 3.0
 
 

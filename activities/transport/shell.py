@@ -22,12 +22,12 @@ def new_marker() -> str:
 def survey(endpoint: NodeEndpoint, marker: str, agent: AgentArchive) -> str:
     """The command that makes the agent's folder and prints three lines: the agent's root, the
     Python that runs the agent, and the SHA-256 of the installed agent, which is empty if there is
-    none. What was compiled from another archive of this name is removed, because the agent
-    would start from it.
+    none. A machine may name its root in `BASELOAD_NODE_ROOT`. What was compiled from another
+    archive of this name is removed, because the agent would start from it.
     """
     pythons = " ".join(shlex.quote(python) for python in endpoint.pythons)
     return _in_sh(
-        f"R={shlex.quote(endpoint.root)}\n"
+        f'R={shlex.quote(endpoint.root)}; [ -n "$R" ] || R=${{BASELOAD_NODE_ROOT:-}}\n'
         'if [ -z "$R" ]; then\n'
         '  if [ "$(id -u)" = 0 ]; then R=/var/lib/baseload; else R=$HOME/.baseload-node; fi\n'
         "fi\n"

@@ -155,6 +155,8 @@ def enable_provider(
     Raises: Problem `invalid-request`, when the credentials are missing, wrong or not needed;
     `forbidden`, when a field is for administrators; `conflict`, when the cloud project is enabled.
     """
+    if traits_of(asked.kind).only_for_administrators and not context.caller.is_administrator:
+        raise Problem("forbidden", f"kind {asked.kind}: is for administrators")
     _check_preference(context, asked)
     row = tables.Provider(
         id=new_id("prv"),

@@ -1,6 +1,5 @@
 """Keys of providers by kind and field: where each is, and who may set and remove it."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,21 +8,13 @@ import pytest
 
 from activities.db import tables
 from activities.secrets.credentials import credentials_of
-from tests.activities.traits import available
 from tests.api.http_server import Person, Site
-from workflows.contracts.statuses import ProviderKind
 
 FIELD = "/v1/credentials/runpod/api_key"
 REFERENCE = "store://providers/runpod/api_key"
 VARIABLE = "BASELOAD_STORE_PROVIDERS_RUNPOD_API_KEY"
 KEY = "rpa_0123456789ABCDEFabcdef"
 OTHER = "rpa_0123456789ABCDEF987654"
-
-
-@pytest.fixture(autouse=True)
-def runpod_is_available() -> Iterator[None]:
-    with available(ProviderKind.RUNPOD):
-        yield
 
 
 async def put(person: Person, value: Any) -> httpx.Response:

@@ -1,23 +1,14 @@
 """Providers of machines rented by the hour: a key, and a region that nobody has to create."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from activities.db import tables
 from activities.secrets.credentials import credentials_of
-from tests.activities.traits import available
 from tests.api.http_server import Person, Site
-from workflows.contracts.statuses import ProviderKind
 
 KEY = "rpa_0123456789ABCDEFabcdef"
-
-
-@pytest.fixture(autouse=True)
-def runpod_is_available() -> Iterator[None]:
-    with available(ProviderKind.RUNPOD):
-        yield
 
 
 async def enabled(person: Person, **changes: Any) -> dict[str, Any]:
@@ -106,3 +97,14 @@ async def test_an_administrator_may_name_a_variable_of_the_server(
     assert credentials_of(made["id"]) == KEY
     response = await ada.post("/v1/providers", {"kind": "runpod", "credentials": credentials})
     assert response.status_code == 403
+
+
+async def test_this_host_is_enabled_by_administrators_alone(
+    site: Site, admin: Person, ada: Person
+) -> None:
+    response = await ada.post("/v1/providers", {"kind": "local"})
+    assert response.status_code == 403
+    assert "kind local: is for administrators" in response.text
+    made = await admin.made("/v1/providers", {"kind": "local"})
+    (region,) = site.rows(tables.Region)
+    assert (region.provider_id, made["credentials"]) == (made["id"], None)

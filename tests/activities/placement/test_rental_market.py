@@ -1,9 +1,7 @@
 """Jobs that a marketplace has a machine for, by the offers that were read last."""
 
-from collections.abc import Iterator
 from datetime import timedelta
 
-import pytest
 from sqlmodel import Session
 
 from activities.db import tables
@@ -15,20 +13,12 @@ from tests.activities.cloud_rows import add_cloud_region, add_shortage, ephemera
 from tests.activities.placement.rows import add_waiting_job
 from tests.activities.placement.test_burst_nodes import payer, refusals, round_of_planning
 from tests.activities.rows import GIB, NOW, add_payer
-from tests.activities.traits import available
 from workflows.contracts.billing import UsageRates
 from workflows.contracts.job_submission import SubmittedEnvironment, SubmittedPlacement
 from workflows.contracts.machines import MachineClaim, MachineOffer, RentalOffer
 from workflows.contracts.placement import SpotPolicy
-from workflows.contracts.statuses import ProviderKind
 
 PRICE = 1_190_000
-
-
-@pytest.fixture(autouse=True)
-def runpod_is_available() -> Iterator[None]:
-    with available(ProviderKind.RUNPOD):
-        yield
 
 
 def rental(zone: str = "community", price: int = PRICE, gpu_type: str = "A100-80GB") -> RentalOffer:

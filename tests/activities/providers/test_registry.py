@@ -56,5 +56,5 @@ def test_a_key_that_others_can_read_is_a_warning(site: Site) -> None:
 def test_a_kind_that_is_not_there_yet_says_which_are() -> None:
     found = check(ProviderKind.COLAB)
     assert not found.passed
-    available = "gcp, physical, runpod, vastai"
+    available = "gcp, local, physical, runpod, vastai"
     assert found.checks[0].detail == f"colab: not available here; these are: {available}"

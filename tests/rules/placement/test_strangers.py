@@ -1,26 +1,17 @@
 """Secrets of jobs do not go to machines of strangers, unless the job says so."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.activities.traits import available
 from tests.rules.placement.cloud_offers import cloud_offer, market
 from tests.rules.placement.offers import job, offer
 from tests.rules.placement.test_cloud_market import only_refusal, planned, taken
 from workflows.contracts.job_submission import JobSubmission
-from workflows.contracts.statuses import ProviderKind
 from workflows.rules.jobs.resources import demand_key, keeps_secrets
 from workflows.rules.placement.cloud_market import spec_of
 
 RENTED: dict[str, Any] = {"provider_kind": "runpod"}
-
-
-@pytest.fixture(autouse=True)
-def runpod_is_available() -> Iterator[None]:
-    with available(ProviderKind.RUNPOD):
-        yield
 
 
 def submission(**environment: object) -> JobSubmission:

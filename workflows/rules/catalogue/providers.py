@@ -49,6 +49,9 @@ class Traits:
     """Placement chooses its machines only for jobs that name the kind or the provider, because
     their price of 0 would win every comparison."""
 
+    only_for_administrators: bool = False
+    """Only an administrator enables it, because its machines stand inside the platform."""
+
 
 TRAITS: dict[str, Traits] = {
     ProviderKind.PHYSICAL: Traits(has_own_networks=True),
@@ -90,10 +93,15 @@ TRAITS: dict[str, Traits] = {
         is_of_strangers=True,
         notifies=False,
     ),
+    ProviderKind.LOCAL: Traits(
+        is_cloud=True,
+        has_implied_region=True,
+        notifies=False,
+        only_if_named=True,
+        only_for_administrators=True,
+    ),
 }
 """The traits by provider kind, in the order in which people see them."""
-COMING: dict[str, Traits] = {}
-"""The traits of kinds that are not available yet, because a part of their path is missing."""
 NO_TRAITS = Traits()
 
 

@@ -42,7 +42,7 @@ KeyReference = Annotated[
 @command(app)
 def enable(
     session: Session,
-    kind: Annotated[str, typer.Argument(help="physical, gcp, runpod or vastai")],
+    kind: Annotated[str, typer.Argument(help="physical, gcp, runpod, vastai or local")],
     name: Annotated[str | None, typer.Option(help="default: its kind")] = None,
     key: KeyFile = None,
     reference: KeyReference = None,

@@ -8,7 +8,7 @@ from baseload.commands.session import Document, Session
 from baseload.commands.waiting import state_line
 from baseload.errors import BaseloadError
 
-OWNED = ("physical", "local")
+OWNED = ("physical", "colab")
 """Kinds of providers whose machines are not leased."""
 
 

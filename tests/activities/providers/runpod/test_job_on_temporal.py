@@ -2,7 +2,7 @@
 workflows, activities, SSH and processes on a pod that is made for it and taken away."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -28,7 +28,6 @@ from activities.site.node_client import close_connections
 from activities.temporal.client import set_client
 from tests.activities.placement.rows import add_waiting_job
 from tests.activities.placement.test_rental_market import add_marketplace
-from tests.activities.traits import available
 from tests.doubles.runpod.double import API_KEY, RunPodDouble
 from tests.waiting import eventually
 from workers.main import ROW_THREADS, cloud_workers, main_worker
@@ -36,7 +35,6 @@ from workers.serving import serving
 from workers.sites import site_worker
 from workflows.contracts import queues
 from workflows.contracts.job_submission import SubmittedEnvironment
-from workflows.contracts.statuses import ProviderKind
 
 SECONDS_OF_THE_CLOUD_IN_ONE = 100.0
 COMMAND = 'echo "image: $(command -v python3)"; echo done > "$BASELOAD_OUTPUT/result"'
@@ -45,12 +43,6 @@ COMMAND = 'echo "image: $(command -v python3)"; echo done > "$BASELOAD_OUTPUT/re
 @pytest.fixture
 def dialect() -> str:
     return "sqlite"
-
-
-@pytest.fixture(autouse=True)
-def runpod_is_available() -> Iterator[None]:
-    with available(ProviderKind.RUNPOD):
-        yield
 
 
 @pytest.fixture

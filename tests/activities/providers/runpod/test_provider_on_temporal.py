@@ -1,6 +1,5 @@
 """A provider's whole life by its workflow, real activities and RunPod's double."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -17,7 +16,6 @@ from activities.secrets.credentials import own_place, seal_credentials
 from activities.temporal.client import set_client
 from tests.activities.placement.test_rental_market import add_marketplace
 from tests.activities.rows import NOW, add_payer
-from tests.activities.traits import available
 from tests.doubles.runpod.double import API_KEY, RunPodDouble
 from tests.waiting import eventually
 from workers.main import cloud_workers
@@ -35,12 +33,6 @@ from workflows.providers.provider_lifecycle import ProviderLifecycle
 @pytest.fixture
 def dialect() -> str:
     return "sqlite"
-
-
-@pytest.fixture(autouse=True)
-def runpod_is_available() -> Iterator[None]:
-    with available(ProviderKind.RUNPOD):
-        yield
 
 
 @pytest.fixture

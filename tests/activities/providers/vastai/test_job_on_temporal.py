@@ -3,7 +3,7 @@ workflows, activities, SSH and processes on an instance that is made for it and 
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,11 +23,9 @@ from activities.secrets.credentials import own_place, seal_credentials
 from activities.settings import settings
 from tests.activities.placement.test_rental_market import add_marketplace
 from tests.activities.providers.runpod.test_job_on_temporal import at_work, submitted
-from tests.activities.traits import available
 from tests.doubles.rented.faults import FaultKind
 from tests.doubles.vastai.double import API_KEY, VastDouble
 from tests.waiting import eventually
-from workflows.contracts.statuses import ProviderKind
 
 SECONDS_OF_THE_CLOUD_IN_ONE = 100.0
 ASK = 7000006
@@ -37,12 +35,6 @@ ASK = 7000006
 @pytest.fixture
 def dialect() -> str:
     return "sqlite"
-
-
-@pytest.fixture(autouse=True)
-def vastai_is_available() -> Iterator[None]:
-    with available(ProviderKind.VASTAI):
-        yield
 
 
 @pytest.fixture
