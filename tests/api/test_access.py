@@ -118,8 +118,9 @@ def _routes() -> Iterator[Route]:
 
 ROUTES = [route for route in _routes() if route.name not in FREE]
 OF_ONE_RESOURCE = [
-    route for route in ROUTES if "{" in route.path and route.name not in ADMINISTRATORS
+    route for route in ROUTES if "_id}" in route.path and route.name not in ADMINISTRATORS
 ]
+"""Those that name no id, as of a credential by its kind and field, reach the own account alone."""
 
 
 async def ask(route: Route, person: Person, path: str = "", **headers: str) -> tuple[int, str]:
