@@ -18,6 +18,8 @@ from tests.lab.test_hardware_on_machines import put_image
 from tests.lab.waiting import wait_until
 
 QUICK = {"up_s": 0, "limit_s": 20}
+LIMIT_S = 120.0
+"""For what takes seconds on a machine that has nothing else to do."""
 FOREVER = "echo works; exec sleep %d"
 
 
@@ -77,7 +79,7 @@ def sleepers(machine: Machine) -> set[str]:
 
 def wait_for_sleeper(machine: Machine, number: int) -> None:
     wait_until(
-        lambda: sleepers(machine) == {f"sleep {6000 + number}"}, f"revision {number} runs", 30
+        lambda: sleepers(machine) == {f"sleep {6000 + number}"}, f"revision {number} runs", LIMIT_S
     )
 
 
@@ -200,10 +202,10 @@ async def test_a_power_cut_during_the_check_is_finished_by_the_device(
         await stage(agent, 2, f"until [ -e go ]; do sleep 0.05; done; echo ready; {command}")
         health = {**QUICK, "log_line": "ready", "up_s": 1}
         await agent.begin_call("switch_device", number=2, run_id=name_of(2), health=health)
-        wait_until(at_phase(machine, "checking"), "it is being checked", 30)
+        wait_until(at_phase(machine, "checking"), "it is being checked", LIMIT_S)
     machine.power_cut()
     machine.boot()
-    wait_until(at_phase(machine, "checking"), "it is being checked again", 30)
+    wait_until(at_phase(machine, "checking"), "it is being checked again", LIMIT_S)
     machine.run("touch", f"{ROOT}/runs/{name_of(2)}/work/go")
     wait_for_sleeper(machine, number)
     async with agent_on(lab, machine) as agent:
@@ -289,7 +291,7 @@ async def test_a_keeper_that_was_killed_is_started_again_and_what_it_ran_as_well
         await deploy(agent, 1, sleeper(1))
         killed = keeper_of(machine)
         machine.run("pkill", "-KILL", "-x", "baseload-device")
-        wait_until(lambda: bool(keeper_of(machine) - killed), "another keeper runs", 30)
+        wait_until(lambda: bool(keeper_of(machine) - killed), "another keeper runs", LIMIT_S)
         wait_for_sleeper(machine, 1)
         assert (await agent.call("device_status"))["run"]["status"] == "running"
 
@@ -355,9 +357,9 @@ async def test_a_container_runs_on_after_a_power_cut_and_sees_what_is_plugged_in
     machine.run("rm", log)
     machine.power_cut()
     machine.boot()
-    wait_until(lambda: "begins" in machine.run("cat", log, check=False), "it runs again", 30)
+    wait_until(lambda: "begins" in machine.run("cat", log, check=False), "it runs again", LIMIT_S)
     machine.run("mknod", "-m", "600", "/dev/video9", *NULL)
-    wait_until(lambda: "opened" in machine.run("cat", log), "it has opened the camera", 30)
+    wait_until(lambda: "opened" in machine.run("cat", log), "it has opened the camera", LIMIT_S)
     async with agent_on(lab, machine) as agent:
         await agent.call("clear_device")
     assert sleepers(machine) == set()

@@ -82,7 +82,12 @@ async def test_a_member_of_another_kind_finds_nothing(
     site: Site, hers: Holdings, his: Holdings
 ) -> None:
     _join(site, hers, his, secret="all")
-    assert await _wrong(hers, his, [*OF_THESE, *CREATES, *OTHERWISE], 404) == []
+    federated = [each for each in CREATES if each[0].name == "create_federated_job"]
+    others = [each for each in CREATES if each not in federated]
+    assert await _wrong(hers, his, [*OF_THESE, *others, *OTHERWISE], 404) == []
+    # A permission of its own, which says to every member who gives it.
+    assert federated
+    assert await _wrong(hers, his, federated, 403) == []
 
 
 async def test_a_member_who_may_do_everything_has_no_secret_of_the_project(

@@ -10,6 +10,7 @@ from tests.lab.fixtures import BootMachine, boot_machine, lab
 from tests.lab.machine import Machine
 from tests.lab.machines import Lab
 from tests.lab.test_devices_on_machines import (
+    LIMIT_S,
     QUICK,
     deploy,
     name_of,
@@ -42,7 +43,7 @@ async def cut_in(lab: Lab, machine: Machine, phase: str, number: int) -> bool:
         machine.power_cut()
         machine.boot()
     wait_for_sleeper(machine, number)
-    wait_until(lambda: state_of(machine).get("done") == number, f"{number} is decided", 30)
+    wait_until(lambda: state_of(machine).get("done") == number, f"{number} is decided", LIMIT_S)
     return is_held
 
 
