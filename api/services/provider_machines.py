@@ -85,5 +85,6 @@ def _is_in(lease: tables.Lease, zone: str) -> bool:
 
 
 def must_not_be_archived(row: tables.Provider) -> None:
+    """Raises: Problem `conflict`, when the provider is archived."""
     if row.status == ProviderStatus.ARCHIVED:
         raise Problem("conflict", f"provider {row.id}: is archived, and its key is deleted")

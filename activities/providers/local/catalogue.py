@@ -31,7 +31,10 @@ def local_offers(_: str) -> tuple[RentalOffer, ...]:
 
 
 def gpu_types() -> list[str]:
-    """The GPU types of this host, one for each GPU; none without the driver's tool."""
+    """The GPU types of this host, one for each GPU; none without the driver's tool.
+
+    Raises: Unavailable, when the tool does not answer.
+    """
     if (tool := shutil.which("nvidia-smi", path=f"{PATH}:/usr/lib/wsl/lib")) is None:
         return []
     query = [tool, "--query-gpu=name", "--format=csv,noheader"]
