@@ -28,6 +28,7 @@ from workflows.contracts.statuses import JobStatus, JobType, ProviderKind
 from workflows.effects.billing import BillingDone
 from workflows.effects.sessions import OpenTrunk
 from workflows.providers.notifications import ProviderNotifications
+from workflows.providers.offer_refresh import OfferRefresh
 from workflows.providers.price_refresh import PriceRefresh
 from workflows.reconciliation.reconcilers import Housekeeping, LifecycleReconciliation
 from workflows.rules.billing.utc_days import DAY, last_closed_day
@@ -113,6 +114,10 @@ async def prices_refreshed(stage: Stage) -> WorkflowHandle[Any, Any]:
     return await _done(stage, PriceRefresh.run, ReconciliationRequest())
 
 
+async def offers_refreshed(stage: Stage) -> WorkflowHandle[Any, Any]:
+    return await _done(stage, OfferRefresh.run, ReconciliationRequest())
+
+
 async def expired_rows_removed(stage: Stage) -> WorkflowHandle[Any, Any]:
     return await _done(stage, Housekeeping.run, ReconciliationRequest())
 
@@ -131,6 +136,7 @@ STORIES = (
     notifications_without_a_subscription,
     lost_workflows_restarted,
     prices_refreshed,
+    offers_refreshed,
     expired_rows_removed,
     trunk_opened,
 )
