@@ -73,6 +73,6 @@ def test_a_run_enables_what_it_uses_of_the_registry_once(desk: Desk) -> None:
     assert (provider.name, provider.kind) == ("own", "physical")
     for job in jobs:
         (row,) = desk.site.rows(tables.Job, id=job.id)
-        assert row.spec["placement"]["providers"] == ["own"]
+        assert row.spec["placement"]["providers"] == [provider.id]
         assert row.spec["safety"]["price_cap_microcredits_per_hour"] == 1_000_000
         assert row.spec["code"]["upload_id"].startswith("upl-")

@@ -124,21 +124,23 @@ def _submitted(
 ) -> Job:
     from baseload.models import Job
 
-    _enable(client, names)
-    placement = {"placement": {"providers": list(names)}} if names else {}
+    providers = _enabled(client, names)
+    placement = {"placement": {"providers": providers}} if providers else {}
     code = {"code": {"upload_id": client.upload_folder(folder).id}}
     call = Call("POST", "/v1/jobs", body=document | placement | code)
     return Job.model_validate(client.transport.json(call))
 
 
-def _enable(client: Client, names: tuple[str, ...]) -> None:
-    """Enable the providers of the registry that are used and that the account does not have."""
-    wanted = [name for name in names if name in _configuration.registry]
-    if not wanted:
-        return
-    found = {each.name for each in client.every(client.list_providers)}
-    for name in wanted:
-        if name in found:
+def _enabled(client: Client, names: tuple[str, ...]) -> list[str]:
+    """The ids of the providers of these names, in order; what is no name is an id or a kind.
+
+    Those of the registry that the account does not have are enabled.
+    """
+    if not names:
+        return []
+    found = {each.name: each.id for each in client.every(client.list_providers)}
+    for name in names:
+        if name in found or name not in _configuration.registry:
             continue
         given = _configuration.registry[name]
         body: dict[str, Any] = {"kind": given["kind"], "name": name}
@@ -146,7 +148,9 @@ def _enable(client: Client, names: tuple[str, ...]) -> None:
             body["credentials"] = {"secret_ref": given["secret_ref"]}
         elif "credentials" in given:
             body["credentials"] = given["credentials"]
-        client.transport.json(Call("POST", "/v1/providers", body=body))
+        made = client.transport.json(Call("POST", "/v1/providers", body=body))
+        found[name] = made["id"]
+    return [found.get(name, name) for name in names]
 
 
 def _command(entrypoint: str, args: str | Sequence[str]) -> str:

@@ -103,6 +103,7 @@ def test_a_machine_ends_by_itself_after_its_lifetime(folder: Path) -> None:
     wait_for(lambda: found(folder) is None, "it has ended")
     machine = MachineFolder(folder / NAME)
     wait_for(lambda: carriers_of(machine.mark) == [], "nothing of it is left")
+    assert found(folder) is None
 
 
 def test_a_process_that_never_began_is_begun_by_the_next_making(folder: Path) -> None:
