@@ -27,9 +27,9 @@ def list_credentials(caller: Reader) -> CredentialList:
 async def set_credential(
     kind: str, field: str, asked: CredentialSetting, change: Writer
 ) -> Credential:
-    """Store a key at `store://providers/{kind}/{field}`, in place of an earlier one.
+    """Store a key of a kind of provider under its field, in place of an earlier one.
 
-    Providers that use it are checked again. A key in the server's environment is 409.
+    Its reference is in the answer. Providers that use it are checked again. A key in the server's environment is 409.
     """
     given = await run_in_threadpool(credentials.read_value, kind, field, asked)
     return await change.apply(

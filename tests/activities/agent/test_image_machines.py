@@ -7,7 +7,7 @@ import pytest
 
 from tests.activities.agent.agent_process import LocalAgent, Refused, spec
 
-RUN = "job-one-0-1"
+RUN = "job-imaged-0-1"
 IMAGE = "runpod/base:1.0"
 
 

@@ -1788,7 +1788,7 @@ class AsyncOperations:
     async def set_credential(
         self, kind: str, field: str, body: models.CredentialSetting
     ) -> models.Credential:
-        """Store a key at `store://providers/{kind}/{field}`, in place of an earlier one."""
+        """Store a key of a kind of provider under its field, in place of an earlier one."""
         return await self._ask(
             models.Credential,
             Call("PUT", f"/v1/credentials/{segment(kind)}/{segment(field)}", body=_sent(body)),
