@@ -15,7 +15,7 @@ from tests.failure.stories.job import (
     RescheduledStory,
     TrainingStory,
 )
-from tests.failure.stories.lease import DeadlineStory, MachineStory
+from tests.failure.stories.lease import DeadlineStory, ImageMachineStory, MachineStory
 from tests.failure.stories.leased_node import EndingNodeStory, LeasedNodeStory
 from tests.failure.stories.loops import (
     BalanceGuardStory,
@@ -70,6 +70,7 @@ STORIES: tuple[type[Story], ...] = (
     StartsStory,
     SweepStory,
     MachineStory,
+    ImageMachineStory,
     DeadlineStory,
     OfferRefreshStory,
     PriceRefreshStory,

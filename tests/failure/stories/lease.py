@@ -22,6 +22,7 @@ class MachineStory(Story):
 
     lifecycle = "LeaseLifecycle"
     lasts_s: ClassVar[float] = 3600.0
+    provider_kind: ClassVar[ProviderKind] = ProviderKind.GCP
     silent: ClassVar = {"remember_shortage": "the next one asks in vain once more, and that is all"}
 
     @property
@@ -48,7 +49,7 @@ class MachineStory(Story):
             account_id="acc-1",
             region_id=REGION,
             provider_id="prv-1",
-            provider_kind=ProviderKind.GCP,
+            provider_kind=self.provider_kind,
             machine_name="baseload-lea-1",
             holder_id="nod-1",
             offers=offers,
@@ -99,6 +100,13 @@ class MachineStory(Story):
             made = sorted(zone for _, zone in cloud.made)
             self.expect(made == [PLENTY], f"made in {made}")
         self.look_at_the_cause()
+
+
+class ImageMachineStory(MachineStory):
+    """The machine is the image of its job, which its provider pulls first."""
+
+    only = frozenset({"wait_for_image_machine"})
+    provider_kind = ProviderKind.RUNPOD
 
 
 class DeadlineStory(MachineStory):
