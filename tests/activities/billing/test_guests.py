@@ -206,9 +206,10 @@ async def test_who_asks_a_guest_to_end_records_when_the_first_time(
     monkeypatch.setattr(job_billing, "tell", tell)
     guest.posts(0)
     recorded: list[datetime | None] = []
+    environment = ActivityEnvironment()
+    environment.info = replace(environment.info, scheduled_time=datetime.now(UTC))
     for _ in range(2):
-        command = TellJobToEnd(job_id=guest.job_id, request=OUT)
-        await ActivityEnvironment().run(tell_job_to_end, command)
+        await environment.run(tell_job_to_end, TellJobToEnd(job_id=guest.job_id, request=OUT))
         with guest.database.read() as session:
             meter = session.get_one(tables.UsageMeter, (guest.job_id, 0, 1))
             recorded.append(meter.credits_used_up_at)
