@@ -29,7 +29,8 @@ async def set_credential(
 ) -> Credential:
     """Store a key of a kind of provider under its field, in place of an earlier one.
 
-    Its reference is in the answer. Providers that use it are checked again. A key in the server's environment is 409.
+    Its reference is in the answer. Providers that use it are checked again.
+    A key in the server's environment is 409.
     """
     given = await run_in_threadpool(credentials.read_value, kind, field, asked)
     return await change.apply(
