@@ -28,6 +28,7 @@ def address_of(node: Node | Device, region: Region) -> NodeAddress:
     """
     if node.host is None:
         raise ValueError(f"{node.id}: has no address")
+    machine = node.machine if isinstance(node, Node) else None
     return NodeAddress(
         node_id=node.id,
         region_id=node.region_id,
@@ -37,7 +38,8 @@ def address_of(node: Node | Device, region: Region) -> NodeAddress:
         minion_id=node.minion_id,
         root=region.node_root,
         own_worker=region.own_worker,
-        leased=isinstance(node, Node) and node.machine is not None,
+        leased=machine is not None,
+        has_own_key=machine is not None and machine["spec"].get("has_own_key", False),
     )
 
 
