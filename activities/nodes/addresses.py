@@ -15,6 +15,7 @@ from workflows.effects.nodes import (
     FindPeers,
     PeersFound,
 )
+from workflows.rules.catalogue.providers import kinds_of_strangers
 from workflows.rules.nodes.requirements import private_address
 
 SSH_PORT = 22
@@ -71,7 +72,7 @@ def find_peers(command: FindPeers) -> PeersFound:
     """The peers of a new node: the region's other nodes that are in use and have an address.
 
     Each at its private address: where the platform reaches it at a public one, at the first that
-    its inspection found.
+    its inspection found. Machines of strangers are no peers, and none learns where another is.
     """
     query = (
         select(Node, Region)
@@ -81,6 +82,7 @@ def find_peers(command: FindPeers) -> PeersFound:
             col(Node.id) != command.node_id,
             col(Node.status).in_(_ONBOARD),
             col(Node.host).is_not(None),
+            col(Region.provider_kind).not_in(kinds_of_strangers()),
         )
         .order_by(col(Node.id))
     )

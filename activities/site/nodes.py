@@ -126,7 +126,7 @@ async def prepare_node(command: PrepareNode) -> NodePrepared:
         "authorized_key": await asyncio.to_thread(key_line_of, command.node),
         "peers": [[peer.host, peer.port] for peer in command.peers],
         "cache": await _cache(command.node) if command.serves_cache else None,
-        "network_wall": await _network_wall(),
+        "network_wall": await _network_wall(command.node),
     }
     async with heartbeating():
         answer = await NodeClient(command.node).call("prepare", request, Prepared, limit_s=240)
@@ -178,10 +178,13 @@ async def _cache(node: NodeAddress) -> dict[str, Any]:
     return asked
 
 
-async def _network_wall() -> dict[str, Any] | None:
-    """What is closed to jobs beside their own machine: networks of the setting, and Temporal."""
+async def _network_wall(node: NodeAddress) -> dict[str, Any] | None:
+    """What is closed to jobs beside their own machine: networks of the setting, and Temporal, of
+    whose address strangers need not know."""
     if not settings().job_network_wall:
         return None
+    if node.has_own_key:
+        return {"networks": list(settings().job_closed_networks), "ports": []}
     host, _, port = settings().temporal_address.rpartition(":")
     ports: list[list[Any]] = []
     with contextlib.suppress(OSError, ValueError):  # A name that does not resolve here.
