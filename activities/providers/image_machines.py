@@ -8,7 +8,8 @@ import base64
 from collections.abc import Mapping
 
 from activities.providers.base import RequestRefused
-from activities.secrets.machine_keys import host_private_key
+from activities.secrets.login_keys import login_public_key
+from activities.secrets.machine_keys import host_key_fingerprint, host_private_key
 from activities.secrets.region_keys import region_public_key
 from workflows.contracts.machines import MachineOffer, MachineSpec
 
@@ -48,16 +49,21 @@ def own_machine_name(name: str, provider_id: str) -> str | None:
 
 
 def variables_of(machine_name: str, offer: MachineOffer, spec: MachineSpec) -> Mapping[str, str]:
-    """The variables of a new machine; the host key is of this machine alone.
+    """The variables of a new machine; its host key and the key that it lets in are its alone.
+
+    A lease of an earlier release has machines that let in their region's key.
 
     Raises: RequestRefused, when the spec names no region, whose key the machine would let in.
     """
     region_id = spec.tags.get("region")
     if region_id is None:
         raise RequestRefused(f"{machine_name}: its tags name no region, whose key it would let in")
+    public_key = region_public_key(region_id)
+    if spec.has_own_key:
+        public_key = login_public_key(region_id, host_key_fingerprint(machine_name))
     return {
         **spec.env,
-        PUBLIC_KEY: region_public_key(region_id),
+        PUBLIC_KEY: public_key,
         OFFER: offer.label,
         HOST_KEY: base64.b64encode(host_private_key(machine_name)).decode(),
         START: _START,

@@ -62,6 +62,20 @@ async def test_its_region_is_removed_with_the_provider_alone(site: Site, ada: Pe
     assert [verb for verb, _ in site.asked_of(made["id"])] == ["start", "remove"]
 
 
+async def test_its_region_takes_no_datastores_whose_password_a_host_could_read(
+    site: Site, ada: Person
+) -> None:
+    await enabled(ada)
+    (region,) = site.rows(tables.Region)
+    asked = {
+        "region_id": region.id, "name": "lab", "type": "nfs",
+        "address": "203.0.113.9", "root_path": "/srv/lab",
+    }  # fmt: skip
+    response = await ada.post("/v1/datastores", asked)
+    assert response.status_code == 422, response.text
+    assert "hosts of runpod could read" in response.text
+
+
 async def test_its_region_takes_no_guests(site: Site, ada: Person) -> None:
     await enabled(ada)
     (region,) = site.rows(tables.Region)

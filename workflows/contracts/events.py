@@ -67,6 +67,7 @@ class NodeEvent(StrEnum):
     FAILED = "node.failed"
     FOUND = "node.found"
     GPU_HELD = "node.gpu-held"
+    HOST_DISTRUSTED = "node.host-distrusted"
     HOST_KEY_REFUSED = "node.host-key-refused"
     IDLE_WORKLOAD_NOT_SWITCHED = "node.idle-workload-not-switched"
     IDLE_WORKLOAD_OFF = "node.idle-workload-off"

@@ -65,6 +65,8 @@ class RememberShortage(Contract):
     provider_id: str
     scope: str
     reason: str
+    kept_s: int | None = None
+    """For how long it is remembered, in seconds; None: as long as a usual shortage."""
 
 
 create_machine = Effect(

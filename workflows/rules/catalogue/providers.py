@@ -124,6 +124,11 @@ def rented_kinds() -> tuple[str, ...]:
     return tuple(kind for kind in cloud_kinds() if TRAITS[ProviderKind(kind)].has_implied_region)
 
 
+def kinds_of_strangers() -> tuple[str, ...]:
+    """The kinds whose machines stand at somebody whom nobody knows."""
+    return tuple(str(kind) for kind, traits in TRAITS.items() if traits.is_of_strangers)
+
+
 def longest_ending_s() -> int:
     """The longest time in which a machine of any kind is ended."""
     return max(traits.ending_limit_s for traits in TRAITS.values())

@@ -215,11 +215,16 @@ class Market:
         if self._quota(offer) is not None:
             return ()
         known, provider_id = self._shortages, offer.provider_id
-        return tuple(zone for zone in offer.zones if (provider_id, zone.scope) not in known)
+        return tuple(
+            zone
+            for zone in offer.zones
+            if not any((provider_id, scope) in known for scope in zone.scopes)
+        )
 
     def _short(self, offer: CloudOffer) -> list[Shortage]:
         known, provider_id = self._shortages, offer.provider_id
-        found = [known.get((provider_id, zone.scope)) for zone in offer.zones]
+        scopes = (scope for zone in offer.zones for scope in zone.scopes)
+        found = [known.get((provider_id, scope)) for scope in scopes]
         return [shortage for shortage in found if shortage is not None]
 
     def _quota(self, offer: CloudOffer) -> Shortage | None:
@@ -263,13 +268,16 @@ def spec_of(
 ) -> MachineSpec:
     """The machine spec of a burst. lifetime_s: after it the cloud terminates the machine.
 
-    Podman is for machines that are not the image themselves.
+    Podman is for machines that are not the image themselves. A machine of strangers gets a key of
+    its own.
     """
+    traits = traits_of(offer.provider_kind)
     return MachineSpec(
         disk_size_gb=boot_disk_gb(offer, demand),
         lifetime_s=lifetime_s,
         tags=dict(tags),
-        containers=demand.needs_image and not traits_of(offer.provider_kind).machine_is_image,
+        containers=demand.needs_image and not traits.machine_is_image,
+        has_own_key=traits.is_of_strangers,
     )
 
 

@@ -102,6 +102,15 @@ def test_a_pod_is_the_image_with_a_disk_and_a_port_for_ssh_alone(
     }  # fmt: skip
 
 
+def test_a_machine_with_a_key_of_its_own_lets_in_no_other(
+    runpod: RunPodDouble, machines: RunPodMachines
+) -> None:
+    machines.create(NAME, OFFER, SPEC.model_copy(update={"has_own_key": True}))
+    (pod,) = runpod.pods.by_id.values()
+    own = login_public_key("reg-1", host_key_fingerprint(NAME))
+    assert pod.env["PUBLIC_KEY"] == own != region_public_key("reg-1")
+
+
 def test_a_job_without_an_image_gets_that_of_the_setting(
     runpod: RunPodDouble, machines: RunPodMachines
 ) -> None:

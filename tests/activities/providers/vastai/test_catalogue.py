@@ -34,7 +34,7 @@ def test_an_offer_has_the_price_without_its_disk_and_the_price_of_a_disk(
     assert offer.machine.microcredits_per_hour == 310_000
     assert offer.disk_microcredits_per_gb_month == 150_000
     assert offer.cpu_count == 16
-    assert offer.memory_bytes == 257_000 // 4 * 1024**2
+    assert offer.memory_bytes == 20_000 // 4 * 1024**2
 
 
 def test_a_country_that_is_not_stated_is_any(vastai: VastDouble, session_with: Sessions) -> None:

@@ -4,7 +4,7 @@ workflows, activities, SSH and processes on an instance that is made for it and 
 import asyncio
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -21,11 +21,21 @@ from activities.providers.vastai.catalogue import vastai_offers
 from activities.providers.vastai.limits import Limiter
 from activities.secrets.credentials import own_place, seal_credentials
 from activities.settings import settings
+from tests.activities.cloud_rows import ephemeral_nodes
+from tests.activities.placement.rows import add_waiting_job
+from tests.activities.placement.test_burst_nodes import round_of_planning
 from tests.activities.placement.test_rental_market import add_marketplace
-from tests.activities.providers.runpod.test_job_on_temporal import at_work, submitted
+from tests.activities.providers.runpod.test_job_on_temporal import (
+    at_work,
+    distrusted,
+    shunned,
+    submitted,
+)
 from tests.doubles.rented.faults import FaultKind
 from tests.doubles.vastai.double import API_KEY, VastDouble
+from tests.doubles.vastai.market import Offer
 from tests.waiting import eventually
+from workflows.contracts.machines import MachineClaim
 
 SECONDS_OF_THE_CLOUD_IN_ONE = 100.0
 ASK = 7000006
@@ -100,3 +110,38 @@ async def test_a_job_runs_on_an_instance_that_is_destroyed_and_paid_for_after(
     assert lease.began_at is not None
     charged_from = double.meter.charges[0].began_at
     assert lease.began_at.timestamp() == pytest.approx(charged_from, abs=1), "with its storage"
+
+
+async def test_hosts_that_lie_are_left_before_any_work_and_not_rented_from_again(
+    double: VastDouble, region: tables.Region, migrated: Database, temporal_server: Client
+) -> None:
+    now = datetime.now(UTC)
+    double.market.add(Offer(7000020, "A100 SXM4", 1, 40960, 0.51, machine_id=31))
+    double.market.add(Offer(7000021, "A100 SXM4", 1, 40960, 0.52, machine_id=32, cpu_ram=10**9))
+    double.fault(FaultKind.OTHER_MACHINE, "asks.accept")
+    with migrated.write() as session:
+        keep_offers(session, region.provider_id, vastai_offers(region.provider_id), now)
+    async with at_work(temporal_server):
+        job_id = await submitted(temporal_server, migrated)
+        handle = temporal_server.get_workflow_handle(f"job/{job_id}")
+        ended = await asyncio.wait_for(handle.result(), 120)
+        await eventually(lambda: is_over(double, migrated), "nothing is left of the machines")
+    assert ended["status"] == "finished", ended
+    assert double.instances.made == 3
+    assert double.meter.running() == []
+    other, smaller = sorted(distrusted(migrated).values())
+    assert "host 31" in other
+    assert "was created with A100, has RTX3060" in other
+    assert "host 32" in smaller
+    assert "GiB of memory, has" in smaller
+    week = {scope for scope, left in shunned(migrated).items() if left > timedelta(days=6)}
+    assert week == {"host/31", "host/32"}
+    double.market.add(Offer(7000022, "A100 SXM4", 1, 40960, 0.53, machine_id=31))
+    with migrated.write() as session:
+        keep_offers(session, region.provider_id, vastai_offers(region.provider_id), now)
+        job = add_waiting_job(session, session.exec(select(tables.Account)).one())
+    round_of_planning()
+    with migrated.read() as session:
+        (node,) = (each for each in ephemeral_nodes(session) if each.name.startswith(job.id))
+    claim = MachineClaim.model_validate(node.machine)
+    assert claim.offers[0].provider_offer_id == str(ASK), "and not the new ask of host 31"
