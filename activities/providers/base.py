@@ -228,6 +228,8 @@ class Kind:
     checks: Callable[[str], tuple[Check, ...]]
     """Runs the checks of a provider, by its id; each check says what was found and how to fix it.
     Blocking; changes nothing."""
+    modules: tuple[str, ...] = ()
+    """Modules of the extra with the kind's name; what uses them loads them on first use."""
     credentials: CredentialsReader | None = None
     project: Callable[[str], CloudProject] | None = None
     """The project of a provider, by the provider's id."""

@@ -37,6 +37,7 @@ from workflows.contracts.statuses import ProviderStatus, RegionStatus
 from workflows.rules.catalogue.providers import traits_of
 
 SECRET_REF = "secret_ref"  # noqa: S105 - the name of a field
+SSH_KEY_REF = "ssh_key_ref"
 
 
 def keys_lock(account_id: str) -> str:
@@ -122,6 +123,9 @@ def _read(
     if not given:
         rule = f"is needed: {reader.what}, or a reference to one"
         raise invalid(field_error("credentials", rule))
+    if isinstance(given, dict) and SSH_KEY_REF in given:
+        rule = "is not taken: the platform makes the keys that log in to a provider's machines"
+        raise invalid(field_error(f"credentials.{SSH_KEY_REF}", rule))
     if isinstance(given, dict) and SECRET_REF in given:
         given = _reference_in(given)
     literal = json.dumps(given) if isinstance(given, dict) else given.strip()

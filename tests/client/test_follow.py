@@ -60,14 +60,14 @@ class Command:
 
 
 @contextmanager
-def running(desk: Desk, *arguments: str) -> Iterator[Command]:
+def running(desk: Desk, *arguments: str, stdin: int = subprocess.DEVNULL) -> Iterator[Command]:
     told = desk.folder.parent / "stderr"
     with (
         told.open("w") as err,
         subprocess.Popen(
             # A shell that runs the tests in the background has them ignore interrupts.
             ["env", "--default-signal=INT", sys.executable, "-m", "baseload", *arguments],
-            cwd=desk.folder, stdout=subprocess.PIPE, stderr=err, text=True,
+            cwd=desk.folder, stdin=stdin, stdout=subprocess.PIPE, stderr=err, text=True,
         ) as process,
     ):  # fmt: skip
         try:

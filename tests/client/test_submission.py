@@ -154,11 +154,12 @@ def test_a_command_runs_as_a_job_with_the_folder_here_as_its_code(desk: Desk, fo
 def test_options_may_stand_behind_a_script(desk: Desk, folder: Path) -> None:
     (folder / "train.py").write_text("print(1)")
     job = _json(
-        desk, "run", "train.py", "-d", "--gpus", "A100:1",
+        desk, "run", "train.py", "-d", "--provider", "runpod", "--gpus", "A100:1",
         "--price-cap", "2.50", "--", "--lr", "0.1",
     )  # fmt: skip
     assert job["commands"] == [{"command": "python train.py --lr 0.1"}]
     assert job["resources"]["gpus"] == "A100:1"
+    assert job["placement"]["providers"] == ["runpod"]
     assert job["safety"]["price_cap_microcredits_per_hour"] == 2_500_000
 
 

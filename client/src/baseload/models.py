@@ -362,6 +362,7 @@ class Costs(BaseModel):
         Field(description="By what costs are added up.", title="CostKey"),
     ]
     items: Annotated[list[Cost], Field(title="Items")]
+    is_whole: Annotated[bool, Field(title="Is Whole")]
     earned_microcredits: Annotated[int, Field(title="Earned Microcredits")]
     charged_microcredits: Annotated[int, Field(title="Charged Microcredits")]
     machine_microcredits: Annotated[int, Field(title="Machine Microcredits")]
@@ -4355,6 +4356,9 @@ class Job(BaseModel):
     unposted_microcredits: Annotated[int, Field(title="Unposted Microcredits")]
     microcredits_per_hour: Annotated[int | None, Field(title="Microcredits Per Hour")]
     machine_cost_microcredits: Annotated[int, Field(title="Machine Cost Microcredits")]
+    machine_microcredits_per_hour: Annotated[
+        int | None, Field(title="Machine Microcredits Per Hour")
+    ]
     machine_cost_is_estimate: Annotated[bool, Field(title="Machine Cost Is Estimate")]
     output_bytes: Annotated[int | None, Field(title="Output Bytes")]
     warnings: Annotated[list[str], Field(title="Warnings")]

@@ -2,8 +2,9 @@
 
 from datetime import timedelta
 
-from sqlmodel import Session
+from sqlmodel import Session, select
 
+from activities.billing.usage import post_worker_usage
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import Database
@@ -13,7 +14,7 @@ from tests.activities.cloud_rows import add_cloud_region, add_shortage, ephemera
 from tests.activities.placement.rows import add_waiting_job
 from tests.activities.placement.test_burst_nodes import payer, refusals, round_of_planning
 from tests.activities.rows import GIB, NOW, add_payer
-from workflows.contracts.billing import UsageRates
+from workflows.contracts.billing import UsageRates, WorkerUsage
 from workflows.contracts.job_submission import SubmittedEnvironment, SubmittedPlacement
 from workflows.contracts.machines import MachineClaim, MachineOffer, RentalOffer
 from workflows.contracts.placement import SpotPolicy
@@ -94,6 +95,26 @@ def test_a_job_gets_the_cheapest_machine_of_the_marketplace_which_is_its_image(
         assert rates is not None
         assert UsageRates.model_validate(rates["0"]).microcredits_per_hour == 0
         assert UsageRates.model_validate(rates["0"]).gpu_count == 1
+
+
+def test_the_ledger_charges_no_usage_fee_for_a_rented_machine(migrated: Database) -> None:
+    with migrated.write() as session:
+        account = payer(session)
+        add_marketplace(session, account, rental())
+        job = add_waiting_job(session, account)
+    assert round_of_planning() == 1
+    with migrated.write() as session:
+        (held,) = session.exec(select(tables.Allocation))
+        held.created_at = NOW
+        usage = WorkerUsage(
+            job_id=job.id, worker=0, attempt=held.attempt, started_at=NOW, through_s=3600
+        )
+        post_worker_usage(session, usage)
+    with migrated.read() as session:
+        row = session.get_one(tables.Job, job.id)
+        assert (row.gpu_seconds, row.charged_microcredits) == (3600, 0)
+        of_job = select(tables.LedgerTransaction).where(tables.LedgerTransaction.job_id == job.id)
+        assert session.exec(of_job).all() == []
 
 
 def test_a_job_without_an_image_gets_a_machine_of_the_usual_one(migrated: Database) -> None:
