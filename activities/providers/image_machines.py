@@ -5,6 +5,7 @@ before any SSH server listens, and becomes the SSH server.
 """
 
 import base64
+import re
 from collections.abc import Mapping
 
 from activities.providers.base import RequestRefused
@@ -13,7 +14,7 @@ from activities.secrets.machine_keys import host_key_fingerprint, host_private_k
 from activities.secrets.region_keys import region_public_key
 from workflows.contracts.machines import MachineOffer, MachineSpec
 
-MACHINE_PREFIX = "baseload-"
+MACHINE_NAME = re.compile("baseload-[-a-z0-9]{0,53}[a-z0-9]")
 OFFER = "BASELOAD_OFFER"
 HOST_KEY = "BASELOAD_HOST_KEY"
 START = "BASELOAD_START"
@@ -43,9 +44,13 @@ def marketplace_name(machine_name: str, provider_id: str) -> str:
 
 
 def own_machine_name(name: str, provider_id: str) -> str | None:
-    """The machine's name out of its name at the marketplace; None: it is not of this provider."""
+    """The machine's name out of its name at the marketplace; None: it is not of this provider.
+
+    Only a name that the platform makes is one. Another installation on the same account has other
+    provider ids, and neither an id nor a machine's name has a dot in it.
+    """
     own = name.removesuffix(f".{provider_id}")
-    return own if own != name and own.startswith(MACHINE_PREFIX) else None
+    return own if own != name and MACHINE_NAME.fullmatch(own) else None
 
 
 def variables_of(machine_name: str, offer: MachineOffer, spec: MachineSpec) -> Mapping[str, str]:
