@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+from pathlib import Path
 
 import httpx
 
@@ -21,11 +22,11 @@ from workers.runner.settings import RunnerSettings
 
 NOT_REAL = """\
 S I M U L A T E D   M A R K E T P L A C E S
-Nothing of this reaches RunPod or Vast.ai, and nothing of it costs money. Both are played by programs
-of this checkout (tests/doubles/runpod, tests/doubles/vastai), which hold every request against the
-published documents of the two. What they rent out are namespaces on this machine, with an SSH
-server each; the GPUs are drawn, and a machine starts in seconds instead of minutes. The platform is
-the real one: it makes every request, SSH session, process and bill below."""
+Nothing of this reaches RunPod or Vast.ai, and nothing of it costs money. Both are played by
+programs of this checkout (tests/doubles/runpod, tests/doubles/vastai), which hold every request
+against the published documents of the two. What they rent out are namespaces on this machine, with
+an SSH server each; the GPUs are drawn, and a machine starts in seconds instead of minutes. The
+platform is the real one: it makes every request, SSH session, process and bill below."""
 
 
 def main(arguments: list[str]) -> int:
@@ -47,8 +48,7 @@ def main(arguments: list[str]) -> int:
         with only_one(home):
             with Lab() as lab, running_stack(home, lab, story) as stage:
                 play(stage, story)
-            if left := [each.pid for each in orphaned_processes(str(home))]:
-                raise StackError(f"it runs still: {', '.join(map(str, left))}")
+            must_be_gone(home)
     except (StackError, OSError, RuntimeError, httpx.HTTPError) as error:
         tell(f"\nThe story has ended too early: {error}")
         return 1
@@ -58,6 +58,12 @@ def main(arguments: list[str]) -> int:
     story.sum_up()
     tell("\nAll of it was seen. Nothing of it runs any more: the simulated marketplaces are gone.")
     return 0
+
+
+def must_be_gone(home: Path) -> None:
+    """Raises: StackError, when a process of the story runs still."""
+    if left := [str(each.pid) for each in orphaned_processes(str(home))]:
+        raise StackError(f"it runs still: process {', '.join(left)}")
 
 
 if __name__ == "__main__":

@@ -83,7 +83,7 @@ def _differences(lease: Resource, charge: Charge, *, is_vanished: bool) -> list[
     later_s = seconds - charge.seconds
     found = []
     if later_s < -1 or (later_s > AGREE_WITHIN_S and not is_vanished):
-        found.append(f"{name}: {seconds s by its lease, {charge.seconds:.1f} s by the meter")
+        found.append(f"{name}: {seconds} s by its lease, {charge.seconds:.1f} s by the meter")
     if abs(price - charge.microcredits_per_hour) > PRICE_WITHIN:
         found.append(
             f"{name}: {price} microcredits an hour by its lease, {charge.microcredits_per_hour} "

@@ -51,6 +51,7 @@ def running_stack(home: Path, lab: Lab, story: Story) -> Iterator[Stage]:
         temporal_port=free_port(),
         ui_port=free_port(),
         node_networks="127.0.0.0/8",
+        cpu_core_hour_microcredits=0,
     )
     ports = {kind: free_port() for kind in KINDS}
     markets = {kind: Marketplace(kind, f"http://{LOOPBACK}:{port}") for kind, port in ports.items()}
