@@ -59,6 +59,16 @@ async def test_a_provider_fails_with_what_to_do_and_a_recheck_mends_it(stage: St
     await reaches(stage, "prv-1", "ready")
 
 
+async def test_what_a_marketplace_offers_is_known_once_its_provider_is_ready(stage: Stage) -> None:
+    stage.world.cloud.untold_offers = {"offer-1"}
+    request = CLOUD.model_copy(update={"kind": ProviderKind.RUNPOD})
+    await stage.client.start_workflow(
+        ProviderLifecycle.run, request, id=f"provider/{uuid.uuid4().hex}", task_queue=queues.MAIN
+    )
+    await eventually(lambda: stage.world.cloud.known_offers == {"offer-1"}, "its offers are known")
+    assert stage.world.statuses[CLOUD.provider_id][-1] == "ready"
+
+
 async def test_a_provider_with_regions_stays_unless_forced(stage: Stage) -> None:
     stage.world.dependents["prv-1"].add(REGION)
     handle = await stage.client.start_workflow(
