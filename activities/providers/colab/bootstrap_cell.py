@@ -65,7 +65,7 @@ def start_sshd() -> subprocess.Popen[bytes]:
         f"ListenAddress 127.0.0.1:{PORT}\nHostKey {key}\nAuthorizedKeysFile {allowed}\n"
         "PermitRootLogin prohibit-password\nPubkeyAuthentication yes\n"
         "PasswordAuthentication no\nKbdInteractiveAuthentication no\nUsePAM no\n"
-        "MaxSessions 100\nPidFile none\nSubsystem sftp internal-sftp\n"
+        "StrictModes no\nMaxSessions 100\nPidFile none\nSubsystem sftp internal-sftp\n"
         f'SetEnv "LD_LIBRARY_PATH={LIBRARIES}" "PATH={PROGRAMS}"\n'
     )
     if Path(LIBRARIES).is_dir():

@@ -67,9 +67,7 @@ class ColabMachines:
             locked = session.get_one(ColabEndpointRow, self._provider_id, with_for_update=True)
             if locked.endpoint_id == row.endpoint_id:
                 expire_endpoint(session, locked, now)
-        return _stopped(
-            row, f"the notebook or its tunnel has ended: silent since {since:%F %T} UTC"
-        )
+        return _stopped(row, f"silent since {since:%F %T} UTC: the notebook or tunnel has ended")
 
     def create(self, name: str, offer: MachineOffer, spec: MachineSpec) -> MachineObservation:
         """Adopt the endpoint for a lease, which holds it until its end."""
