@@ -14,7 +14,7 @@ Besides success, every call has four outcomes, one exception each:
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Protocol, TypeVar
 
 from workflows.contracts import errors
@@ -218,6 +218,19 @@ class NotificationFeed(Protocol):
 
 
 @dataclass(frozen=True)
+class Bootstrap:
+    """What a program needs by which a machine lets its region in and announces itself.
+
+    api_url: where the platform's API answers; public_key: the line of an authorized_keys file;
+    token: the one-time token of the announcement.
+    """
+
+    api_url: str
+    public_key: str
+    token: str = field(repr=False)
+
+
+@dataclass(frozen=True)
 class Kind:
     """A provider kind with its capabilities; None for each capability that the kind lacks.
 
@@ -252,6 +265,9 @@ class Kind:
     prices: Callable[[str], PriceList] | None = None
     """The cloud's current prices, read with a provider's key; without this capability the prices of
     the files count. Blocking. Raises: Unavailable, RequestRefused."""
+    bootstrap: Callable[[Bootstrap], str] | None = None
+    """The text of the program that its user runs on a machine, so that the machine announces
+    itself."""
 
     def required(self, name: str, capability: Capability | None) -> Capability:
         """The capability. Raises: RequestRefused, when the kind lacks the capability."""

@@ -14,7 +14,7 @@ from api.services import announcements
 router = APIRouter(prefix="/v1/announcements", tags=["nodes"])
 
 
-async def _announcing(
+async def announcing(
     request: Request,
     response: Response,
     idempotency_key: Annotated[
@@ -31,7 +31,7 @@ async def _announcing(
 
 @router.post("", status_code=202, operation_id="announce_machine")
 async def announce_machine(
-    asked: AnnouncementCreation, change: Annotated[Change, Depends(_announcing)]
+    asked: AnnouncementCreation, change: Annotated[Change, Depends(announcing)]
 ) -> AnnouncementReceipt:
     """Announce the address of a machine, with a join token instead of an API key.
 

@@ -62,6 +62,7 @@ from activities.db.tables.nodes import JoinToken, Node, NodeAnnouncement
 from activities.db.tables.outbox import IdempotencyKey, OutboxRow
 from activities.db.tables.providers import (
     CloudPriceRow,
+    ColabEndpointRow,
     Provider,
     Region,
     RentalOfferRow,
@@ -84,6 +85,7 @@ __all__ = [
     "BootDriveRequest",
     "Checkpoint",
     "CloudPriceRow",
+    "ColabEndpointRow",
     "Dataset",
     "Datastore",
     "DemandRefusalsRow",

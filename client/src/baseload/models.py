@@ -333,6 +333,56 @@ class ClockReading(BaseModel):
     seconds: Annotated[int | None, Field(title="Seconds")]
 
 
+class GpuName(RootModel[str]):
+    root: Annotated[str, Field(max_length=100, title="Gpu Name")]
+
+
+class ColabAnnouncementCreation(BaseModel):
+    """
+    What a notebook says of itself.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    token: Annotated[str, Field(max_length=200, title="Token")]
+    host: Annotated[str, Field(max_length=254, title="Host")]
+    port: Annotated[int, Field(ge=1, le=65535, title="Port")]
+    user: Annotated[str, Field(max_length=33, title="User")] = "root"
+    host_public_key: Annotated[str, Field(max_length=4096, title="Host Public Key")]
+    gpu_name: Annotated[GpuName | None, Field(title="Gpu Name")] = None
+    gpu_count: Annotated[int, Field(ge=0, le=16, title="Gpu Count")] = 0
+    cpu_count: Annotated[int, Field(ge=1, le=1024, title="Cpu Count")]
+    memory_bytes: Annotated[int, Field(ge=1, le=17592186044416, title="Memory Bytes")]
+
+
+class ColabAnnouncementReceipt(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    provider_id: Annotated[str, Field(title="Provider Id")]
+    host: Annotated[str, Field(title="Host")]
+    port: Annotated[int, Field(title="Port")]
+    host_key_fingerprint: Annotated[str, Field(title="Host Key Fingerprint")]
+    gpu_type: Annotated[str | None, Field(title="Gpu Type")]
+    gpu_count: Annotated[int, Field(title="Gpu Count")]
+    expires_at: Annotated[AwareDatetime, Field(title="Expires At")]
+
+
+class ColabBootstrap(BaseModel):
+    """
+    The cell by which a notebook announces itself once.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    cell: Annotated[str, Field(title="Cell")]
+    public_key: Annotated[str, Field(title="Public Key")]
+    token: Annotated[str, Field(title="Token")]
+    expires_at: Annotated[AwareDatetime, Field(title="Expires At")]
+
+
 class Cost(BaseModel):
     model_config = ConfigDict(
         extra="allow",
@@ -2127,6 +2177,25 @@ class ProviderCredentials(BaseModel):
     key: Annotated[str, Field(title="Key")]
 
 
+class ProviderEndpoint(BaseModel):
+    """
+    Where the notebook of a provider has announced itself.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    host: Annotated[str, Field(title="Host")]
+    port: Annotated[int, Field(title="Port")]
+    ssh_user: Annotated[str, Field(title="Ssh User")]
+    minion_id: Annotated[str, Field(title="Minion Id")]
+    gpu_type: Annotated[str | None, Field(title="Gpu Type")]
+    gpu_count: Annotated[int, Field(title="Gpu Count")]
+    announced_at: Annotated[AwareDatetime, Field(title="Announced At")]
+    expires_at: Annotated[AwareDatetime, Field(title="Expires At")]
+    held_by: Annotated[str | None, Field(title="Held By")]
+
+
 class ProviderMachine(BaseModel):
     """
     A machine that carries the provider's ownership label.
@@ -3888,6 +3957,7 @@ class Provider(BaseModel):
     checks: Annotated[list[ProviderCheck], Field(title="Checks")]
     resources: Annotated[list[ProviderResource], Field(title="Resources")]
     reconciled_at: Annotated[AwareDatetime | None, Field(title="Reconciled At")]
+    endpoint: ProviderEndpoint | None
 
 
 class ProviderCreation(BaseModel):
@@ -3906,6 +3976,7 @@ class ProviderCreation(BaseModel):
         Field(title="Preferred Credits Microcredits"),
     ] = None
     waive_usage_fee: Annotated[bool, Field(title="Waive Usage Fee")] = False
+    accept_terms: Annotated[bool, Field(title="Accept Terms")] = False
 
 
 class ProviderPage(BaseModel):

@@ -14,6 +14,7 @@ from tests.activities.sites import Site
 from workers.runner.settings import CHECKOUT
 from workflows.contracts.statuses import ProviderKind
 from workflows.effects.providers import CheckProvider, ProviderChecked
+from workflows.rules.catalogue.providers import TRAITS
 
 
 def check(kind: ProviderKind = ProviderKind.PHYSICAL) -> ProviderChecked:
@@ -57,7 +58,8 @@ def test_a_key_that_others_can_read_is_a_warning(site: Site) -> None:
     assert "chmod 600" in found.checks[1].detail
 
 
-def test_a_kind_that_is_not_there_yet_says_which_are() -> None:
+def test_a_kind_that_is_not_there_yet_says_which_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(TRAITS, ProviderKind.COLAB)
     found = check(ProviderKind.COLAB)
     assert not found.passed
     available = "gcp, local, physical, runpod, vastai"

@@ -1799,3 +1799,20 @@ class AsyncOperations:
         return await self._ask(
             models.Credential, Call("DELETE", f"/v1/credentials/{segment(kind)}/{segment(field)}")
         )
+
+    async def get_colab_bootstrap(self, *, provider_id: str) -> models.ColabBootstrap:
+        """A cell for a notebook, with a one-time token that voids the one before."""
+        return await self._ask(
+            models.ColabBootstrap,
+            Call("GET", "/v1/colab/bootstrap", query={"provider_id": provider_id}),
+        )
+
+    async def announce_colab_endpoint(
+        self, body: models.ColabAnnouncementCreation
+    ) -> models.ColabAnnouncementReceipt:
+        """Announce where a notebook is reached, with the cell's one-time token in place of an API
+        key."""
+        return await self._ask(
+            models.ColabAnnouncementReceipt,
+            Call("POST", "/v1/colab/announcements", body=_sent(body)),
+        )

@@ -1723,3 +1723,20 @@ class Operations:
         return self._ask(
             models.Credential, Call("DELETE", f"/v1/credentials/{segment(kind)}/{segment(field)}")
         )
+
+    def get_colab_bootstrap(self, *, provider_id: str) -> models.ColabBootstrap:
+        """A cell for a notebook, with a one-time token that voids the one before."""
+        return self._ask(
+            models.ColabBootstrap,
+            Call("GET", "/v1/colab/bootstrap", query={"provider_id": provider_id}),
+        )
+
+    def announce_colab_endpoint(
+        self, body: models.ColabAnnouncementCreation
+    ) -> models.ColabAnnouncementReceipt:
+        """Announce where a notebook is reached, with the cell's one-time token in place of an API
+        key."""
+        return self._ask(
+            models.ColabAnnouncementReceipt,
+            Call("POST", "/v1/colab/announcements", body=_sent(body)),
+        )
