@@ -18,6 +18,7 @@ from workflows.rules.catalogue.gpu_names import accepted_types
 from workflows.rules.catalogue.providers import traits_of
 from workflows.rules.placement.cloud_costs import (
     boot_disk_gb,
+    is_rented,
     is_too_dear,
     priced_zones,
     worker_cost,
@@ -29,10 +30,11 @@ from workflows.rules.placement.cloud_refusals import (
     describe_region_refusal,
     describe_shortage,
 )
+from workflows.rules.placement.named_providers import in_order, is_excluded
 
 SHORTAGE = "shortage"
 QUOTA = "quota"
-SIZES = ("cpu", "memory")
+SIZES = ("cpu", "memory", "disk")
 """The refusal codes that a larger machine of the same region may avoid."""
 
 Shortages = Mapping[tuple[str, str], Shortage]
@@ -95,13 +97,15 @@ class CloudOffers:
         return merge(*pools, key=partial(_price, demand))
 
 
-def _price(demand: Demand, offer: CloudOffer) -> tuple[int, str]:
-    return worker_cost(offer, demand), offer.offer_id
+def _price(demand: Demand, offer: CloudOffer) -> tuple[int, bool, str]:
+    """Of one price, an own cloud comes before a marketplace."""
+    return worker_cost(offer, demand), is_rented(offer), offer.offer_id
 
 
-def _own_price(offer: CloudOffer) -> tuple[int, str]:
+def _own_price(offer: CloudOffer) -> tuple[int, bool, str]:
     """The price of an offer without its boot disk, to sort offers by."""
-    return offer.microcredits_per_hour + offer.fee.microcredits_per_hour, offer.offer_id
+    hourly = offer.microcredits_per_hour + offer.fee.microcredits_per_hour
+    return hourly, is_rented(offer), offer.offer_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,13 +163,16 @@ class Market:
                 return self._refusal(offer, QUOTA, demand)
         return None
 
-    def fitting(self, demand: Demand) -> list[Choice]:
-        """All offers that fit now, best first."""
-        return [
-            self._chosen(offer, zones, demand)
-            for offer in self._ordered(demand)
-            if _unfit(offer, demand) is None and (zones := self._open(offer))
-        ]
+    def fitting(self, demand: Demand) -> Iterator[Choice]:
+        """The offers that fit now, best first, each found when it is asked for."""
+        known: set[str] = set()
+        for each in in_order(demand):
+            for offer in self._ordered(each):
+                if offer.offer_id in known or _unfit(offer, each) is not None:
+                    continue
+                if zones := self._open(offer):
+                    known.add(offer.offer_id)
+                    yield self._chosen(offer, zones, demand)
 
     def _chosen(self, offer: CloudOffer, zones: tuple[MachineOffer, ...], demand: Demand) -> Choice:
         disk = offer.disk_microcredits_per_hour(boot_disk_gb(offer, demand))
@@ -255,6 +262,8 @@ def _representative(known: CloudOffer, offer: CloudOffer, code: str) -> CloudOff
         return max(known, offer, key=lambda each: each.cpu_count)
     if code == "memory":
         return max(known, offer, key=lambda each: each.memory_bytes)
+    if code == "disk":
+        return max(known, offer, key=lambda each: each.most_disk_gb or 0)
     return known
 
 
@@ -303,10 +312,8 @@ def _unwanted(offer: CloudOffer, demand: Demand) -> str | None:
     traits = traits_of(offer.provider_kind)
     if demand.has_secrets and traits.is_of_strangers:
         return "untrusted"
-    asked = demand.providers
-    if traits.only_if_named and not asked:
-        return "provider"
-    if asked and offer.provider_id not in asked and offer.provider_kind not in asked:
+    is_left_out = traits.only_if_named and not demand.providers
+    if is_left_out or is_excluded(demand, offer.provider_id, offer.provider_kind):
         return "provider"
     return None
 
@@ -321,6 +328,8 @@ def _unfit(offer: CloudOffer, demand: Demand) -> str | None:
         return "cpu"
     if demand.memory_bytes > offer.memory_bytes:
         return "memory"
+    if offer.most_disk_gb is not None and boot_disk_gb(offer, demand) > offer.most_disk_gb:
+        return "disk"
     if is_too_dear(offer, demand):
         return "price"
     return None if demand.has_credits else "credits"
