@@ -166,7 +166,6 @@ def test_offers_are_ranked_in_the_order_of_the_names_each_of_them_once() -> None
             {"has_secrets": True},
             {},
             "untrusted",
-            "asked a machine for secrets or third-party keys, runpod machines are of strangers; "
             "placement.untrusted: true gives these machines what the job has",
         ),
         ({"providers": ("vastai",)}, {}, "provider", "asked provider vastai, is of runpod"),
@@ -185,4 +184,4 @@ def test_an_offer_that_is_refused_says_what_was_asked_and_what_it_has(
 ) -> None:
     (refusal,) = market(rented(**sold)).refusals(job(gpus=1, **asked).demand)
     assert refusal.code == code
-    assert refusal.detail.endswith(f": {words}")
+    assert refusal.detail.endswith(words)

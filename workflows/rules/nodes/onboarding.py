@@ -7,7 +7,7 @@ from workflows.contracts.errors import HOST_KEY_MISMATCH, NODE_UNREACHABLE
 from workflows.contracts.machines import MachineOffer, MachineSpec
 from workflows.contracts.nodes import Hardware, Preparation, Requirement
 from workflows.contracts.statuses import NodeStatus
-from workflows.rules.catalogue.gpu_names import gpu_type_of_driver_name
+from workflows.rules.catalogue.gpu_names import gpu_type_of_driver_name, is_same_model
 from workflows.rules.counts import counted
 from workflows.rules.nodes.requirements import ALL, PEERS
 
@@ -51,7 +51,7 @@ def lacking_of(offer: MachineOffer, spec: MachineSpec, hardware: Hardware) -> st
         lacks.append(f"was created with {offer.gpu_count}×{offer.gpu_type}, has {found}")
     elif offer.provider_offer_id and offer.gpu_count:
         others = sorted({gpu_type_of_driver_name(gpu.name) for gpu in hardware.gpus})
-        if others != [offer.gpu_type]:
+        if not all(is_same_model(name, offer.gpu_type or "") for name in others):
             lacks.append(f"was created with {offer.gpu_type}, has {', '.join(others)}")
     if spec.containers and "podman" not in hardware.runtimes:
         lacks.append(f"was created with podman, has {', '.join(hardware.runtimes)}")

@@ -60,6 +60,8 @@ class CloudOffers:
 
     def __init__(self, offers: Iterable[CloudOffer]) -> None:
         self.by_id: dict[str, CloudOffer] = {}
+        self.gpu_types: set[str] = set()
+        """The GPU types of all offers, also those outside the catalogue."""
         self._sold: dict[_Kind, dict[int, list[CloudOffer]]] = defaultdict(dict)
         regions: dict[str, dict[str, CloudRegionOffers]] = defaultdict(dict)
         for offer in offers:
@@ -72,6 +74,7 @@ class CloudOffers:
             if offer.gpu_type is None:
                 region.sells_cpus = True
             else:
+                self.gpu_types.add(offer.gpu_type)
                 region.sold.setdefault(offer.gpu_type, set()).add(offer.gpu_count)
         for sold in (pool for pools in self._sold.values() for pool in pools.values()):
             sold.sort(key=_own_price)
@@ -132,6 +135,11 @@ class Market:
         self._offers = offers
         self._shortages = shortages or {}
         self.preferred = preferred
+
+    @property
+    def gpu_types(self) -> frozenset[str]:
+        """The GPU types that are sold, also those outside the catalogue."""
+        return frozenset(self._offers.gpu_types)
 
     def offer(self, offer_id: str) -> CloudOffer:
         return self._offers.by_id[offer_id]
@@ -324,12 +332,18 @@ def _unfit(offer: CloudOffer, demand: Demand) -> str | None:
         return code
     if demand.spot == (SpotPolicy.NEVER if offer.spot else SpotPolicy.REQUIRED):
         return "spot"
+    if code := _too_small(offer, demand):
+        return code
+    if is_too_dear(offer, demand):
+        return "price"
+    return None if demand.has_credits else "credits"
+
+
+def _too_small(offer: CloudOffer, demand: Demand) -> str | None:
+    """The code of `SIZES` for which the machine is too small; None: it is large enough."""
     if demand.cpu_count > offer.cpu_count:
         return "cpu"
     if demand.memory_bytes > offer.memory_bytes:
         return "memory"
-    if offer.most_disk_gb is not None and boot_disk_gb(offer, demand) > offer.most_disk_gb:
-        return "disk"
-    if is_too_dear(offer, demand):
-        return "price"
-    return None if demand.has_credits else "credits"
+    most = offer.most_disk_gb
+    return "disk" if most is not None and boot_disk_gb(offer, demand) > most else None

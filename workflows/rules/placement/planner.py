@@ -13,8 +13,9 @@ what the owner's own queue leaves: a node that a job of its owner waits for take
 Choice: feasible → the first provider with room of those that the job names, in their order →
 providers whose credits are used first → own machines before others' → cheapest, also of others'
 nodes and of machines that would be made; of one price a node, a machine of an own cloud, one of a
-marketplace → fewest nodes → fullest node, so that large holes stay whole. All workers of a job lie in one region,
-where the nodes reach each other, on one GPU type where that is possible; several may share a node.
+marketplace → fewest nodes → fullest node, so that large holes stay whole. All workers of a job lie
+in one region, where the nodes reach each other, on one GPU type where that is possible; several may
+share a node.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
