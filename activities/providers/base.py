@@ -262,6 +262,10 @@ class Kind:
     offers: Callable[[str], tuple[RentalOffer, ...]] | None = None
     """The rental offers of a marketplace at this moment, by a provider's id, in place of a
     catalogue. Blocking. Raises: Unavailable, RequestRefused."""
+    offer: Callable[[str, MachineOffer], RentalOffer | None] | None = None
+    """One of these offers as it is sold at this moment, by a provider's id and the offer as it was
+    chosen; None: it is not sold any more. Without this capability a machine is rented by what was
+    read before. Blocking. Raises: Unavailable, RequestRefused."""
     prices: Callable[[str], PriceList] | None = None
     """The cloud's current prices, read with a provider's key; without this capability the prices of
     the files count. Blocking. Raises: Unavailable, RequestRefused."""

@@ -89,6 +89,8 @@ class RentalOffer(Contract):
     cpu_count: int
     memory_bytes: int
     disk_microcredits_per_gb_month: int = 0
+    most_disk_gb: int | None = None
+    """The largest disk that the machine can have; None: the marketplace states none."""
 
     @property
     def offer_id(self) -> str:

@@ -23,6 +23,9 @@ class CreateMachine(NamedMachine):
 
     offer: MachineOffer
     spec: MachineSpec
+    price_cap_microcredits_per_hour: int | None = None
+    """The most that a rental offer may cost, which is read again before; None: no cap, or an
+    earlier release has not said it."""
     sequence: int = 0
     """As that of `TerminateMachine`; the lease may have a machine of a later offer already."""
 

@@ -1810,6 +1810,8 @@ class Offer(BaseModel):
     zones: Annotated[list[str], Field(title="Zones")]
     region_id: Annotated[str, Field(title="Region Id")]
     region_name: Annotated[str, Field(title="Region Name")]
+    provider_id: Annotated[str | None, Field(title="Provider Id")]
+    provider_name: Annotated[str | None, Field(title="Provider Name")]
     provider_kind: Annotated[str, Field(title="Provider Kind")]
     owned: Annotated[bool, Field(title="Owned")]
     gpu_type: Annotated[str | None, Field(title="Gpu Type")]
@@ -1825,6 +1827,7 @@ class Offer(BaseModel):
     microcredits_per_hour: Annotated[int, Field(title="Microcredits Per Hour")]
     price_is_estimate: Annotated[bool, Field(title="Price Is Estimate")]
     price_read_on: Annotated[date | None, Field(title="Price Read On")]
+    read_at: Annotated[AwareDatetime | None, Field(title="Read At")]
 
 
 class LimitBytes(RootModel[int]):
@@ -2677,8 +2680,8 @@ class SubmittedPlacement(BaseModel):
     providers: Annotated[
         list[str] | None,
         Field(
-            description="Kinds or ids of the providers to choose from; by default all.",
-            examples=[["physical", "gcp"]],
+            description="Kinds, ids or names of the providers to choose from, the preferred ones first: the first one that has room gets the job, and a later one only if no earlier one has. By default all.",
+            examples=[["runpod", "local"]],
             title="Providers",
         ),
     ] = None

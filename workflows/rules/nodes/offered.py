@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from workflows.contracts.machines import MachineOffer, MachineSpec
 from workflows.contracts.nodes import Hardware
-from workflows.rules.catalogue.gpu_names import gpu_type_of_driver_name, model_of
+from workflows.rules.catalogue.gpu_names import gpu_type_of_driver_name, is_same_model, model_of
 
 DISTRUSTED_FOR = timedelta(days=7)
 """For how long a host is not rented from again, after its machine was not what it offered."""
@@ -61,7 +61,7 @@ def _gpus(offer: MachineOffer, hardware: Hardware) -> str:
     if not offer.gpu_count:
         return ""
     others = sorted({gpu_type_of_driver_name(gpu.name) for gpu in hardware.gpus})
-    if others != [offer.gpu_type]:
+    if not all(is_same_model(name, offer.gpu_type or "") for name in others):
         return f"was created with {offer.gpu_type}, has {', '.join(others)}"
     model = model_of(offer.gpu_type)
     shown = [gpu.memory_mib for gpu in hardware.gpus if gpu.memory_mib is not None]

@@ -550,6 +550,7 @@ class AsyncOperations:
         region_id: str | None = None,
         project_id: str | None = None,
         workers: int | None = None,
+        providers: Sequence[str] | None = None,
         only_owned: bool | None = None,
         spot: str | None = None,
     ) -> models.OfferList:
@@ -568,6 +569,7 @@ class AsyncOperations:
                     "region_id": region_id,
                     "project_id": project_id,
                     "workers": workers,
+                    "providers": providers,
                     "only_owned": only_owned,
                     "spot": spot,
                 },
