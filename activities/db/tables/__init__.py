@@ -64,6 +64,7 @@ from activities.db.tables.providers import (
     CloudPriceRow,
     Provider,
     Region,
+    ProviderCallSlot,
     RentalOfferRow,
     ShortageRow,
 )
@@ -119,6 +120,7 @@ __all__ = [
     "Provider",
     "Region",
     "RemovableRow",
+    "ProviderCallSlot",
     "RentalOfferRow",
     "Reservation",
     "SchemaCompatibility",

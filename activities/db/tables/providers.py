@@ -114,3 +114,15 @@ class RentalOfferRow(SQLModel, table=True):
     offer_id: str = Field(primary_key=True)
     offer: dict[str, Any] = json_column()
     read_at: datetime = Field(sa_type=Instant)
+
+
+class ProviderCallSlot(SQLModel, table=True):
+    """When the next call of one kind may be made with one key, at a marketplace that limits calls.
+
+    key_sha256: of the API's address and the key.
+    """
+
+    __tablename__ = "provider_call_slots"
+    key_sha256: str = Field(primary_key=True)
+    call: str = Field(primary_key=True)
+    free_at: datetime = Field(sa_type=Instant)
