@@ -65,6 +65,7 @@ from activities.db.tables.providers import (
     ColabEndpointRow,
     Provider,
     Region,
+    ProviderCallSlot,
     RentalOfferRow,
     ShortageRow,
 )
@@ -121,6 +122,7 @@ __all__ = [
     "Provider",
     "Region",
     "RemovableRow",
+    "ProviderCallSlot",
     "RentalOfferRow",
     "Reservation",
     "SchemaCompatibility",

@@ -146,3 +146,15 @@ class ColabEndpointRow(SQLModel, table=True):
     held_by: str | None = None
     """The machine name of the lease that holds it; None: no lease does."""
     held_at: datetime | None = Field(default=None, sa_type=Instant)
+
+
+class ProviderCallSlot(SQLModel, table=True):
+    """When the next call of one kind may be made with one key, at a marketplace that limits calls.
+
+    key_sha256: of the API's address and the key.
+    """
+
+    __tablename__ = "provider_call_slots"
+    key_sha256: str = Field(primary_key=True)
+    call: str = Field(primary_key=True)
+    free_at: datetime = Field(sa_type=Instant)

@@ -35,7 +35,7 @@ from tests.doubles.rented.faults import FaultKind
 from tests.doubles.vastai.double import API_KEY, VastDouble
 from tests.doubles.vastai.market import Offer
 from tests.waiting import eventually
-from workflows.contracts.machines import MachineClaim
+from workflows.contracts.machines import MachineClaim, RentalOffer
 
 SECONDS_OF_THE_CLOUD_IN_ONE = 100.0
 ASK = 7000006
@@ -75,10 +75,16 @@ def region(double: VastDouble, migrated: Database, node_root: Path) -> tables.Re
         provider.kind = "vastai"
         place = own_place("vastai", provider.id)
         provider.credentials = seal_credentials(session, account.id, place, API_KEY, now)
-    offers = vastai_offers(found.provider_id)
+    offers = read_anew(found)
     with migrated.write() as session:
         keep_offers(session, found.provider_id, offers, now)
     return found
+
+
+def read_anew(region: tables.Region) -> tuple[RentalOffer, ...]:
+    """The offers of this moment, as when a minute has passed."""
+    sessions.searches_of.cache_clear()
+    return vastai_offers(region.provider_id)
 
 
 def is_over(double: VastDouble, database: Database) -> bool:
@@ -119,8 +125,9 @@ async def test_hosts_that_lie_are_left_before_any_work_and_not_rented_from_again
     double.market.add(Offer(7000020, "A100 SXM4", 1, 40960, 0.51, machine_id=31))
     double.market.add(Offer(7000021, "A100 SXM4", 1, 40960, 0.52, machine_id=32, cpu_ram=10**9))
     double.fault(FaultKind.OTHER_MACHINE, "asks.accept")
+    offers = read_anew(region)
     with migrated.write() as session:
-        keep_offers(session, region.provider_id, vastai_offers(region.provider_id), now)
+        keep_offers(session, region.provider_id, offers, now)
     async with at_work(temporal_server):
         job_id = await submitted(temporal_server, migrated)
         handle = temporal_server.get_workflow_handle(f"job/{job_id}")
@@ -137,8 +144,9 @@ async def test_hosts_that_lie_are_left_before_any_work_and_not_rented_from_again
     week = {scope for scope, left in shunned(migrated).items() if left > timedelta(days=6)}
     assert week == {"host/31", "host/32"}
     double.market.add(Offer(7000022, "A100 SXM4", 1, 40960, 0.53, machine_id=31))
+    offers = read_anew(region)
     with migrated.write() as session:
-        keep_offers(session, region.provider_id, vastai_offers(region.provider_id), now)
+        keep_offers(session, region.provider_id, offers, now)
         job = add_waiting_job(session, session.exec(select(tables.Account)).one())
     round_of_planning()
     with migrated.read() as session:
