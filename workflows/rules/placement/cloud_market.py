@@ -303,6 +303,8 @@ def _unwanted(offer: CloudOffer, demand: Demand) -> str | None:
     traits = traits_of(offer.provider_kind)
     if demand.has_secrets and traits.is_of_strangers:
         return "untrusted"
+    if demand.needs_image and not traits.runs_images:
+        return "image"
     asked = demand.providers
     if traits.only_if_named and not asked:
         return "provider"

@@ -97,6 +97,10 @@ def _untrusted(offer: CloudOffer, demand: Demand) -> str:  # noqa: ARG001
     )
 
 
+def _image(offer: CloudOffer, demand: Demand) -> str:  # noqa: ARG001
+    return f"asked an image, {offer.provider_kind} machines run none: leave environment.image out"
+
+
 def _spot(offer: CloudOffer, demand: Demand) -> str:  # noqa: ARG001
     return f"spot machines are {demand.spot} for it"
 
@@ -133,6 +137,7 @@ def _of_job(offer: CloudOffer, demand: Demand) -> float:
 _WORDS: dict[str, Callable[[CloudOffer, Demand], str]] = {
     "cpu": _cpu,
     "credits": _credits,
+    "image": _image,
     "memory": _memory,
     "not-owned": _not_owned,
     "price": _price,
