@@ -303,14 +303,17 @@ def _unwanted(offer: CloudOffer, demand: Demand) -> str | None:
     traits = traits_of(offer.provider_kind)
     if demand.has_secrets and traits.is_of_strangers:
         return "untrusted"
-    if demand.needs_image and not traits.runs_images:
-        return "image"
+    if not _is_named(offer, demand):
+        return "provider"
+    return "image" if demand.needs_image and not traits.runs_images else None
+
+
+def _is_named(offer: CloudOffer, demand: Demand) -> bool:
+    """Whether the job names the offer's kind or provider, or names none and need not."""
     asked = demand.providers
-    if traits.only_if_named and not asked:
-        return "provider"
-    if asked and offer.provider_id not in asked and offer.provider_kind not in asked:
-        return "provider"
-    return None
+    if not asked:
+        return not traits_of(offer.provider_kind).only_if_named
+    return offer.provider_id in asked or offer.provider_kind in asked
 
 
 def _unfit(offer: CloudOffer, demand: Demand) -> str | None:
