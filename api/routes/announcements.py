@@ -21,6 +21,10 @@ async def announcing(
         str | None, Header(alias="Idempotency-Key", max_length=255, min_length=1)
     ] = None,
 ) -> Change:
+    """The change of an announcement, which nobody's API key has asked for.
+
+    Raises: Problem `too-many-requests`.
+    """
     peer = peer_of(address_of(request))
     wait_s = request.app.state.announcement_rate.wait_s(peer)
     if wait_s > 0:

@@ -77,7 +77,10 @@ def start_sshd() -> subprocess.Popen[bytes]:
 
 
 def start_tunnel() -> subprocess.Popen[bytes]:
-    """The token goes to the agent in its environment, and nowhere else."""
+    """The agent of ngrok, with the token in its environment alone.
+
+    Raises: SystemExit, when the user has inserted no token.
+    """
     if NGROK_AUTHTOKEN.startswith("INSERT"):
         raise SystemExit("insert your ngrok token in the first lines of the cell")
     with (FOLDER / "ngrok.log").open("wb") as log:
@@ -91,7 +94,10 @@ def start_tunnel() -> subprocess.Popen[bytes]:
 
 
 def endpoint(tunnel: subprocess.Popen[bytes]) -> tuple[str, int]:
-    """The public host and port that ngrok's agent names."""
+    """The public host and port that ngrok's agent names.
+
+    Raises: SystemExit, with what the agent says, when it opens no tunnel.
+    """
     local = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     deadline = time.monotonic() + ENDPOINT_LIMIT_S
     while time.monotonic() < deadline and tunnel.poll() is None:
@@ -117,7 +123,10 @@ def gpus() -> tuple[str | None, int]:
 
 
 def announce(host: str, port: int) -> Any:
-    """Sent once; the platform then expects this host key, and no other."""
+    """Announce the endpoint; the platform then expects this host key, and no other.
+
+    Raises: SystemExit, with the platform's refusal.
+    """
     name, count = gpus()
     said = {
         "token": TOKEN,
@@ -143,7 +152,7 @@ def announce(host: str, port: int) -> Any:
 
 
 def main() -> None:
-    """Serve until the notebook is closed, or the tunnel ends."""
+    """Serve until the notebook is closed. Raises: SystemExit, when the tunnel ends before."""
     started = []
     try:
         install()

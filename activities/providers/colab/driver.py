@@ -70,7 +70,11 @@ class ColabMachines:
         return _stopped(row, f"silent since {since:%F %T} UTC: the notebook or tunnel has ended")
 
     def create(self, name: str, offer: MachineOffer, spec: MachineSpec) -> MachineObservation:
-        """Adopt the endpoint for a lease, which holds it until its end."""
+        """Adopt the endpoint for a lease, which holds it until its end.
+
+        Raises: CapacityExhausted, when no notebook is there, or another lease holds it;
+        RequestRefused, for containers.
+        """
         if spec.containers:
             raise RequestRefused(f"{name}: a notebook runs no containers: leave out the image")
         now = self._clock()

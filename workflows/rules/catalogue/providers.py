@@ -57,6 +57,8 @@ class Traits:
     """Placement chooses its machines only for jobs that name the kind or the provider, because
     their price of 0 would win every comparison."""
 
+    runs_images: bool = True
+    """Its machines run jobs that name an image, in a container or as that image."""
     only_for_administrators: bool = False
     """Only an administrator enables it, because its machines stand inside the platform."""
     terms: str = ""
@@ -117,6 +119,7 @@ TRAITS: dict[str, Traits] = {
         notifies=False,
         ends_machines=False,
         only_if_named=True,
+        runs_images=False,
         terms=COLAB_TERMS,
     ),
 }

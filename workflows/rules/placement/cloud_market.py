@@ -331,7 +331,7 @@ def _unwanted(offer: CloudOffer, demand: Demand) -> str | None:
     is_left_out = traits.only_if_named and not demand.providers
     if is_left_out or is_excluded(demand, offer.provider_id, offer.provider_kind):
         return "provider"
-    return None
+    return "image" if demand.needs_image and not traits.runs_images else None
 
 
 def _unfit(offer: CloudOffer, demand: Demand) -> str | None:

@@ -107,6 +107,10 @@ def _untrusted(offer: CloudOffer, demand: Demand) -> str:  # noqa: ARG001
     )
 
 
+def _image(offer: CloudOffer, demand: Demand) -> str:  # noqa: ARG001
+    return f"asked an image, {offer.provider_kind} machines run none: leave environment.image out"
+
+
 def _spot(offer: CloudOffer, demand: Demand) -> str:
     if demand.spot is SpotPolicy.REQUIRED and is_rented(offer):
         return f"asked a spot machine (placement.spot), {offer.provider_kind} sells none"
@@ -150,6 +154,7 @@ _WORDS: dict[str, Callable[[CloudOffer, Demand], str]] = {
     "cpu": _cpu,
     "credits": _credits,
     "disk": _disk,
+    "image": _image,
     "memory": _memory,
     "not-owned": _not_owned,
     "price": _price,

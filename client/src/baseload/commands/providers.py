@@ -52,7 +52,7 @@ def enable(
     wait: Annotated[bool, typer.Option("--wait", help="until it is ready")] = False,
 ) -> None:
     """Enable a provider. A key is never given as an argument: others could see it there."""
-    body: dict[str, object] = {"kind": kind} | ({"name": name} if name else {})
+    body: dict[str, object] = {"kind": kind, **({"name": name} if name else {})}
     if accept_terms:
         body["accept_terms"] = True
     if (credentials := _credentials(key, reference)) is not None:

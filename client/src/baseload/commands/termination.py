@@ -89,7 +89,7 @@ class Ending:
     def _live(self) -> list[Document]:
         found = self._session.items("/v1/leases", live=True)
         if self._provider is None:
-            return [each for each in found if each["provider_kind"] not in OWNED]
+            return [each for each in found if each.get("provider_kind") not in OWNED]
         of = ("provider_kind", "provider_id")
         return [each for each in found if self._provider in [each[name] for name in of]]
 

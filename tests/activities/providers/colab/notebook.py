@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from activities.providers.base import Bootstrap
-from activities.providers.colab.cell import cell_of
+from activities.providers.colab.kind import cell_of
 from tests.doubles.http_double import Answer, Asked, serving
 
 ROOT = Path(__file__).parents[4]

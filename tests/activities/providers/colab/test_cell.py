@@ -7,7 +7,7 @@ import asyncssh
 import pytest
 
 from activities.providers.base import Bootstrap
-from activities.providers.colab.cell import cell_of
+from activities.providers.colab.kind import cell_of
 from activities.secrets.region_keys import openssh, region_key_line, region_private_key
 from tests.activities.providers.colab.notebook import NGROK_TOKEN, Notebook, announced
 from tests.activities.waiting import wait_for

@@ -72,12 +72,16 @@ class TestColabMachines(DriverContract):
         announce(migrated, provider_id)
         (sold,) = colab_offers(provider_id)
         worker = Worker(provider_id, migrated)
+
+        def sell_out() -> None:
+            worker.machines.create("baseload-lea-2", sold.machine, SPEC)
+
         return Market(
             driver=worker,
             offer=sold.machine,
             another=sold.machine.model_copy(update={"gpu_count": 2}),
             lose_a_reply=lambda: setattr(worker, "ends", True),
-            sell_out=lambda: worker.machines.create("baseload-lea-2", sold.machine, SPEC),
+            sell_out=sell_out,
             refuse=lambda: setattr(worker, "containers", True),
             go_away=lambda: setattr(worker, "database", NOWHERE),
             made=lambda: len(worker.ids),
