@@ -166,7 +166,7 @@ def _share(row: Any, between: tuple[datetime | None, datetime], shares: tuple[in
     ends = min(row.ended_at or between[1], between[1])
     seconds = max(0, int((ends - begins).total_seconds()))
     some, of_all = shares
-    return (2 * row.price * seconds * some + HOUR_S * of_all) // (2 * HOUR_S * of_all)
+    return int((2 * row.price * seconds * some + HOUR_S * of_all) // (2 * HOUR_S * of_all))
 
 
 def _cost_until(at: Any) -> ColumnElement[int]:

@@ -15,6 +15,7 @@ Besides success, every call has four outcomes, one exception each:
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import ClassVar, Protocol, TypeVar
 
 from workflows.contracts import errors
@@ -217,6 +218,10 @@ class NotificationFeed(Protocol):
     async def close(self) -> None: ...
 
 
+FROM_FILES = ("catalogue", "storage_classes")
+"""The capabilities of a kind that need none of its modules."""
+
+
 @dataclass(frozen=True)
 class Bootstrap:
     """What a program needs by which a machine lets its region in and announces itself.
@@ -273,8 +278,28 @@ class Kind:
     """The text of the program that its user runs on a machine, so that the machine announces
     itself."""
 
+    def missing(self) -> list[str]:
+        """The modules of the kind that are not installed here."""
+        return [name for name in self.modules if not _is_installed(name)]
+
     def required(self, name: str, capability: Capability | None) -> Capability:
-        """The capability. Raises: RequestRefused, when the kind lacks the capability."""
+        """The capability.
+
+        Raises: RequestRefused, when the kind lacks the capability, or what asks the provider lacks
+        its packages.
+        """
         if capability is None:
             raise RequestRefused(f"provider kind {self.kind}: asked {name}, has none")
+        if name not in FROM_FILES and (missing := self.missing()):
+            raise RequestRefused(
+                f"provider kind {self.kind}: asked {name}, the server has not got "
+                f"{', '.join(missing)}: install baseload[{self.kind}] there"
+            )
         return capability
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # A package around it is missing.
+        return False

@@ -5,7 +5,6 @@ used, together with its provider's libraries.
 """
 
 from importlib import import_module
-from importlib.util import find_spec
 
 from activities.providers.base import Driver, Kind, RequestRefused
 from workflows.contracts.providers import Check
@@ -37,7 +36,7 @@ def checks_of(kind: str, provider_id: str) -> tuple[Check, ...]:
     Blocking. Raises: Unavailable; RequestRefused, for a kind that is not available.
     """
     found = kind_of(kind)
-    missing = [name for name in found.modules if not _is_installed(name)]
+    missing = found.missing()
     if not missing:
         return found.checks(provider_id)
     return (
@@ -48,13 +47,6 @@ def checks_of(kind: str, provider_id: str) -> tuple[Check, ...]:
             fix=f"install baseload[{kind}] there, start it again, and check the provider again",
         ),
     )
-
-
-def _is_installed(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:  # A package around it is missing.
-        return False
 
 
 def driver_of(kind: str, provider_id: str) -> Driver:

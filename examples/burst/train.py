@@ -3,7 +3,6 @@
 Reads EPOCHS (40) and EPOCH_S (1), the seconds of one. Keeps where it is in $BASELOAD_STATE and
 goes on from there; leaves `line.json` in $BASELOAD_OUTPUT, which is the same on every machine.
 """
-# ruff: noqa: T201 - a job reports by printing
 
 import json
 import os

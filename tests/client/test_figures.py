@@ -4,12 +4,9 @@ import asyncio
 import re
 from datetime import UTC, datetime, timedelta
 
-from sqlmodel import select
-
 from activities.billing.usage import post_worker_usage
 from activities.db import tables
-from tests.activities.cloud_rows import add_lease
-from tests.api.running_jobs import running_job
+from tests.api.running_jobs import lease_its_machine, running_job
 from tests.client.conftest import Desk
 from workflows.contracts.billing import WorkerUsage
 from workflows.contracts.machines import MachineOffer
@@ -52,22 +49,9 @@ def test_a_job_that_waits_has_no_rate_and_nothing_unposted(desk: Desk) -> None:
     assert "rate" not in desk.baseload("show", job_id).out
 
 
-def _with_lease(desk: Desk, job_id: str, **price: object) -> None:
-    """A machine that was leased an hour ago for the job, and still is."""
-    hour = timedelta(hours=1)
-    with desk.site.database.write() as session:
-        (held,) = session.exec(select(tables.Allocation).where(tables.Allocation.job_id == job_id))
-        node = session.get_one(tables.Node, held.node_id)
-        node.type = "ephemeral"
-        region = session.get_one(tables.Region, node.region_id)
-        began_at = datetime.now(UTC) - hour
-        add_lease(session, region, node.id, status="ready", began_at=began_at, created_at=began_at,
-                  **price)  # fmt: skip
-
-
 def test_a_job_on_a_leased_machine_says_what_that_costs_and_its_price(desk: Desk) -> None:
     job_id = _running(desk)
-    _with_lease(desk, job_id, microcredits_per_hour=2_500_000)
+    lease_its_machine(desk.site, job_id, microcredits_per_hour=2_500_000)
     assert re.search(r"machines +2\.50\d* at 2\.50/h", desk.baseload("show", job_id).out)
     assert desk.json("show", job_id)["machine_microcredits_per_hour"] == 2_500_000
     assert re.search(r" 2\.50\d* at 2\.50/h", desk.baseload("ps").out)
@@ -78,7 +62,7 @@ def test_a_job_on_a_leased_machine_says_what_that_costs_and_its_price(desk: Desk
 
 def test_what_a_dated_list_prices_is_marked_everywhere(desk: Desk) -> None:
     job_id = _running(desk)
-    _with_lease(desk, job_id, offer=GOOGLE_OFFER)
+    lease_its_machine(desk.site, job_id, offer=GOOGLE_OFFER)
     assert re.search(r"machines +about 3\.67\d* at 3\.67/h", desk.baseload("show", job_id).out)
     assert re.search(r"machines +1 leased, about 3\.67/h", desk.baseload("status").out)
     assert re.search(r" about 3\.67", desk.baseload("costs").out)

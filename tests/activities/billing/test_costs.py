@@ -108,9 +108,10 @@ def costs(database: Database, *jobs: tables.Job, now: datetime) -> dict[str, Mac
 
 def test_a_machine_that_is_leased_for_a_job_costs_it_all_its_seconds(migrated: Database) -> None:
     job, _ = leased_job(migrated, NodeType.EPHEMERAL, HOUR)
-    price = {"microcredits_per_hour": 4_000_000}
-    assert costs(migrated, job, now=NOW + 2 * DAY) == {job.id: MachineCost(96_000_000, **price)}
-    assert costs(migrated, job, now=NOW + DAY / 2) == {job.id: MachineCost(48_000_000, **price)}
+    price = 4_000_000
+    for until, spent in ((NOW + 2 * DAY, 24 * price), (NOW + DAY / 2, 12 * price)):
+        wanted = MachineCost(spent, microcredits_per_hour=price)
+        assert costs(migrated, job, now=until) == {job.id: wanted}
     with migrated.read() as session:
         whole = list(pieces(MARCH, Cut.TOTAL))
         found = costs_by(session, job.account_id, "project", whole, NOW + 2 * DAY)
