@@ -205,4 +205,4 @@ def test_offers_show_whose_they_are_what_they_cost_and_how_old_their_prices_are(
     asked = ("offers", "--gpus", "A100-80GB", "--provider", "spare", "--provider", "runpod")
     assert [one["provider_name"] for one in desk.json(*asked)["offers"]] == ["spare", "work"]
     refused = desk.baseload("offers", "--provider", "spore")
-    assert (refused.code, "did you mean spare" in refused.err) == (2, True)
+    assert (refused.code, "did you mean spare" in refused.err) == (3, True)
