@@ -39,13 +39,13 @@ def rental(zone: str = "community", price: int = PRICE, gpu_type: str = "A100-80
 
 
 def add_marketplace(
-    session: Session, account: tables.Account, *offers: RentalOffer
+    session: Session, account: tables.Account, *offers: RentalOffer, name: str = "runpod"
 ) -> tables.Region:
     """The implied region of a ready provider with these offers."""
     provider = tables.Provider(
         id=new_id("prv"),
         account_id=account.id,
-        name="runpod",
+        name=name,
         status="ready",
         kind="runpod",
         checks=[],
@@ -57,7 +57,7 @@ def add_marketplace(
     region = tables.Region(
         id=new_id("reg"),
         account_id=account.id,
-        name="runpod",
+        name=name,
         status="healthy",
         provider_id=provider.id,
         provider_kind="runpod",
@@ -196,3 +196,38 @@ def test_of_two_offers_with_one_id_the_cheaper_one_is_kept(migrated: Database) -
         region = add_marketplace(session, payer(session), rental(), rental(price=PRICE - 1))
         found = market(session, NOW).offer(f"{region.id}/{rental().offer_id}")
         assert found.microcredits_per_hour == PRICE - 1
+
+
+def test_a_gpu_that_the_catalogue_does_not_know_is_rented_by_any_spelling_where_it_is_sold(
+    migrated: Database,
+) -> None:
+    with migrated.write() as session:
+        account = payer(session)
+        add_marketplace(session, account, rental(gpu_type="NVIDIA RTX 9999"))
+        placement = SubmittedPlacement(providers=("runpod",))
+        add_waiting_job(session, account, placement=placement, gpu_type="rtx-9999")
+    assert round_of_planning() == 1
+    with migrated.read() as session:
+        (node,) = ephemeral_nodes(session)
+        (offer,) = MachineClaim.model_validate(node.machine).offers
+        assert offer.gpu_type == "NVIDIA RTX 9999"
+
+
+def test_of_two_keys_the_one_that_the_job_prefers_is_used_whatever_the_other_costs(
+    migrated: Database,
+) -> None:
+    with migrated.write() as session:
+        account = payer(session)
+        dear = add_marketplace(session, account, rental(price=3 * PRICE))
+        cheap = add_marketplace(session, account, rental(), name="cheap")
+        names = (dear.provider_id, cheap.provider_id)
+        add_waiting_job(session, account, placement=SubmittedPlacement(providers=names))
+    assert round_of_planning() == 1
+    with migrated.write() as session:
+        (node,) = ephemeral_nodes(session)
+        assert node.region_id == dear.id
+        keep_offers(session, dear.provider_id, [], NOW + timedelta(minutes=5))
+        add_waiting_job(session, account, placement=SubmittedPlacement(providers=names))
+    assert round_of_planning() == 1
+    with migrated.read() as session:
+        assert cheap.id in {node.region_id for node in ephemeral_nodes(session)}

@@ -48,6 +48,8 @@ def _words(name: str) -> list[str]:
 
 def _key(words: Iterable[str]) -> str:
     key = "".join(word for word in words if word not in _MAKERS_WORDS)
+    if key.startswith("INSTINCTMI"):  # As Vast.ai writes it, in one word.
+        return key.removeprefix("INSTINCT")
     return key.removeprefix("RADEON") if key.startswith(("RADEONRX", "RADEONMI")) else key
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from sqlmodel import select
+from sqlmodel import col, select
 from temporalio.client import Client
 
 from activities.accounts.bootstrap import bootstrap
@@ -87,11 +87,13 @@ def read_anew(region: tables.Region) -> tuple[RentalOffer, ...]:
     return vastai_offers(region.provider_id)
 
 
-def is_over(double: VastDouble, database: Database) -> bool:
+def is_over(double: VastDouble, database: Database, *more: str) -> bool:
+    """Whether nothing is left. more: the ends of leases that have had no machine."""
     with database.read() as session:
         nodes = session.exec(select(tables.Node.status)).all()
         leases = session.exec(select(tables.Lease.status)).all()
-    return not double.instances.by_id and {*nodes, *leases} == {"archived", "released"}
+    is_left = double.instances.by_id
+    return not is_left and {*nodes, *leases} == {"archived", "released", *more}
 
 
 async def test_a_job_runs_on_an_instance_that_is_destroyed_and_paid_for_after(
@@ -153,3 +155,31 @@ async def test_hosts_that_lie_are_left_before_any_work_and_not_rented_from_again
         (node,) = (each for each in ephemeral_nodes(session) if each.name.startswith(job.id))
     claim = MachineClaim.model_validate(node.machine)
     assert claim.offers[0].provider_offer_id == str(ASK), "and not the new ask of host 31"
+
+
+async def test_an_ask_that_is_gone_by_then_is_not_accepted_and_the_next_one_is(
+    double: VastDouble, region: tables.Region, migrated: Database, temporal_server: Client
+) -> None:
+    double.market.add(Offer(8000000, "A100 SXM4", 1, 40960, 0.9, disk_space=4000.0))
+    offers = vastai_offers(region.provider_id)
+    with migrated.write() as session:
+        before = datetime.now(UTC) - timedelta(seconds=2 * settings().rental_offer_valid_s)
+        keep_offers(session, region.provider_id, offers, before)
+    double.market.offers[ASK].renter = 1
+    async with at_work(temporal_server):
+        job_id = await submitted(temporal_server, migrated)
+        handle = temporal_server.get_workflow_handle(f"job/{job_id}")
+        ended = await asyncio.wait_for(handle.result(), 120)
+        await eventually(
+            lambda: is_over(double, migrated, "refused"), "nothing is left of its machine"
+        )
+    assert ended["status"] == "finished", ended
+    assert double.calls.count("asks.accept") == 1, "of the ask that was there"
+    with migrated.read() as session:
+        shortages = session.exec(select(tables.ShortageRow)).all()
+        known = session.exec(select(tables.RentalOfferRow.offer_id)).all()
+        lease = session.exec(select(tables.Lease).where(col(tables.Lease.host).is_not(None))).one()
+    assert ["is not offered any more" in each.reason for each in shortages] == [True]
+    assert not any(offer_id.endswith(f"/{ASK}") for offer_id in known)
+    assert lease.offer is not None
+    assert lease.offer["provider_offer_id"] == "8000000"
