@@ -82,5 +82,3 @@ class SharedSlots:
 def _forget_old(session: Session) -> None:
     old = datetime.now(UTC) - KEPT
     session.exec(delete(ProviderCallSlot).where(col(ProviderCallSlot.free_at) < old))
-
-

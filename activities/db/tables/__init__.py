@@ -63,8 +63,8 @@ from activities.db.tables.outbox import IdempotencyKey, OutboxRow
 from activities.db.tables.providers import (
     CloudPriceRow,
     Provider,
-    Region,
     ProviderCallSlot,
+    Region,
     RentalOfferRow,
     ShortageRow,
 )
@@ -118,9 +118,9 @@ __all__ = [
     "Project",
     "ProjectMember",
     "Provider",
+    "ProviderCallSlot",
     "Region",
     "RemovableRow",
-    "ProviderCallSlot",
     "RentalOfferRow",
     "Reservation",
     "SchemaCompatibility",

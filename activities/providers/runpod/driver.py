@@ -96,11 +96,7 @@ class RunPodMachines:
 
     def _named(self, name: str, pods: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         wanted = marketplace_name(name, self._provider_id)
-        found = [
-            pod
-            for pod in pods
-            if pod["name"] == wanted and pod.get("status") != TERMINATED
-        ]
+        found = [pod for pod in pods if pod["name"] == wanted and pod.get("status") != TERMINATED]
         return sorted(found, key=lambda pod: (str(pod.get("createdAt")), str(pod["id"])))
 
 

@@ -81,7 +81,7 @@ def double(marketplace: Marketplace, monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 
 @pytest.fixture
-def provider(marketplace: Marketplace, double: Any, migrated: Database) -> tables.Provider:  # noqa: ARG001
+def provider(marketplace: Marketplace, double: Any, migrated: Database) -> tables.Provider:
     """A new provider whose key works, with its region."""
     with migrated.write() as session:
         account = add_payer(session)

@@ -27,9 +27,7 @@ def session_with() -> Iterator[Sessions]:
     """Makes sessions, whose connections are closed at the end of the test."""
     made: list[JsonApi] = []
 
-    def make(
-        double: RunPodDouble, key: str = API_KEY, listed: Pods | None = None
-    ) -> RunPodSession:
+    def make(double: RunPodDouble, key: str = API_KEY, listed: Pods | None = None) -> RunPodSession:
         made.append(JsonApi(double.url, key))
         return RunPodSession(made[-1], listed)
 

@@ -17,7 +17,6 @@ from activities.providers.vastai.limits import LONGEST_WAIT_S, Limiter
 from tests.activities.providers.vastai.conftest import Sessions
 from tests.doubles.vastai.double import API_KEY, VastDouble
 
-
 ENDPOINT = "https://console.vast.ai"
 NOW = float(int(time.time()))
 OTHERS = {**FILTERS, "limit": 5}
@@ -73,7 +72,7 @@ def test_two_processes_with_one_key_take_turns(migrated: Database) -> None:
     assert slept[2:] == [3.0]
     with migrated.read() as session:
         rows = session.exec(select(ProviderCallSlot)).all()
-    assert all("k" != row.key_sha256 for row in rows)
+    assert all(row.key_sha256 != "k" for row in rows)
     assert len({row.key_sha256 for row in rows}) == 2
 
 
