@@ -25,9 +25,10 @@ from activities.settings import settings
 from activities.temporal.client import set_client
 from tests.activities.placement.test_rental_market import add_marketplace
 from tests.activities.rows import NOW, add_payer
-from tests.doubles.rented.double import RentedDouble
-from tests.doubles.runpod import double as of_runpod
-from tests.doubles.vastai import double as of_vastai
+from tests.doubles.runpod.double import API_KEY as RUNPOD_KEY
+from tests.doubles.runpod.double import RunPodDouble
+from tests.doubles.vastai.double import API_KEY as VASTAI_KEY
+from tests.doubles.vastai.double import VastDouble
 from tests.waiting import eventually
 from workers.main import ROW_THREADS, cloud_workers, main_worker
 from workers.serving import serving
@@ -45,14 +46,14 @@ class Marketplace:
     """A kind of provider, its double, a key that works, and the fewest offers of its market."""
 
     kind: str
-    make: Callable[[], RentedDouble]
+    make: Callable[[], RunPodDouble | VastDouble]
     key: str
     offers: int
 
 
 MARKETPLACES = (
-    Marketplace("runpod", of_runpod.RunPodDouble, of_runpod.API_KEY, 50),
-    Marketplace("vastai", of_vastai.VastDouble, of_vastai.API_KEY, 5),
+    Marketplace("runpod", RunPodDouble, RUNPOD_KEY, 50),
+    Marketplace("vastai", VastDouble, VASTAI_KEY, 5),
 )
 
 
@@ -70,7 +71,6 @@ def marketplace(request: pytest.FixtureRequest) -> Marketplace:
 @pytest.fixture
 def double(marketplace: Marketplace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     with marketplace.make() as made:
-        made.limits.intervals = {}
         for name, value in made.environment.items():
             monkeypatch.setenv(name, value)
         monkeypatch.setenv("BASELOAD_SECRETS_KEY", "11" * 32)
