@@ -40,7 +40,7 @@ def address_of(node: Node | Device, region: Region) -> NodeAddress:
         root=region.node_root,
         own_worker=region.own_worker,
         leased=machine is not None,
-        has_own_key=machine is not None and machine["spec"].get("has_own_key", False),
+        has_own_key=machine is not None and machine.get("spec", {}).get("has_own_key", False),
     )
 
 

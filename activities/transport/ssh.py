@@ -18,6 +18,7 @@ from activities.transport.agent_archive import agent_archive
 from activities.transport.endpoint import NodeEndpoint
 from activities.transport.errors import (
     AgentBroke,
+    LoginRefused,
     NodeUnreachable,
     OutcomeUnknown,
     ProtocolViolation,

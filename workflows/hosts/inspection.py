@@ -49,7 +49,8 @@ class Inspection:
         """Inspect the host, and return the requirements that it misses; empty: none.
 
         lacking: what the machine was created with and does not have yet. The inspection waits for
-        that if `waits`, because the drivers of GPUs are installed during the first boot of a machine.
+        that if `waits`, because the drivers of GPUs are installed during the first boot of a
+        machine.
         tries_speeds: whether the machine tries how fast its disk and its CPU are.
         """
         limit = DRIVERS_LIMIT if waits else timedelta(0)

@@ -1,4 +1,4 @@
-"""Short trials of how fast this machine is, before it is used: a few seconds, and some megabytes."""
+"""Short trials of how fast this machine is, before it is used: some seconds, some megabytes."""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ def test_a_question_is_answered_by_a_request_that_began_after_it() -> None:
 
 def test_those_who_wait_for_one_request_share_the_next() -> None:
     listed: SharedList[int] = SharedList()
-    began, go_on, requests = threading.Event(), threading.Event(), []
+    requests: list[int] = []
+    began, go_on = threading.Event(), threading.Event()
 
     def read() -> list[int]:
         requests.append(len(requests))

@@ -58,7 +58,7 @@ def _gpus(offer: MachineOffer, hardware: Hardware) -> str:
     if len(hardware.gpus) < offer.gpu_count:
         found = len(hardware.gpus) or "none"
         return f"was created with {offer.gpu_count}×{offer.gpu_type}, has {found}"
-    if not offer.gpu_count:
+    if not offer.gpu_count or offer.gpu_type is None:
         return ""
     others = sorted({gpu_type_of_driver_name(gpu.name) for gpu in hardware.gpus})
     if not all(is_same_model(name, offer.gpu_type or "") for name in others):
