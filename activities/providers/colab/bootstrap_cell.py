@@ -30,6 +30,12 @@ FOLDER = Path.home() / ".baseload-colab"
 LIBRARIES = "/usr/lib64-nvidia"
 PROGRAMS = f"{os.environ['PATH']}:/usr/sbin:/opt/bin"
 ENDPOINT_LIMIT_S = 60
+INSTALL_NGROK = """
+from pyngrok import conf, ngrok
+ngrok.install_ngrok()
+print()
+print(conf.get_default().ngrok_path)
+"""
 
 
 def run(*command: str) -> str:
@@ -42,13 +48,19 @@ def run(*command: str) -> str:
     return done.stdout.strip()
 
 
-def install() -> None:
-    """The SSH server and ngrok's agent, where they are not there yet."""
+def install_sshd() -> None:
+    """Install the SSH server, where it is not there yet."""
     if shutil.which("sshd", path=PROGRAMS) is None:
         run("apt-get", "-qq", "update")
         run("apt-get", "-qq", "install", "-y", "openssh-server")
-    if shutil.which("ngrok") is None:
-        run(sys.executable, "-m", "pip", "install", "-q", "pyngrok")
+
+
+def ngrok_program() -> str:
+    """The agent of ngrok itself, which is installed where it is not there yet."""
+    if (found := shutil.which("ngrok")) is not None:
+        return found
+    run(sys.executable, "-m", "pip", "install", "-q", "pyngrok")
+    return run(sys.executable, "-c", INSTALL_NGROK).splitlines()[-1]
 
 
 def start_sshd() -> subprocess.Popen[bytes]:
@@ -85,7 +97,7 @@ def start_tunnel() -> subprocess.Popen[bytes]:
         raise SystemExit("insert your ngrok token in the first lines of the cell")
     with (FOLDER / "ngrok.log").open("wb") as log:
         return subprocess.Popen(
-            ["ngrok", "tcp", str(PORT), "--log=stdout"],
+            [ngrok_program(), "tcp", str(PORT), "--log=stdout"],
             env={**os.environ, "NGROK_AUTHTOKEN": NGROK_AUTHTOKEN},
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -155,7 +167,7 @@ def main() -> None:
     """Serve until the notebook is closed. Raises: SystemExit, when the tunnel ends before."""
     started = []
     try:
-        install()
+        install_sshd()
         started.append(start_sshd())
         tunnel = start_tunnel()
         started.append(tunnel)
