@@ -141,6 +141,7 @@ class JobEvent(StrEnum):
     HOSTNAME_CONFLICT = "job.hostname-conflict"
     HOSTNAME_NOT_PUBLISHED = "job.hostname-not-published"
     HOSTNAME_PUBLISHED = "job.hostname-published"
+    IDLE = "job.idle"
     MACHINE_STAYS = "job.machine-stays"
     NOT_DELIVERED = "job.not-delivered"
     NOT_STORED = "job.not-stored"
