@@ -110,4 +110,5 @@ def _marketplace(kind: str, port: int) -> Program:
         "--boot", "contained",
     )  # fmt: skip
     probe = Probe(kind="http", host=LOOPBACK, port=port, path="/double/faults")
-    return Program(name=program_of(kind), command=command, ready=probe)
+    # What it writes is the disks of machines, on which every account is to find its way.
+    return Program(name=program_of(kind), command=command, ready=probe, umask=0o022)

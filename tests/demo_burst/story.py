@@ -58,10 +58,6 @@ class Telling(Terminal):
         found = self.api.get(f"/v1/jobs/{job['id']}/placement")["assignments"]
         return next((str(one["node_name"]) for one in found if not one["released_at"]), "")
 
-    def refusals(self, job: Resource) -> list[str]:
-        found = self.api.get(f"/v1/jobs/{job['id']}/placement")["refusals"]
-        return [str(each["detail"]) for each in found]
-
 
 @dataclass
 class Seen:
@@ -117,13 +113,10 @@ def fill_own_machine(telling: Telling) -> None:
 
 def burst(telling: Telling) -> Resource:
     """Under the file's price cap one marketplace alone has a machine for it."""
-    telling.baseload("submit", shortened(JOB_FILE))
+    file = shortened(JOB_FILE)
+    telling.refused(TOO_DEAR, "submit", file, "--provider", "runpod", "--dry-run")
+    telling.baseload("submit", file, "--provider", "runpod", "--provider", "vastai")
     job = telling.job(JOB)
-    said = telling.until(
-        "RunPod's machines are refused in words",
-        lambda: [each for each in telling.refusals(job) if "runpod" in each and TOO_DEAR in each],
-    )
-    telling.tell(f"  {said[0]}")
     telling.until("Vast.ai has rented one out", telling.market("vastai").machines)
     telling.baseload("placement", JOB)
     telling.path_reached(f"/v1/jobs/{job['id']}", "running")
