@@ -67,7 +67,9 @@ def keep_offer(
 def known_offer(session: Session, provider_id: str, offer_id: str) -> KnownOffer | None:
     """One offer of a provider as it was read last; None: it is not known."""
     row = session.get(RentalOfferRow, (provider_id, offer_id))
-    return row and KnownOffer(RentalOffer.model_validate(row.offer), row.read_at)
+    if row is None:
+        return None
+    return KnownOffer(RentalOffer.model_validate(row.offer), row.read_at)
 
 
 def known_versions(session: Session, provider_ids: Iterable[str]) -> dict[str, Version]:

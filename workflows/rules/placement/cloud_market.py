@@ -43,6 +43,8 @@ Shortages = Mapping[tuple[str, str], Shortage]
 
 _Kind = tuple[str, str | None, int]
 """Account, GPU type and count."""
+_Seller = tuple[str, str, int]
+"""Provider, its kind, and the price of its disks."""
 
 
 @dataclass(slots=True)
@@ -62,13 +64,15 @@ class CloudOffers:
         self.by_id: dict[str, CloudOffer] = {}
         self.gpu_types: set[str] = set()
         """The GPU types of all offers, also those outside the catalogue."""
-        self._sold: dict[_Kind, dict[int, list[CloudOffer]]] = defaultdict(dict)
+        self._sold: dict[_Kind, dict[_Seller, list[CloudOffer]]] = defaultdict(dict)
         regions: dict[str, dict[str, CloudRegionOffers]] = defaultdict(dict)
         for offer in offers:
             self.by_id[offer.offer_id] = offer
             # By disk price: offers with one disk price have the same order for any disk size.
             alike = self._sold[offer.account_id, offer.gpu_type, offer.gpu_count]
-            alike.setdefault(offer.disk_microcredits_per_gb_month, []).append(offer)
+            disk = offer.disk_microcredits_per_gb_month
+            seller = offer.provider_id, offer.provider_kind, disk
+            alike.setdefault(seller, []).append(offer)
             of_account = regions[offer.account_id]
             region = of_account.setdefault(offer.region_id, CloudRegionOffers(offer))
             if offer.gpu_type is None:
@@ -87,7 +91,8 @@ class CloudOffers:
         return self._regions.get(account_id, [])
 
     def sold_to(self, demand: Demand) -> Iterator[CloudOffer]:
-        """The offers with an accepted GPU type and the count of the demand, cheapest first."""
+        """The offers with an accepted GPU type and the count of the demand, cheapest first, of the
+        providers that the demand names."""
         types: list[str | None] = [None]
         if demand.gpu_count:
             types = [*sorted(accepted_types(demand.gpu_types))]
@@ -95,7 +100,10 @@ class CloudOffers:
         pools = [
             pool
             for gpu_type in types
-            for pool in self._sold.get((account_id, gpu_type, count), {}).values()
+            for (provider_id, kind, _), pool in self._sold.get(
+                (account_id, gpu_type, count), {}
+            ).items()
+            if not is_excluded(demand, provider_id, kind)
         ]
         return merge(*pools, key=partial(_price, demand))
 

@@ -73,8 +73,7 @@ def offers_table(session: Session, found: list[dict[str, object]]) -> None:
             f"{each['free_gpu_count']}/{each['gpu_count']} {each['gpu_type'] or ''}".strip(),
             f"{each['free_cpu_count']}/{each['cpu_count']}",
             bytes_text(int(str(each["free_memory_bytes"]))),
-            f"{'about ' * bool(each['price_is_estimate'])}"
-            f"{credits_text(int(str(each['microcredits_per_hour'])))}",
+            _price(each),
             _age(each),
         ]
         for each in found
@@ -92,6 +91,11 @@ def _provider(offer: dict[str, object]) -> str:
     name, kind = offer["provider_name"], offer["provider_kind"]
     shown = f"{name} ({kind})" if name not in (None, kind) else kind
     return f"{shown}{', preferred' * bool(offer['preferred'])}"
+
+
+def _price(offer: dict[str, object]) -> str:
+    about = "about " * bool(offer["price_is_estimate"])
+    return f"{about}{credits_text(int(str(offer['microcredits_per_hour'])))}"
 
 
 def _age(offer: dict[str, object]) -> str:
