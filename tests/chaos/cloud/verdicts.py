@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 from datetime import datetime
 
+from tests.chaos.cloud.markets.market import Charge
 from tests.chaos.cloud.round import Seen
 from tests.chaos.cloud.runs import SAID
 from tests.chaos.cloud.tally import Wrong
-from tests.doubles.gcp.meter import Charge
 from tests.e2e.platform import Resource
 from workflows.rules.billing.metering import cumulative_microcredits
 
@@ -34,9 +34,9 @@ def verdicts(seen: Seen, job_count: int) -> Iterator[Verdict]:
     for job in seen.jobs:
         yield from _job(job, seen)
     begun = {job["id"]: seen.begun.get(job["id"], 0) for job in seen.jobs}
-    if sum(count - 1 for count in begun.values() if count) > seen.preempted:
+    if sum(count - 1 for count in begun.values() if count) > seen.lost:
         again = {name: count for name, count in begun.items() if count > 1}
-        yield "doubled", f"commands began again, {seen.preempted} machines preempted: {again}"
+        yield "doubled", f"commands began again, {seen.lost} machines lost: {again}"
     if len(seen.jobs) != job_count:
         yield "doubled", f"{len(seen.jobs)} jobs, {job_count} were submitted"
     for lease in seen.leases:
@@ -48,7 +48,7 @@ def _machines(seen: Seen, job_count: int) -> Iterator[Verdict]:
     for charge in seen.charges:
         by_name[charge.name].add(charge.instance_id)
     used = machines_made(seen) - machines_refused(seen)
-    for more in range(job_count + seen.preempted + 1, used + 1):
+    for more in range(job_count + seen.lost + 1, used + 1):
         twice = {name: sorted(ids) for name, ids in by_name.items() if len(ids) > 1}
         yield "doubled", f"machine {more} for {job_count} jobs, twice of one name: {twice}"
     for name in by_name.keys() - {lease["name"] for lease in seen.leases}:

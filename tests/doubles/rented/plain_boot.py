@@ -27,6 +27,9 @@ from tests.doubles.rented.boot import Address, Machine
 Answer = TypeVar("Answer")
 MARK = "RENTED_DOUBLE_MACHINE"
 """The variable by which the processes of a machine are found, whatever sessions they have made."""
+NODE_ROOT = "BASELOAD_NODE_ROOT"
+"""The variable by which a machine says where the agent's folder is, so that several share a host.
+"""
 POWER_LIMIT_S = 30.0
 NVIDIA_SMI = Path(__file__).parents[2] / "lab/doubles/nvidia_smi.py"
 SHOWN_GPUS = "/etc/lab-gpus.json"
@@ -47,6 +50,7 @@ class PlainBoot:
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="baseload-rented-"))
+        self.folder.chmod(0o755)  # The accounts of jobs pass through.
         self._boxes: dict[str, _Box] = {}
         self._keys: dict[str, str] = {}
         self._count = 0
@@ -182,6 +186,7 @@ def _environment(box: _Box) -> dict[str, str]:
         "PATH": f"{box.folder}/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
         "LANG": "C.UTF-8",
         MARK: str(box.folder),
+        NODE_ROOT: str(box.folder / "node"),
     }
 
 
