@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+from tests.chaos.cloud import hosts  # noqa: F401 - puts its faults onto the list
 from tests.chaos.cloud.campaign import NO_FAULT, Campaign, Orders
 from tests.chaos.cloud.campaign_stack import CloudRoom
 from tests.chaos.cloud.database import NAMES, Name

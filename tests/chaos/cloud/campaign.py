@@ -18,10 +18,12 @@ from tests.chaos.cloud.markets.market import LOST, OF_THE_PROVIDER, Market
 from tests.chaos.cloud.points import POINTS
 from tests.chaos.cloud.round import Round, Seen
 from tests.chaos.cloud.tally import Row, Tally
-from tests.chaos.cloud.verdicts import machines_made, machines_refused, verdicts
+from tests.chaos.cloud.verdicts import machines_made, machines_refused, seconds_beyond, verdicts
 
 NO_FAULT = "(none)"
 TOGETHER, KINDS_AT_ONCE = "(two kinds at once)", 2
+JOBS_ON_EACH = 8
+"""The most jobs of a round on each machine that can be had at the same time."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,9 @@ class Campaign:
         """
         began, before = time.monotonic(), self.tally.injected
         name = names[0] if len(names) == 1 else TOGETHER
-        round_ = Round(self.room, self.orders.jobs, self.orders.at_once)
+        most = self.room.market.most_at_once
+        jobs = min(self.orders.jobs, JOBS_ON_EACH * most)
+        round_ = Round(self.room, jobs, min(self.orders.at_once, most + 1))
         lost = set(LOST.values()) & set(names)
         storms = storms and not lost and set(LOST.values()) <= set(self.room.market.kinds)
         with storm(self.room, self.tally) if storms else nullcontext():
@@ -104,7 +108,7 @@ class Campaign:
                 self.room.tell(f"WRONG {self.tally.found[-1]}")
             await round_.settle(ROUND_LIMIT_S)
         seen = await round_.look()
-        for what, message in verdicts(seen, self.orders.jobs):
+        for what, message in verdicts(seen, jobs):
             self.tally.wrong(name, what, f"{' and '.join(names)}: {message}")
             self.room.tell(f"WRONG {self.tally.found[-1]}")
         took_s = time.monotonic() - began
@@ -134,6 +138,7 @@ class Campaign:
         row.jobs += len(seen.jobs)
         row.machines += machines_made(seen)
         row.refused += machines_refused(seen)
+        row.beyond_s += seconds_beyond(seen)
         row.seconds += took_s
 
 

@@ -41,6 +41,10 @@ class Seen:
     """Of machines that were made in the round."""
     left: list[str] = field(default_factory=list)
     """Machines and what holds them."""
+    touched: list[str] = field(default_factory=list)
+    """Machines of another installation that are gone."""
+    is_end_told: bool = True
+    """Whether the provider says when a machine has ended; else our own clock counts."""
     lost: int = 0
     """Machines that the provider took back, or whose host died: as many more may be
     made, and commands begun."""
@@ -55,6 +59,7 @@ class Round:
         self.lost = 0
         self._jobs_before = self._count("jobs")
         self._leases_before = {row[0] for row in room.rows("SELECT id FROM leases")}
+        self._neighbours = set(room.market.neighbours())
         self._charges_before = len(room.market.charges())
 
     # ── while it lasts ──────────────────────────────────────────────────────────────────────
@@ -128,6 +133,8 @@ class Round:
             leases=[lease for lease in leases if lease["id"] not in self._leases_before],
             charges=charges,
             left=self._left(),
+            touched=sorted(self._neighbours - set(room.market.neighbours())),
+            is_end_told=room.market.says_when_it_ended,
             lost=self.lost,
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -15,11 +16,12 @@ from tests.chaos.cloud.tally import Tally
 from tests.chaos.cloud.verdicts import machines_made, machines_refused, verdicts
 
 PRICE = 360_000
+AT = datetime.fromisoformat("2026-11-22T10:00:00+00:00").timestamp()
 BEGAN, ENDED = "2026-11-22T10:00:00+00:00", "2026-11-22T10:00:07.4+00:00"
 
 
 def charge(name: str = "m-1", number: str = "1", seconds: float = 7.5) -> Charge:
-    return Charge(name, number, PRICE, 100.0, 100.0 + seconds)
+    return Charge(name, number, PRICE, AT, AT + seconds)
 
 
 def lease(**changes: Any) -> dict[str, Any]:

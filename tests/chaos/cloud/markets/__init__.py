@@ -7,10 +7,13 @@ from functools import partial
 
 from tests.chaos.cloud.markets.google import Google
 from tests.chaos.cloud.markets.market import Market
-from tests.chaos.cloud.markets.rented import RUNPOD, Rented
+from tests.chaos.cloud.markets.rented import RUNPOD, VASTAI, Rented
+from tests.chaos.cloud.markets.this_host import ThisHost
 
 MARKETS: dict[str, Callable[[], Market]] = {
     "gcp": Google,
     "runpod": partial(Rented, RUNPOD),
+    "vastai": partial(Rented, VASTAI),
+    "local": ThisHost,
 }
 """By provider kind; the first is the usual one."""

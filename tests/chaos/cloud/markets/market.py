@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +12,14 @@ from workers.runner.stack import Program
 CREATE, RELEASE = "create", "release"
 LOST = {CREATE: "create-reply-lost", RELEASE: "release-reply-lost"}
 UNREACHABLE, PREEMPTED = "provider-unreachable", "preempted"
-OF_THE_PROVIDER = (*LOST.values(), UNREACHABLE, PREEMPTED)
+HOST_DIES, HOST_STANDS_STILL = "host-dies", "host-stands-still"
+HOST_LIES, OFFER_GONE, PRICE_RISES = "host-lies", "offer-gone", "price-rises"
+ANSWERS_BADLY = "answers-badly"
+OF_A_MARKET = (HOST_LIES, OFFER_GONE, PRICE_RISES, ANSWERS_BADLY)
+OF_THE_PROVIDER = (
+    *(*LOST.values(), UNREACHABLE, PREEMPTED, HOST_DIES, HOST_STANDS_STILL),
+    *OF_A_MARKET,
+)
 """The kinds of faults that not every provider can have."""
 
 
@@ -45,7 +51,7 @@ class Charge:
 
 @dataclass
 class Losses:
-    """How many replies were lost so far."""
+    """How often it has happened so far."""
 
     struck: int = 0
 
@@ -112,11 +118,25 @@ class Market:
         """The provider takes this machine back, or its host dies. False: it does not run."""
         raise NotImplementedError
 
-    @contextmanager
-    def losing_replies(self, verb: str, every: int) -> Iterator[Losses]:
+    def stand_still(self, name: str) -> bool:
+        """The host of this machine takes connections and does nothing. False: it does not run."""
+        raise NotImplementedError
+
+    def go_on(self, name: str) -> None:
+        """It does everything again; silent when the machine is gone."""
+        raise NotImplementedError
+
+    def misbehaving(self, kind: str) -> AbstractContextManager[Losses]:
+        """What hosts and the marketplace do, of the kinds `OF_A_MARKET`, while the block lasts."""
+        raise NotImplementedError
+
+    def neighbours(self) -> list[str]:
+        """The names of the machines of another installation on the same account."""
+        return []
+
+    def losing_replies(self, verb: str, every: int) -> AbstractContextManager[Losses]:
         """Of every so-manieth creation or release: it is done, and its answer is lost."""
         raise NotImplementedError
-        yield Losses()
 
     def be_away(self, seconds: float) -> None:
         """Nothing of it answers for so long."""
