@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from activities.providers.runpod.pods import DISK_MICROCREDITS_PER_GB_MONTH
 from activities.providers.runpod.session import RunPodSession, runpod_session
 from workflows.contracts.machines import MachineOffer, RentalOffer
 from workflows.rules.catalogue.gpu_names import gpu_type_of_driver_name
@@ -14,9 +15,6 @@ COUNTS = range(1, 9)
 CPUS_PER_GPU = 4
 """RunPod does not say how many CPUs and how much memory a pod has, before it is there. It has at
 least these, and as much memory as its GPUs have."""
-DISK_MICROCREDITS_PER_GB_MONTH = 100_000
-"""A container's disk while it runs: 0.10 USD, by `pods/pricing.mdx` of RunPod's documentation of
-2026-08-20."""
 SOLD_OUT = "NONE"
 GIB = 1024**3
 

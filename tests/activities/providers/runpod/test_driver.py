@@ -170,13 +170,16 @@ def test_the_host_key_of_a_pod_is_the_one_that_was_expected_of_it(
     assert found.user == "root"
 
 
-def test_the_price_is_known_from_the_answer_to_the_creation(
+def test_the_price_is_known_from_the_answer_to_the_creation_with_the_disk(
     runpod: RunPodDouble, machines: RunPodMachines
 ) -> None:
     runpod.fault(FaultKind.DEARER, "pods.create", factor=3.0)
     created = machines.create(NAME, OFFER, SPEC)
     assert created.state is MachineState.MAKING
-    assert created.microcredits_per_hour == 3 * 690_000
+    assert created.microcredits_per_hour is not None
+    assert 3 * 690_000 < created.microcredits_per_hour < 3 * 690_000 + 10_000
+    charged = sum(each.price for each in runpod.meter.charges)
+    assert created.microcredits_per_hour == pytest.approx(charged, abs=1)
 
 
 def test_a_pod_without_a_public_port_says_so(

@@ -150,7 +150,9 @@ async def test_a_job_runs_in_its_image_on_a_pod_that_is_gone_and_paid_for_after(
         (lease,) = session.exec(select(tables.Lease)).all()
         (node,) = session.exec(select(tables.Node)).all()
     assert node.region_id == region.id
-    assert lease.microcredits_per_hour == 1_190_000, "of the cheapest A100"
+    charged = sum(each.price for each in double.meter.charges)
+    assert lease.microcredits_per_hour == pytest.approx(charged, abs=1), "with its disk"
+    assert 1_190_000 < charged < 1_200_000, "of the cheapest A100"
     assert lease.began_at is not None
     assert lease.ended_at is not None
 
