@@ -37,7 +37,7 @@ def main() -> None:
 
 def after_epoch(line: dict[str, float]) -> dict[str, float]:
     """The line after one pass over points that are the same each time."""
-    chance = random.Random(4711)
+    chance = random.Random(4711)  # noqa: S311 - points to fit, and no secret
     slope, offset = line["slope"], line["offset"]
     for _ in range(5):
         x = chance.uniform(-1, 1)
