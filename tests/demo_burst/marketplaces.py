@@ -83,8 +83,8 @@ class Marketplace:
         return sorted(str(each[name]) for each in self._get("state")["machines"][noun])
 
     def lose_host(self, name: str) -> None:
-        """The host of that machine vanishes, as those of strangers do."""
-        event = {"event": "host_lost", "name": name}
+        """The host of that machine vanishes, as those of strangers do, and its machine with it."""
+        event = {"event": "delete_by_hand", "name": name}
         self._client.post("events", json=event).raise_for_status()
 
     def calls(self) -> list[str]:

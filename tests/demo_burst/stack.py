@@ -24,8 +24,6 @@ KINDS = "runpod", "vastai"
 SSH_PROGRAM = "sshd"
 STATE_INTERVAL_S = 10
 """As often as it may be; a job's state is copied off its machine every five minutes otherwise."""
-UNREACHABLE_LIMIT_S = 15
-"""For how long a machine may be silent before its job goes on elsewhere; an hour otherwise."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +81,6 @@ def plan(settings: RunnerSettings, ports: Mapping[str, int]) -> Stack:
             for kind, port in ports.items()
         },
         "BASELOAD_STATE_INTERVAL_S": str(STATE_INTERVAL_S),
-        "BASELOAD_JOB_UNREACHABLE_LIMIT_S": str(UNREACHABLE_LIMIT_S),
         # The rented machines have this host's network, whose rules are not a job's to set.
         "BASELOAD_JOB_NETWORK_WALL": "false",
         "NO_PROXY": own,

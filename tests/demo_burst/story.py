@@ -139,11 +139,16 @@ def lose_the_host(telling: Telling, job: Resource) -> None:
     telling.seen.vanished.add(lost.rpartition(".")[0])
     market.lose_host(lost)
     telling.tell(f"the host of {lost} has vanished from the simulated marketplace")
+    telling.until("the platform sees silence", lambda: telling.api.get(path)["status"] != "running")
+    telling.tell(
+        "every five minutes the platform compares lists and leases by itself; here at once"
+    )
+    telling.baseload("reconcile")
     telling.until("the job has left it", lambda: telling.api.get(path)["attempt"] == 2)
     telling.path_reached(path, "running")
     telling.baseload("leases", "--ended")
-    gone = "the machine whose host vanished is given back"
-    telling.until(gone, lambda: len(market.machines()) == 1 and lost not in market.machines())
+    rented = market.machines()
+    telling.expect("one machine is rented, another one", len(rented) == 1 and lost not in rented)
 
 
 def finish(telling: Telling, job: Resource) -> None:
@@ -165,11 +170,10 @@ def end_an_orphan(telling: Telling) -> None:
     name = make_orphan(telling.market("runpod"), ORPHAN, str(provider["id"]))
     telling.seen.orphans.add(ORPHAN)
     telling.tell(f"the simulated RunPod has rented out {name}, of which the platform knows nothing")
-    telling.refused("--end terminates them", "reconcile")
+    telling.refused("--end terminates them", "reconcile", "--provider", "runpod")
     telling.expect("it is left as it is", telling.machines() == [name])
-    telling.baseload("reconcile", "--end", "--yes")
+    telling.baseload("reconcile", "--provider", "runpod", "--end", "--yes")
     telling.until("it is gone", lambda: not telling.machines())
-    telling.baseload("reconcile")
 
 
 def kill_everything(telling: Telling) -> None:
