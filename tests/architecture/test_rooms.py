@@ -50,7 +50,7 @@ FOLDERS_OF_ROUTINE_SIZE = (
 # Nouns of the API that lack a file of their name, and why.
 PLUMBING_OF_SERVICES = {
     *("account_limits", "account_removals", "cloud_machines", "job_references", "lifecycles"),
-    *("ownership", "region_quotas", "implied_regions"),
+    *("ownership", "region_quotas", "implied_regions", "job_providers"),
 }
 PLUMBING_OF_SCHEMAS = {"base"}
 ROUTES_WITHOUT_SERVICE = {
