@@ -36,11 +36,12 @@ def find_shortages(command: FindShortages) -> ShortagesFound:
 @activity.defn
 def remember_shortage(command: RememberShortage) -> Done:
     """Remember a shortage for all jobs; it replaces an older one of the same scope."""
+    kept = SHORTAGE_KEPT if command.kept_s is None else timedelta(seconds=command.kept_s)
     row = ShortageRow(
         provider_id=command.provider_id,
         scope=command.scope,
         reason=command.reason,
-        until=datetime.now(UTC) + SHORTAGE_KEPT,
+        until=datetime.now(UTC) + kept,
     )
     with database().write() as session:
         session.merge(row)

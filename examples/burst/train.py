@@ -3,7 +3,6 @@
 Reads EPOCHS (40) and EPOCH_S (1), the seconds of one. Keeps where it is in $BASELOAD_STATE and
 goes on from there; leaves `line.json` in $BASELOAD_OUTPUT, which is the same on every machine.
 """
-# ruff: noqa: T201 - a job reports by printing
 
 import json
 import os
@@ -38,7 +37,7 @@ def main() -> None:
 
 def after_epoch(line: dict[str, float]) -> dict[str, float]:
     """The line after one pass over points that are the same each time."""
-    chance = random.Random(4711)
+    chance = random.Random(4711)  # noqa: S311 - points to fit, and no secret
     slope, offset = line["slope"], line["offset"]
     for _ in range(5):
         x = chance.uniform(-1, 1)

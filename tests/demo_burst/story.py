@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import partial
 
 from tests.demo_burst.bill import disagreements, explained, table
 from tests.demo_burst.marketplaces import Charge, Marketplace, make_orphan
@@ -99,7 +100,8 @@ def enable(telling: Telling) -> None:
         market.write_key(key)
         telling.baseload("provider", "enable", kind, "--key", shortened(key), "--wait")
         telling.baseload("provider", "checks", kind)
-        telling.until(f"the offers of {kind} are known", lambda of=kind: _offers(telling, of))
+        known = partial(_offers, telling, kind)
+        telling.until(f"the offers of {kind} are known", known)
     telling.baseload("offers", "--gpus", "A100:1", "--cpus", "1", "--memory-gib", "1")
 
 

@@ -284,6 +284,10 @@ class ProviderLifecycle:
         if not self._inbox.holds(Refresh):  # all who use it may ask at once
             self._inbox.put(Refresh())
 
+    @workflow.signal(description="Compare its machines with the leases now.")
+    def reconcile(self) -> None:
+        self._reconciliation.is_asked = True
+
     @workflow.signal(description="Machines were found that no lease names.")
     def orphaned_machines(self, found: OrphanedMachinesFound) -> None:
         self._inbox.put(found)
@@ -310,7 +314,7 @@ class ProviderLifecycle:
 
     def _next_run(self) -> ProviderRequest | None:
         """The request of the next workflow run; None while messages or a reconciliation wait."""
-        if len(self._inbox) or self._reconciliation.is_running:
+        if len(self._inbox) or self._reconciliation.is_running or self._reconciliation.is_asked:
             return None
         update = {
             "sequence": self._journal.sequence,

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from activities.providers.runpod.pods import DISK_MICROCREDITS_PER_GB_MONTH
 from activities.providers.runpod.session import RunPodSession, runpod_session
 from workflows.contracts.machines import MachineOffer, RentalOffer
 from workflows.rules.catalogue.gpu_names import gpu_type_of_driver_name
@@ -14,9 +15,6 @@ COUNTS = range(1, 9)
 CPUS_PER_GPU = 4
 """RunPod does not say how many CPUs and how much memory a pod has, before it is there. It has at
 least these, and as much memory as its GPUs have."""
-DISK_MICROCREDITS_PER_GB_MONTH = 100_000
-"""A container's disk while it runs: 0.10 USD, by `pods/pricing.mdx` of RunPod's documentation of
-2026-08-20."""
 SOLD_OUT = "NONE"
 GIB = 1024**3
 
@@ -24,6 +22,20 @@ GIB = 1024**3
 def runpod_offers(provider_id: str) -> tuple[RentalOffer, ...]:
     """The rental offers to a provider. Raises: Unavailable, RequestRefused."""
     return tuple(offers_of(runpod_session(provider_id)))
+
+
+def runpod_offer(provider_id: str, chosen: MachineOffer) -> RentalOffer | None:
+    """An offer as it is now; None: there is none left. Raises: Unavailable, RequestRefused."""
+    return offer_of(runpod_session(provider_id), chosen)
+
+
+def offer_of(session: RunPodSession, chosen: MachineOffer) -> RentalOffer | None:
+    """An offer as it is now, with one request; None: there is none left."""
+    cloud, count = chosen.zone.upper(), chosen.gpu_count
+    found = (_offer(gpu, cloud, count) for gpu in session.gpus(cloud, count))
+    return next(
+        (offer for offer in found if offer is not None and offer.offer_id == chosen.scope), None
+    )
 
 
 def offers_of(session: RunPodSession) -> Iterator[RentalOffer]:

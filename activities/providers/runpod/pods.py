@@ -13,6 +13,10 @@ from workflows.rules.catalogue.prices import microcredits_of
 
 SSH_PORT = "22/tcp"
 TERMINATED = "TERMINATED"
+DISK_MICROCREDITS_PER_GB_MONTH = 100_000
+"""A container's disk while it runs: 0.10 USD, by `pods/pricing.mdx` of RunPod's documentation of
+2026-08-20."""
+HOURS_OF_MONTH = 720
 _STATES = {
     "PROVISIONING": MachineState.MAKING,
     "STARTING": MachineState.MAKING,
@@ -61,11 +65,20 @@ def shown(pod: Mapping[str, Any], machine_name: str) -> MachineObservation:
         state=state,
         zone=str(pod.get("cloud", "")).lower(),
         provider_machine_id=str(pod["id"]),
-        microcredits_per_hour=microcredits_of(pod.get("cost")) or None,
+        microcredits_per_hour=_price(pod),
         began_at=_instant(pod.get("createdAt")),
         offer_label=str(_mapping(pod.get("env")).get(OFFER, "")),
         **update,
     )
+
+
+def _price(pod: Mapping[str, Any]) -> int | None:
+    """Microcredits per hour with the disk, which RunPod's `cost` is without; None: it costs
+    nothing now."""
+    cost, size_gb = microcredits_of(pod.get("cost")), pod.get("disk")
+    if not cost or not isinstance(size_gb, int):
+        return cost or None
+    return cost + size_gb * DISK_MICROCREDITS_PER_GB_MONTH // HOURS_OF_MONTH
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

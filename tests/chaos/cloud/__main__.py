@@ -11,10 +11,12 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+from tests.chaos.cloud import hosts  # noqa: F401 - puts its faults onto the list
 from tests.chaos.cloud.campaign import NO_FAULT, Campaign, Orders
 from tests.chaos.cloud.campaign_stack import CloudRoom
 from tests.chaos.cloud.database import NAMES, Name
 from tests.chaos.cloud.faults import KINDS, ONLY_ON
+from tests.chaos.cloud.markets import MARKETS
 from tests.chaos.cloud.points import POINTS
 from tests.chaos.cloud.tally import Tally
 from tests.chaos.running import parser, tell
@@ -56,7 +58,7 @@ async def run(campaigns: list[Orders]) -> Tally:
 
 
 async def _one(orders: Orders, tally: Tally) -> None:
-    room = CloudRoom(tell, orders.database)
+    room = CloudRoom(tell, MARKETS[orders.market](), orders.database)
     campaign = Campaign(room, orders, tally)
     story = asyncio.create_task(campaign.run())
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, story.cancel)
@@ -73,6 +75,7 @@ def asked_for(arguments: list[str]) -> list[Orders]:
     """A campaign for each database whose kinds are asked for; the usual one comes last, and has
     the time that is left."""
     accepts = parser("python -m tests.chaos.cloud", __doc__, KINDS)
+    accepts.add_argument("market", nargs="?", choices=MARKETS, default=next(iter(MARKETS)))
     accepts.add_argument("--faults", type=int, default=1000, help="how many to inject")
     accepts.add_argument("--minutes", type=float, default=50, help="begin no round after these")
     accepts.add_argument("--jobs", type=int, default=20, help="of each round")
@@ -86,6 +89,7 @@ def asked_for(arguments: list[str]) -> list[Orders]:
     asked = accepts.parse_args(arguments)
     return [
         Orders(
+            market=asked.market,
             faults=asked.faults,
             seed=asked.seed,
             kinds=kinds,

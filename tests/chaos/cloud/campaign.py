@@ -13,14 +13,17 @@ import httpx
 
 from tests.chaos.cloud.campaign_stack import CloudRoom
 from tests.chaos.cloud.database import Name
-from tests.chaos.cloud.faults import KINDS, LOST, ROUND_LIMIT_S, Scene, storm
+from tests.chaos.cloud.faults import KINDS, ROUND_LIMIT_S, Scene, storm
+from tests.chaos.cloud.markets.market import LOST, OF_THE_PROVIDER, Market
 from tests.chaos.cloud.points import POINTS
 from tests.chaos.cloud.round import Round, Seen
 from tests.chaos.cloud.tally import Row, Tally
-from tests.chaos.cloud.verdicts import machines_made, machines_refused, verdicts
+from tests.chaos.cloud.verdicts import machines_made, machines_refused, seconds_beyond, verdicts
 
 NO_FAULT = "(none)"
 TOGETHER, KINDS_AT_ONCE = "(two kinds at once)", 2
+JOBS_ON_EACH = 8
+"""The most jobs of a round on each machine that can be had at the same time."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,7 @@ class Orders:
     rounds: at most so many; None: as many as there is time for.
     """
 
+    market: str
     faults: int
     seed: int
     kinds: tuple[str, ...]
@@ -52,6 +56,7 @@ class Campaign:
     def __init__(self, room: CloudRoom, orders: Orders, tally: Tally) -> None:
         self.room, self.orders, self.tally = room, orders, tally
         self.is_over = False
+        self._kinds = [each for each in orders.kinds if can_have(room.market, each)]
         self._rounds = 0
         self._dice = random.Random(orders.seed)
 
@@ -59,7 +64,7 @@ class Campaign:
         began = time.monotonic()
         await self.room.open()
         took_s = time.monotonic() - began
-        self.room.tell(f"{self.orders.database}: the region is healthy after {took_s:.0f} s")
+        self.room.tell(f"{self.orders.database}: machines can be had after {took_s:.0f} s")
         ends_at = time.monotonic() + 60 * self.orders.minutes
         row, at_once, storms = self._shuffled(), 1, self.orders.storm
         while self._wants_more() and time.monotonic() < ends_at:
@@ -67,18 +72,19 @@ class Campaign:
                 row, at_once, storms = self._shuffled(), KINDS_AT_ONCE, True
             names, row = row[:at_once], row[at_once:]
             await self._play(names, storms=storms)
-        for left in await self.room.end_region():
+        for left in await self.room.end():
             self.tally.wrong(NO_FAULT, "leaked", left)
-        for unknown in self.room.double.violations:
-            self.tally.wrong(NO_FAULT, "lost", f"asked of Google wrongly: {unknown}")
+        for unknown in self.room.market.violations:
+            self.tally.wrong(NO_FAULT, "lost", f"asked of the provider wrongly: {unknown}")
         self.is_over = True
 
     def _wants_more(self) -> bool:
         orders = self.orders
-        return self.tally.injected < orders.faults and self._rounds != orders.rounds
+        is_enough = self.tally.injected >= orders.faults or self._rounds == orders.rounds
+        return bool(self._kinds) and not is_enough
 
     def _shuffled(self) -> list[str]:
-        kinds = list(self.orders.kinds)
+        kinds = list(self._kinds)
         self._dice.shuffle(kinds)
         return kinds
 
@@ -89,9 +95,12 @@ class Campaign:
         """
         began, before = time.monotonic(), self.tally.injected
         name = names[0] if len(names) == 1 else TOGETHER
-        round_ = Round(self.room, self.orders.jobs, self.orders.at_once)
+        most = self.room.market.most_at_once
+        jobs = min(self.orders.jobs, JOBS_ON_EACH * most)
+        round_ = Round(self.room, jobs, min(self.orders.at_once, most + 1))
         lost = set(LOST.values()) & set(names)
-        with storm(self.room, self.tally) if storms and not lost else nullcontext():
+        storms = storms and not lost and set(LOST.values()) <= set(self.room.market.kinds)
+        with storm(self.room, self.tally) if storms else nullcontext():
             try:
                 await self._inject(round_, names)
             except (TimeoutError, RuntimeError, AssertionError, httpx.TransportError) as wrong:
@@ -99,7 +108,7 @@ class Campaign:
                 self.room.tell(f"WRONG {self.tally.found[-1]}")
             await round_.settle(ROUND_LIMIT_S)
         seen = await round_.look()
-        for what, message in verdicts(seen, self.orders.jobs):
+        for what, message in verdicts(seen, jobs):
             self.tally.wrong(name, what, f"{' and '.join(names)}: {message}")
             self.room.tell(f"WRONG {self.tally.found[-1]}")
         took_s = time.monotonic() - began
@@ -129,4 +138,10 @@ class Campaign:
         row.jobs += len(seen.jobs)
         row.machines += machines_made(seen)
         row.refused += machines_refused(seen)
+        row.beyond_s += seconds_beyond(seen)
         row.seconds += took_s
+
+
+def can_have(market: Market, kind: str) -> bool:
+    """Whether this kind of fault can happen there."""
+    return kind not in OF_THE_PROVIDER or kind in market.kinds

@@ -15,10 +15,10 @@ from functools import partial
 from tests.chaos.campaign_stack import aside
 from tests.chaos.cloud.campaign_stack import CloudRoom
 from tests.chaos.cloud.database import Name
+from tests.chaos.cloud.markets.market import CREATE, LOST, PREEMPTED, RELEASE, UNREACHABLE
 from tests.chaos.cloud.points import POINTS
 from tests.chaos.cloud.round import LOOK_S, Round
 from tests.chaos.cloud.tally import Tally
-from tests.doubles.gcp.faults import Fault, FaultKind
 
 WHOLE_S = 120.0
 UNREACHABLE_S = 12.0
@@ -26,9 +26,7 @@ UNREACHABLE_S = 12.0
 LOCKED_S = 12.0
 RESTARTED_S = 1.0
 PAUSED_S = 3.0
-CREATE, RELEASE = "compute.instances.insert", "compute.instances.delete"
 EVERY_CREATE, EVERY_RELEASE = 4, 3
-LOST = {CREATE: "create-reply-lost", RELEASE: "release-reply-lost"}
 ROUND_LIMIT_S = 400.0
 WHERE_ALL_IS_FORGOTTEN = ("creating", "running", "releasing")
 WHILE_IT_RUNS = ("waiting-for-ssh", "connecting", "inspecting", "preparing", "placed", "staging",
@@ -147,27 +145,21 @@ async def engine_forgets(scene: Scene) -> None:
             await scene.whole({"temporal": pid}, {})
 
 
-@kind("preempted")
+@kind(PREEMPTED)
 async def preempted(scene: Scene) -> None:
     """The provider takes back a machine that runs; its job has another one, and begins again."""
     async for _ in scene.as_they_come(*WHILE_IT_RUNS, times=1):
-        if await aside(scene.room.preempt, scene.machine):
-            scene.round.preempted += 1
+        if await aside(scene.room.market.lose, scene.machine):
+            scene.round.lost += 1
             scene.inject()
 
 
 @contextmanager
-def lost_replies(room: CloudRoom, tally: Tally, method: str, every: int) -> Iterator[None]:
+def lost_replies(room: CloudRoom, tally: Tally, verb: str, every: int) -> Iterator[None]:
     """What was asked is done, and its answer is lost, so often; each is a fault of its own kind."""
-    fault = Fault(FaultKind.LOST_REPLY, method, every=every, times=None)
-    with room.cloud.lock:
-        room.cloud.faults.add(fault)
-    try:
+    with room.market.losing_replies(verb, every) as losses:
         yield
-    finally:
-        with room.cloud.lock:
-            room.cloud.faults.scripted.remove(fault)
-        tally.rows[LOST[method]].faults += fault.struck
+    tally.rows[LOST[verb]].faults += losses.struck
 
 
 @contextmanager
@@ -180,28 +172,27 @@ def storm(room: CloudRoom, tally: Tally) -> Iterator[None]:
         yield
 
 
-@kind("create-reply-lost")
+@kind(LOST[CREATE])
 async def create_reply_lost(scene: Scene) -> None:
     with lost_replies(scene.room, scene.tally, CREATE, EVERY_CREATE):
         await scene.round.settle(ROUND_LIMIT_S)
 
 
-@kind("release-reply-lost")
+@kind(LOST[RELEASE])
 async def release_reply_lost(scene: Scene) -> None:
     with lost_replies(scene.room, scene.tally, RELEASE, EVERY_RELEASE):
         await scene.round.settle(ROUND_LIMIT_S)
 
 
-@kind("provider-unreachable")
+@kind(UNREACHABLE)
 async def provider_unreachable(scene: Scene) -> None:
     """Nothing of it answers, at three points of the round; each call that is cut is a fault."""
-    faults = scene.room.cloud.faults
+    market = scene.room.market
     async for _ in scene.as_they_come("creating", "preparing", "releasing", times=1):
-        before = faults.turned_away
-        with scene.room.cloud.lock:
-            faults.unreachable_for(UNREACHABLE_S)
+        before = market.turned_away
+        market.be_away(UNREACHABLE_S)
         await asyncio.sleep(UNREACHABLE_S)
-        scene.inject(faults.turned_away - before)
+        scene.inject(market.turned_away - before)
 
 
 @kind("database-locked")

@@ -31,7 +31,7 @@ Point = Callable[[Life], bool]
 POINTS: dict[str, Point] = {
     "reserved": lambda at: at.lease == "reserved",
     "creating": lambda at: at.lease == "creating" and at.vm is None,
-    "being-made": lambda at: at.vm in ("PROVISIONING", "STAGING"),
+    "being-made": lambda at: at.lease == "creating" and at.vm is not None,
     "waiting-for-ssh": lambda at: at.lease == "waiting_for_ssh",
     "connecting": lambda at: (at.lease, at.node) == ("ready", "connecting"),
     "inspecting": lambda at: at.node == "inspecting",

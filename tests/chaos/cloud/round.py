@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.chaos.campaign_stack import aside, eventually
-from tests.chaos.cloud.campaign_stack import GPUS, CloudRoom
+from tests.chaos.cloud.campaign_stack import CloudRoom
+from tests.chaos.cloud.markets.market import Charge
 from tests.chaos.cloud.points import LIVES, Life
 from tests.chaos.leftovers import rows_left_of
-from tests.doubles.gcp.meter import Charge
 from tests.e2e.platform import ENDED, Resource
 
 LOOK_S = 0.015
@@ -41,8 +41,13 @@ class Seen:
     """Of machines that were made in the round."""
     left: list[str] = field(default_factory=list)
     """Machines and what holds them."""
-    preempted: int = 0
-    """Machines that the provider took back: as many more may be made, and commands begun."""
+    touched: list[str] = field(default_factory=list)
+    """Machines of another installation that are gone."""
+    is_end_told: bool = True
+    """Whether the provider says when a machine has ended; else our own clock counts."""
+    lost: int = 0
+    """Machines that the provider took back, or whose host died: as many more may be
+    made, and commands begun."""
 
 
 class Round:
@@ -51,11 +56,11 @@ class Round:
     def __init__(self, room: CloudRoom, job_count: int, at_once: int) -> None:
         self.room, self.job_count, self.at_once = room, job_count, at_once
         self.paths: list[str] = []
-        self.preempted = 0
+        self.lost = 0
         self._jobs_before = self._count("jobs")
         self._leases_before = {row[0] for row in room.rows("SELECT id FROM leases")}
-        with room.cloud.lock:
-            self._charges_before = len(room.cloud.meter.charges)
+        self._neighbours = set(room.market.neighbours())
+        self._charges_before = len(room.market.charges())
 
     # ── while it lasts ──────────────────────────────────────────────────────────────────────
 
@@ -70,12 +75,12 @@ class Round:
 
     def _submit_one(self) -> str:
         room = self.room
-        resources = {"gpus": GPUS, "cpu_count": 1, "memory_gib": 1}
-        return room.platform.job(room.runs.command(), room.region_id, resources=resources)
+        asked = room.market.job(room.enabled)
+        return room.platform.job(room.runs.command(), room.enabled.region_id, **asked)
 
     def life(self) -> list[Life]:
         """Every machine for a job that is not over."""
-        shown = {vm.name: str(vm.body["status"]) for vm in self.room.vms()}
+        shown = {each.name: each.state for each in self.room.market.machines()}
         found = self.room.rows(LIVES)
         return [Life(lease, node, job, shown.get(name), name) for name, lease, node, job in found]
 
@@ -119,8 +124,7 @@ class Round:
             with contextlib.suppress(Exception):
                 logs[path.rsplit("/", 1)[1]] = platform.log(path)
         leases = platform.items("/v1/leases", limit=500)
-        with room.cloud.lock:
-            charges = room.cloud.meter.charges[self._charges_before :]
+        charges = room.market.charges()[self._charges_before :]
         return Seen(
             jobs=jobs,
             logs=logs,
@@ -129,18 +133,19 @@ class Round:
             leases=[lease for lease in leases if lease["id"] not in self._leases_before],
             charges=charges,
             left=self._left(),
-            preempted=self.preempted,
+            touched=sorted(self._neighbours - set(room.market.neighbours())),
+            is_end_told=room.market.says_when_it_ended,
+            lost=self.lost,
         )
 
     def _left(self) -> list[str]:
         room = self.room
+        machines, storage = room.market.machines(), room.enabled.storage
         left = [
-            f"machine {vm.name}: {vm.body['status']}"
-            for vm in room.vms()
-            if vm.name not in room.storage
+            f"machine {each.name}: {each.state}" for each in machines if each.name not in storage
         ]
-        here = {vm.name for vm in room.vms()}
-        left += [f"storage node's machine {name}: is gone" for name in room.storage - here]
+        here = {each.name for each in machines}
+        left += [f"storage node's machine {name}: is gone" for name in storage - here]
         for what, query in _LEFT.items():
             left += [f"{what} {_told(row)}" for row in room.rows(query)]
         return left + list(rows_left_of(room.rows))

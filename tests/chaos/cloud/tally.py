@@ -9,12 +9,13 @@ from typing import Literal
 Wrong = Literal["leaked", "doubled", "lost", "billed"]
 WRONGS: tuple[Wrong, ...] = ("leaked", "doubled", "lost", "billed")
 HEAD = ("fault", "faults", "rounds", "jobs", "machines", "refused", "leaked", "doubled",
-        "jobs lost", "billed wrongly", "seconds")  # fmt: skip
+        "jobs lost", "billed wrongly", "s beyond", "seconds")  # fmt: skip
 
 
 @dataclass
 class Row:
-    """machines: ever made for these jobs, those of refused leases among them."""
+    """machines: ever made for these jobs, those of refused leases among them; beyond_s: for how
+    long leases lasted after their machines had ended on the provider's meter."""
 
     faults: int = 0
     rounds: int = 0
@@ -22,12 +23,14 @@ class Row:
     machines: int = 0
     refused: int = 0
     wrong: dict[Wrong, int] = field(default_factory=lambda: defaultdict(int))
+    beyond_s: float = 0.0
     seconds: float = 0.0
 
     def cells(self, name: str) -> tuple[str, ...]:
         counts = (self.faults, self.rounds, self.jobs, self.machines, self.refused)
         wrong = (self.wrong[each] for each in WRONGS)
-        return (name, *map(str, (*counts, *wrong)), f"{self.seconds:.0f}")
+        spent = (f"{self.beyond_s:.0f}", f"{self.seconds:.0f}")
+        return (name, *map(str, (*counts, *wrong)), *spent)
 
 
 class Tally:
@@ -53,7 +56,7 @@ class Tally:
     def sums(self) -> Row:
         sums = Row()
         for row in self.rows.values():
-            for name in ("faults", "rounds", "jobs", "machines", "refused", "seconds"):
+            for name in ("faults", "rounds", "jobs", "machines", "refused", "beyond_s", "seconds"):
                 setattr(sums, name, getattr(sums, name) + getattr(row, name))
             for what, count in row.wrong.items():
                 sums.wrong[what] += count

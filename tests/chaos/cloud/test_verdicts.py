@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import pytest
 
+from tests.chaos.cloud.markets.market import Charge
 from tests.chaos.cloud.points import POINTS, Life
 from tests.chaos.cloud.round import Seen
 from tests.chaos.cloud.runs import SAID
 from tests.chaos.cloud.tally import Tally
 from tests.chaos.cloud.verdicts import machines_made, machines_refused, verdicts
-from tests.doubles.gcp.meter import Charge
 
 PRICE = 360_000
+AT = datetime.fromisoformat("2026-11-22T10:00:00+00:00").timestamp()
 BEGAN, ENDED = "2026-11-22T10:00:00+00:00", "2026-11-22T10:00:07.4+00:00"
 
 
 def charge(name: str = "m-1", number: str = "1", seconds: float = 7.5) -> Charge:
-    return Charge("p", "zone", name, number, "n1-standard-4", True, PRICE, 100.0, 100.0 + seconds)
+    return Charge(name, number, PRICE, AT, AT + seconds)
 
 
 def lease(**changes: Any) -> dict[str, Any]:
@@ -70,10 +72,10 @@ def test_a_job_whose_machine_was_preempted_may_have_another_and_begin_again() ->
         leases=[lease(), lease(id="lea-2", name="m-2")],
         begun={"job-1": 2},
         logs={"job-1": "line 1\n" + SAID},
-        preempted=1,
+        lost=1,
     )
     assert found(seen) == set()
-    assert found(replace(seen, preempted=0)) == {"doubled"}
+    assert found(replace(seen, lost=0)) == {"doubled"}
     assert found(replace(seen, logs={"job-1": SAID + "line 1\n"})) == {"lost"}
 
 
@@ -85,7 +87,7 @@ def test_the_cost_of_a_lease_includes_the_machine_of_its_earlier_offer(
         RIGHT,
         charges=[charge(number="1", seconds=2.4), charge(number="2")],
         leases=[lease(cost_microcredits=cost)],
-        preempted=1,
+        lost=1,
     )
     assert found(seen) == wrong
 

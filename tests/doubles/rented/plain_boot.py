@@ -23,10 +23,14 @@ from typing import Any, TypeVar
 import asyncssh
 
 from tests.doubles.rented.boot import Address, Machine
+from tests.lab.host import children
 
 Answer = TypeVar("Answer")
 MARK = "RENTED_DOUBLE_MACHINE"
 """The variable by which the processes of a machine are found, whatever sessions they have made."""
+NODE_ROOT = "BASELOAD_NODE_ROOT"
+"""The variable by which a machine says where the agent's folder is, so that several share a host.
+"""
 POWER_LIMIT_S = 30.0
 NVIDIA_SMI = Path(__file__).parents[2] / "lab/doubles/nvidia_smi.py"
 SHOWN_GPUS = "/etc/lab-gpus.json"
@@ -39,6 +43,8 @@ class _Box:
     key: asyncssh.SSHKey
     host: str
     server: asyncssh.SSHAcceptor | None = None
+    port: int = 0
+    stands_still: asyncio.Server | None = None
     inside: set[asyncssh.SSHServerConnection] = field(default_factory=set)
 
 
@@ -47,6 +53,7 @@ class PlainBoot:
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="baseload-rented-"))
+        self.folder.chmod(0o755)  # The accounts of jobs pass through.
         self._boxes: dict[str, _Box] = {}
         self._keys: dict[str, str] = {}
         self._count = 0
@@ -76,6 +83,24 @@ class PlainBoot:
         if not keeps_disk:
             shutil.rmtree(self.folder / machine_id, ignore_errors=True)
 
+    def stand_still(self, machine_id: str) -> bool:
+        """Take connections and do nothing: nothing is read, and no process runs. False: it is
+        off, or stands still already."""
+        box = self._boxes.get(machine_id)
+        if box is None or box.server is None or box.stands_still is not None:
+            return False
+        _signal_all(str(box.folder), signal.SIGSTOP)
+        self._do(lambda: _stop_serving(box))
+        return True
+
+    def go_on(self, machine_id: str) -> None:
+        """As before; silent when it does not stand still."""
+        box = self._boxes.get(machine_id)
+        if box is None or box.stands_still is None:
+            return
+        self._do(lambda: _serve_again(box))
+        _signal_all(str(box.folder), signal.SIGCONT)
+
     def close(self) -> None:
         for machine_id in tuple(self._boxes):
             self.end(machine_id)
@@ -94,17 +119,51 @@ class PlainBoot:
 async def _listen(box: _Box) -> int:
     box.server = await asyncssh.listen(
         box.host,
-        0,
+        box.port,
         server_factory=lambda: _Gate(box),
         server_host_keys=[box.key],
         process_factory=lambda session: _serve(session, box),
         sftp_factory=True,
         encoding=None,
     )
-    return box.server.get_port()
+    box.port = box.server.get_port()
+    return box.port
+
+
+async def _stop_serving(box: _Box) -> None:
+    """Who is connected is not heard any more, and who connects hears nothing."""
+    assert box.server is not None
+    box.server.close()
+    for connection in box.inside:
+        _transport_of(connection).pause_reading()
+    box.stands_still = await asyncio.start_server(_say_nothing, box.host, box.port)
+
+
+async def _serve_again(box: _Box) -> None:
+    assert box.stands_still is not None
+    box.stands_still.close()
+    box.stands_still = None
+    await _listen(box)
+    for connection in box.inside:
+        _transport_of(connection).resume_reading()
+
+
+async def _say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while await reader.read(1024):
+            pass
+    finally:
+        writer.close()
+
+
+def _transport_of(connection: asyncssh.SSHServerConnection) -> asyncio.Transport:
+    found: asyncio.Transport = connection._transport  # type: ignore[assignment]
+    return found
 
 
 async def _shut(box: _Box) -> None:
+    if box.stands_still is not None:
+        box.stands_still.close()
     if box.server is not None:
         box.server.close()
     for connection in tuple(box.inside):
@@ -182,6 +241,7 @@ def _environment(box: _Box) -> dict[str, str]:
         "PATH": f"{box.folder}/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
         "LANG": "C.UTF-8",
         MARK: str(box.folder),
+        NODE_ROOT: str(box.folder / "node"),
     }
 
 
@@ -222,6 +282,23 @@ def _kill_all(part: str) -> None:
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+
+
+def _signal_all(part: str, number: signal.Signals) -> None:
+    """Every process whose mark has that part, and those that they have begun."""
+    for pid in _with_children(_marked(part)):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _with_children(pids: list[int]) -> set[int]:
+    found, left = set[int](), list(pids)
+    while left:
+        pid = left.pop()
+        if pid not in found:
+            found.add(pid)
+            left += children(pid)
+    return found
 
 
 def _marked(part: str) -> list[int]:

@@ -38,6 +38,6 @@ async def test_a_contained_machine_has_a_root_and_gpus_of_its_own(boot: Containe
     assert await said(first.host, first.port, "touch /var/own; nvidia-smi -L | wc -l") == "2"
     assert await said(second.host, second.port, "test -e /var/own || hostname") == "rented-2"
     boot.end("1")
-    with pytest.raises(OSError):
+    with pytest.raises(ConnectionError):
         await said(first.host, first.port, "true")
     assert await said(second.host, second.port, "echo runs on") == "runs on"

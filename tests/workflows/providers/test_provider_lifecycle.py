@@ -128,6 +128,19 @@ async def test_people_are_told_once_that_prices_stay_and_once_that_they_do_not(
     assert stage.world.statuses[CLOUD.provider_id][-1] == "ready"
 
 
+async def test_a_provider_that_is_asked_to_reconcile_does_not_wait_for_its_timer(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine_reconciliation, "RECONCILIATION_INTERVAL", timedelta(days=1000))
+    handle = await enabled(stage)
+    for name in ("baseload-lost", "baseload-lost-too"):
+        stage.world.cloud.stray.add(name)
+        await handle.signal(ProviderLifecycle.reconcile)
+        await eventually(lambda found=name: stage.world.cloud.swept[found] == 1, "it is ended")  # type: ignore[misc]
+    await handle.signal(ProviderLifecycle.remove, Removal())
+    assert (await handle.result()).status == "archived"
+
+
 async def test_each_provider_is_reconciled_by_its_own_timer_and_people_are_told_when_it_is_not(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
