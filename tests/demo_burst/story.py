@@ -214,7 +214,8 @@ def settle(telling: Telling) -> None:
     for line in explained(leases, charges, seen.vanished, seen.orphans):
         telling.tell(line)
     found = disagreements(leases, charges, orphans=seen.orphans, vanished=seen.vanished)
-    telling.expect(_and("leases and meters agree, machine by machine", found), not found)
+    claim = "leases and meters agree, machine by machine, but for what is named above"
+    telling.expect(_and(claim, found), not found)
     running = [each.name for each in charges if each.is_running]
     telling.expect(_and("the meters have stopped", running), not running)
     left = telling.machines()

@@ -8,14 +8,15 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 
 from tests.doubles.rented.boot import Boot, NoBoot
 from tests.doubles.rented.contained_boot import ContainedBoot
 from tests.doubles.rented.double import RentedDouble
 from tests.doubles.rented.plain_boot import PlainBoot
 
-BOOTS: dict[str, type[Boot]] = {
-    "contained": ContainedBoot,
+BOOTS: dict[str, Callable[[], Boot]] = {
+    "contained": partial(ContainedBoot, waits=False),
     "plain": PlainBoot,
     "none": NoBoot,
 }
