@@ -1,6 +1,6 @@
 # baseload: `make help`
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-tests demo demo-gcp demo-data demo-edge demo-federated up down status test check style ladder compiled node-image faults faults-cloud faults-data faults-edge simulate bench mutants tctl
+.PHONY: help setup setup-tests demo demo-gcp demo-burst demo-data demo-edge demo-federated up down status test check style ladder compiled node-image faults faults-cloud faults-data faults-edge simulate bench mutants tctl
 SHELL := /bin/sh
 
 help:  ## Show this list
@@ -16,6 +16,9 @@ demo: setup  ## Bring everything up and run a real training job on this machine
 
 demo-gcp: setup-tests  ## Burst into a simulated Google Cloud, from the key to the bill (as root)
 	@.venv/bin/python -m tests.demo_gcp
+
+demo-burst: setup-tests  ## Rent machines at a simulated RunPod and Vast.ai, from the keys to the bill (as root)
+	@.venv/bin/python -m tests.demo_burst
 
 demo-data: setup-tests  ## Datasets, NFS and SMB shares, a storage node, a reservation, on lab machines (as root)
 	@.venv/bin/python -m tests.demo_data

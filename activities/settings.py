@@ -130,6 +130,12 @@ class Settings(BaseSettings):
     vastai_image: str = "vastai/base-image:@vastai-automatic-tag"
     """The image of Vast.ai's machines whose job names none; an image has Python."""
 
+    rental_price_valid_s: int = Field(default=600, ge=1)
+    """For how long the price that a marketplace has stated counts as its price; an older one is
+    shown as an estimate. Offers are read every five minutes."""
+    rental_offer_valid_s: int = Field(default=60, ge=0)
+    """How old a rental offer may be when a machine is rented by it; an older one is read again."""
+
     trusted_local: bool = False
     """Whether administrators may run jobs on this host, as machines of the kind `local`."""
     local_folder: Path | None = None

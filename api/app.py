@@ -32,6 +32,7 @@ from api.routes import (
     audit,
     billing,
     boot_drive_requests,
+    colab,
     costs,
     credentials,
     data_progress,
@@ -86,7 +87,7 @@ ROUTERS = (
     jobs, job_logs, federated_jobs,
     artifacts, third_party_keys, sessions, utilisation, data_progress, billing, usage, costs, tco,
     datastores, reservations, devices, device_logs, device_configurations, deployments,
-    boot_drive_requests, events, audit, credentials,
+    boot_drive_requests, events, audit, credentials, colab,
 )  # fmt: skip
 RELAY_LIMIT_S = 1.0
 DESCRIPTION = """Own the base, rent the burst.

@@ -49,6 +49,8 @@ class ChangeContext:
     requests: list[str] = field(default_factory=list)
     resource_id: str | None = None
     concerned_account_id: str | None = None
+    acknowledged: list[tuple[str, str]] = field(default_factory=list)
+    """Actions with their resources that get audit entries beside that of the change."""
 
     def create(self, row: tables.LifecycleRow) -> None:
         """Write a new row, its first event, and the outbox row that starts its workflow."""
@@ -69,13 +71,18 @@ class ChangeContext:
         """
         self.requests.append(wake(self.session, resource_id, self.now, slowly=slowly))
 
+    def acknowledge(self, action: str, resource_id: str) -> None:
+        """Have an audit entry written of what the caller has accepted with this change."""
+        self.acknowledged.append((action, resource_id))
+
     def audit(self, resource_id: str | None) -> None:
         """Write the audit entry; a caller without an API key gets none."""
         if not self.caller.key_id:
             return
         account_id = self.concerned_account_id or self.caller.account_id
-        about = (account_id, resource_id)
-        audit.append(self.session, entry_of(self.caller, self.action, about, self.now))
+        for action, about in ((self.action, resource_id), *self.acknowledged):
+            entry = entry_of(self.caller, action, (account_id, about), self.now)
+            audit.append(self.session, entry)
 
     def _enqueue(
         self, resource_id: str, verb: str, argument: BaseModel | dict[str, Any] | None

@@ -14,6 +14,7 @@ from temporalio.service import RPCError
 from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
 from activities.artifacts.scratch import remove_left_scratch
+from activities.leases.first_reconciliation import reconcile_all
 from activities.providers.calls import CALLS_AT_ONCE
 from activities.registry.cloud import CLOUD, RELEASES
 from activities.registry.main import MAIN
@@ -147,6 +148,7 @@ async def _beside(
         if runtime is not None:
             served = (queues.MAIN, queues.PLANNING, *(worker.task_queue for worker in others))
             await show_backlogs(client, runtime, served, stop)
+        await reconcile_all()
         await _keep_singletons(client, stop)
 
 

@@ -237,7 +237,7 @@ class Watcher:
             self.ignored.discard(run_id)
 
     def _report_idle(self, running: list[Followed]) -> None:
-        """Report each run that has reached its idle limit, once until the run is active again."""
+        """Report each run that reaches its idle limit, before and then, until it works again."""
         due = [(run.run.run_id, run.idleness) for run in running if run.idleness]
         due = [(run_id, idleness) for run_id, idleness in due if idleness.is_due]
         asked = [run_id for run_id, idleness in due if idleness.asks_for_gpus]
@@ -245,9 +245,9 @@ class Watcher:
         for run_id, idleness in due:
             if percent is None and run_id in asked:
                 continue  # The driver of its GPUs has not answered yet.
-            idle_s = idleness.check(percent or {})
-            if idle_s is not None:
-                _send({"run_id": run_id, "kind": "idle", "idle_s": idle_s})
+            report = idleness.check(percent or {})
+            if report is not None:
+                _send({"run_id": run_id, **report})
 
     def _report_utilisation(self, running: list[Followed]) -> None:
         """Report what the runs use of the machine, every ten seconds while there are any."""

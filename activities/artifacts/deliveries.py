@@ -206,7 +206,8 @@ def _sent(order: _Order, sending: Sending) -> str:
         case ObjectStoreDestination() as to:
             place = _extra("object_stores", "s3").deliver_bucket(to, order.key, sending)
         case GoogleStorageDestination() as to:
-            place = _kind("google_storage").deliver_google_bucket(to, order.key, sending)
+            bucket = _extra("google_storage", "gcp")
+            place = bucket.deliver_google_bucket(to, order.key, sending)
         case AzureDestination() as to:
             place = _extra("azure", "azure").deliver_container(to, order.key, sending)
         case WebDestination() as to:

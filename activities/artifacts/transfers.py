@@ -146,11 +146,7 @@ def _opened_by_key(artifact_id: str, source: KeyedSource, place: _Place) -> Open
             opened = hub.open_repository(source, token)
         case GoogleStorageSource():
             # Google's library costs a second, so it is loaded on first use.
-            from activities.artifacts.sources.google_storage import (  # noqa: PLC0415
-                open_google_bucket,
-            )
-
-            opened = open_google_bucket(source, key)
+            opened = _extra("google_storage", "gcp").open_google_bucket(source, key)
         case AzureSource():
             opened = _extra("azure", "azure").open_container(source, key)
         case _:

@@ -5,6 +5,7 @@ is rounded as `cumulative_microcredits` rounds, and what it costs in a period is
 end less the cost until its start.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,6 +20,7 @@ from activities.db.tables import Allocation, Job, Lease, Node
 from workflows.contracts.statuses import NodeType
 from workflows.rules.billing.metering import HOUR_S
 
+_allocation: Any = Allocation
 _lease: Any = Lease
 _node: Any = Node
 _price = func.coalesce(
@@ -35,10 +37,9 @@ class MachineCost:
 
     microcredits: int = 0
     is_estimate: bool = False
-
-    def __add__(self, other: "MachineCost") -> "MachineCost":
-        either = self.is_estimate or other.is_estimate
-        return MachineCost(self.microcredits + other.microcredits, either)
+    microcredits_per_hour: int = 0
+    """The price of an hour of the machines of a job's newest attempt that had any; 0 for what is
+    of no job."""
 
 
 def spent_microcredits(
@@ -94,58 +95,78 @@ def costs_of_jobs(session: Session, jobs: Sequence[Job], now: datetime) -> dict[
 
     A machine that was leased for a job costs it all its seconds. Of a permanent node, a job costs
     the seconds of its allocations, by its share of the GPUs, or of the CPUs where there are none.
+    Jobs without leased machines are left out.
     """
     if not jobs:
         return {}
     owners = {job.id: job.account_id for job in jobs}
     query = (
         select(
-            Allocation,
-            _node.type,
-            _node.gpu_count,
-            _node.cpu_count,
-            Lease,
+            *(_allocation.job_id, _allocation.attempt, _allocation.gpu_indices),
+            _allocation.cpu_count.label("held_cpu_count"),
+            *(_allocation.created_at, _allocation.released_at),
+            *(_node.type, _node.gpu_count, _node.cpu_count),
+            *(_lease.id, _lease.account_id, _lease.earlier_microcredits),
+            *(_lease.began_at, _lease.ended_at),
             _price.label("price"),
             _is_estimate.label("is_estimate"),
         )
-        .join(Node, col(Node.id) == col(Allocation.node_id))
-        .join(Lease, col(Lease.holder_id) == col(Node.id))
-        .where(col(Allocation.job_id).in_(sorted(owners)))
-        .order_by(col(Allocation.id), col(Lease.id))
+        .join(Node, _node.id == _allocation.node_id)
+        .join(Lease, _lease.holder_id == _node.id)
+        .where(_allocation.job_id.in_(sorted(owners)))
+        .order_by(_allocation.id, _lease.id)
     )
-    found: dict[str, MachineCost] = {}
-    whole: set[tuple[str, str]] = set()
+    found: defaultdict[str, list[tuple[int, MachineCost]]] = defaultdict(list)
+    whole: dict[tuple[str, str], int] = {}
     for row in session.execute(query):
-        held, lease = row.Allocation, row.Lease
-        if lease.account_id != owners[held.job_id] or (held.job_id, lease.id) in whole:
+        if row.account_id != owners[row.job_id]:
             continue
-        if row.type == NodeType.EPHEMERAL:
-            whole.add((held.job_id, lease.id))
-            spent = lease.earlier_microcredits + _share(lease, row.price, (None, now), (1, 1))
-        else:
-            shares = (len(held.gpu_indices), row.gpu_count)
-            if not row.gpu_count:
-                shares = (held.cpu_count, row.cpu_count)
-            spent = _share(lease, row.price, (held.created_at, held.released_at or now), shares)
-        cost = MachineCost(spent, bool(row.is_estimate))
-        found[held.job_id] = found.get(held.job_id, MachineCost()) + cost
-    return found
+        if row.type != NodeType.EPHEMERAL:
+            found[row.job_id].append((row.attempt, _cost_of_share(row, now)))
+            continue
+        # Attempts that stay on one machine have it once.
+        position = whole.setdefault((row.job_id, row.id), len(found[row.job_id]))
+        cost = (row.attempt, _cost_of_whole(row, now))
+        found[row.job_id][position : position + 1] = [cost]
+    return {job_id: _together(costs) for job_id, costs in found.items()}
 
 
-def _share(
-    lease: Lease,
-    price: int,
-    between: tuple[datetime | None, datetime],
-    shares: tuple[int, int],
-) -> int:
+def _together(costs: Sequence[tuple[int, MachineCost]]) -> MachineCost:
+    """The cost of a job from the costs of its machines, each with its newest attempt there."""
+    newest = max(attempt for attempt, _ in costs)
+    return MachineCost(
+        sum(cost.microcredits for _, cost in costs),
+        any(cost.is_estimate for _, cost in costs),
+        sum(cost.microcredits_per_hour for attempt, cost in costs if attempt == newest),
+    )
+
+
+def _cost_of_whole(row: Any, now: datetime) -> MachineCost:
+    """The cost of a machine that was leased for a job."""
+    spent = row.earlier_microcredits + _share(row, (None, now), (1, 1))
+    return MachineCost(spent, bool(row.is_estimate), row.price)
+
+
+def _cost_of_share(row: Any, now: datetime) -> MachineCost:
+    """The cost of an allocation on the machine of a permanent node."""
+    shares = (len(row.gpu_indices), row.gpu_count)
+    if not row.gpu_count:
+        shares = (row.held_cpu_count, row.cpu_count)
+    spent = _share(row, (row.created_at, row.released_at or now), shares)
+    some, of_all = shares
+    hourly = (2 * row.price * some + of_all) // (2 * of_all) if of_all else 0
+    return MachineCost(spent, bool(row.is_estimate), hourly)
+
+
+def _share(row: Any, between: tuple[datetime | None, datetime], shares: tuple[int, int]) -> int:
     """The cost of a share of a lease's machine between two instants, rounded half up."""
-    if lease.began_at is None or not shares[1]:
+    if row.began_at is None or not shares[1]:
         return 0
-    begins = max(lease.began_at, between[0] or lease.began_at)
-    ends = min(lease.ended_at or between[1], between[1])
+    begins = max(row.began_at, between[0] or row.began_at)
+    ends = min(row.ended_at or between[1], between[1])
     seconds = max(0, int((ends - begins).total_seconds()))
     some, of_all = shares
-    return (2 * price * seconds * some + HOUR_S * of_all) // (2 * HOUR_S * of_all)
+    return int((2 * row.price * seconds * some + HOUR_S * of_all) // (2 * HOUR_S * of_all))
 
 
 def _cost_until(at: Any) -> ColumnElement[int]:

@@ -64,7 +64,9 @@ from workflows.effects.jobs import (
 )
 from workflows.rules.catalogue.providers import traits_of
 from workflows.rules.jobs.artifacts import artifacts_of, folder_of
+from workflows.rules.jobs.datastores import datastores_of
 from workflows.rules.jobs.formats import full_image
+from workflows.rules.jobs.resources import keeps_secrets
 
 STORE = "store://"
 UNTIL_ITS_END = (
@@ -216,7 +218,7 @@ def _gather(session: Session, command: SealRunSpecs, port: int | None) -> RunInp
         code_sha256=_upload(session, submission.code.upload_id if submission.code else None),
         input_sha256=_upload(session, data_input.upload_id if data_input else None),
         datastores=regional_data(session, submission),
-        isolations=_isolations(session, command, job),
+        isolations=_isolations(session, command, job, submission),
         ports=dict(session.exec(held.order_by(col(Allocation.worker))).all()),
         rendezvous_port=port,
         hosts=_hosts(session, command),
@@ -312,15 +314,23 @@ def _hosts(session: Session, command: SealRunSpecs) -> dict[str, str]:
     return {node.id: inside_address(node, addresses[node.id]).host for node in nodes}
 
 
-def _isolations(session: Session, command: SealRunSpecs, job: Job) -> dict[int, Isolation]:
-    """The isolation of each worker. Raises: NotFound, when an assignment has no allocation."""
+def _isolations(
+    session: Session, command: SealRunSpecs, job: Job, submission: JobSubmission
+) -> dict[int, Isolation]:
+    """The isolation of each worker.
+
+    Raises: NotFound, when an assignment has no allocation; WorkRefused, when its machine is a
+    stranger's, and the job keeps what it has from strangers.
+    """
     query = (
         select(Allocation, Node, Region)
         .join(Node, col(Node.id) == Allocation.node_id)
         .join(Region, col(Region.id) == Node.region_id)
         .where(Allocation.job_id == command.job_id, Allocation.attempt == command.attempt)
     )
-    rows = session.exec(query)
+    rows = session.exec(query).all()
+    for _, node, region in rows:
+        _keep_from_strangers(job, submission, node, region)
     found = {held.worker: _isolation(held, node, region, job) for held, node, region in rows}
     for assignment in command.assignments:
         isolation = found.get(assignment.worker)
@@ -331,6 +341,21 @@ def _isolations(session: Session, command: SealRunSpecs, job: Job) -> dict[int, 
                 type=NOT_FOUND,
             )
     return found
+
+
+def _keep_from_strangers(job: Job, submission: JobSubmission, node: Node, region: Region) -> None:
+    """Refuse to hand out what the job has, which its placement should have seen to already.
+
+    Raises: WorkRefused.
+    """
+    has_any = keeps_secrets(submission) or datastores_of(submission) or job.federated_id
+    if has_any and traits_of(region.provider_kind).is_of_strangers:
+        raise ApplicationError(
+            f"{job.id}: {node.id} is a stranger's machine at {region.provider_kind}, which gets no "
+            "secrets, keys and datastores: use another region, or for secrets and keys say "
+            "placement.untrusted: true",
+            type=WORK_REFUSED,
+        )
 
 
 def _isolation(allocation: Allocation, node: Node, region: Region, job: Job) -> Isolation:

@@ -13,6 +13,7 @@ from workflows.contracts.errors import REFUSED
 from workflows.contracts.machines import MachineObservation
 from workflows.contracts.statuses import MachineState, ProviderKind
 from workflows.effects.machines import TerminateOrphanedMachine
+from workflows.rules.catalogue.providers import traits_of
 from workflows.rules.leases.reconciliation import Leased
 
 
@@ -33,10 +34,10 @@ class Listed:
 def listed_machines(provider_id: str, kind: ProviderKind) -> list[Listed]:
     """All machines with our ownership label at a provider, sorted by name and zone. Blocks.
 
-    A provider kind that cannot create machines has none.
+    A provider kind that cannot create machines has none, nor one whose machines others end.
     Raises: ProviderError, when the provider does not answer or refuses.
     """
-    if kind_of(kind).driver is None:
+    if kind_of(kind).driver is None or not traits_of(kind).ends_machines:
         return []
     owned = driver_of(kind, provider_id).list_owned()
     leases = leases_of(provider_id, {machine.machine_name for machine in owned})

@@ -26,6 +26,7 @@ from workflows.contracts.machines import OrphanedMachine, OrphanedMachinesFound
 from workflows.contracts.statuses import LeaseStatus, ProviderKind
 from workflows.effects.providers import StartNotifications
 from workflows.effects.reconciliation import MachinesReconciled, ReconcileMachines
+from workflows.rules.catalogue.providers import traits_of
 from workflows.rules.leases.reconciliation import Leased, compare
 
 Item = TypeVar("Item")
@@ -53,6 +54,9 @@ async def reconcile_machines(command: ReconcileMachines) -> MachinesReconciled:
     """
     began_at = datetime.now(UTC)
     provider_id, kind = command.provider_id, command.provider_kind
+    if not traits_of(kind).ends_machines:  # Its machines are never orphans, and list as none.
+        await asyncio.to_thread(_keep_instant, provider_id, began_at)
+        return MachinesReconciled(reconciled_at=began_at)
     if command.is_ready and (await asyncio.to_thread(kind_of, kind)).notifications is not None:
         start = StartNotifications(provider_id=provider_id, kind=kind)
         await _log_failure(f"provider/{provider_id}/notifications: start", start_listening(start))

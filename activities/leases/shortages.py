@@ -40,12 +40,14 @@ def find_shortages(command: FindShortages) -> ShortagesFound:
 def remember_shortage(command: RememberShortage) -> Done:
     """Remember a shortage for all jobs; it replaces an older one of the same scope."""
     with database().write() as session:
-        provider = session.get_one(Provider, command.provider_id)
+        kept = shortage_kept(session.get_one(Provider, command.provider_id).kind)
+        if command.kept_s is not None:
+            kept = timedelta(seconds=command.kept_s)
         row = ShortageRow(
             provider_id=command.provider_id,
             scope=command.scope,
             reason=command.reason,
-            until=datetime.now(UTC) + shortage_kept(provider.kind),
+            until=datetime.now(UTC) + kept,
         )
         session.merge(row)
     return Done()

@@ -15,6 +15,7 @@ from workflows.effects.nodes import (
     FindPeers,
     PeersFound,
 )
+from workflows.rules.catalogue.providers import kinds_of_strangers
 from workflows.rules.nodes.requirements import private_address
 
 SSH_PORT = 22
@@ -28,6 +29,7 @@ def address_of(node: Node | Device, region: Region) -> NodeAddress:
     """
     if node.host is None:
         raise ValueError(f"{node.id}: has no address")
+    machine = node.machine if isinstance(node, Node) else None
     return NodeAddress(
         node_id=node.id,
         region_id=node.region_id,
@@ -37,7 +39,8 @@ def address_of(node: Node | Device, region: Region) -> NodeAddress:
         minion_id=node.minion_id,
         root=region.node_root,
         own_worker=region.own_worker,
-        leased=isinstance(node, Node) and node.machine is not None,
+        leased=machine is not None,
+        has_own_key=machine is not None and machine.get("spec", {}).get("has_own_key", False),
     )
 
 
@@ -69,7 +72,7 @@ def find_peers(command: FindPeers) -> PeersFound:
     """The peers of a new node: the region's other nodes that are in use and have an address.
 
     Each at its private address: where the platform reaches it at a public one, at the first that
-    its inspection found.
+    its inspection found. Machines of strangers are no peers, and none learns where another is.
     """
     query = (
         select(Node, Region)
@@ -79,6 +82,7 @@ def find_peers(command: FindPeers) -> PeersFound:
             col(Node.id) != command.node_id,
             col(Node.status).in_(_ONBOARD),
             col(Node.host).is_not(None),
+            col(Region.provider_kind).not_in(kinds_of_strangers()),
         )
         .order_by(col(Node.id))
     )

@@ -158,7 +158,7 @@ def _read_inputs(session: Session) -> _RoundInputs:
         offer.node_id: offer
         for offer in preferring(node_offers(session, now, holds), sold.preferred)
     }
-    gpu_types = {offer.gpu_type for offer in offers.values() if offer.gpu_type}
+    gpu_types = {offer.gpu_type for offer in offers.values() if offer.gpu_type} | sold.gpu_types
     named = {each for offer in offers.values() for each in offer.guest_policy.projects}
     queue = waiting_queue(session, gpu_types, named)
     asked = {volume_id for each in queue.demands for volume_id, _ in each.demand.volumes}

@@ -71,7 +71,7 @@ def waiting_queue(
 ) -> Queue:
     """The demands of all jobs that wait for resources.
 
-    gpu_types: the GPU types of the platform's nodes.
+    gpu_types: the GPU types of the platform's nodes, and of what is sold.
     projects: those that policies of public regions name; the demands of others do not differ.
     Raises: MissingKeysError; call `add_missing_keys` with its heads, and read again.
     """

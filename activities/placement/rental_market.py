@@ -99,5 +99,7 @@ def _offer(inputs: RentalInputs, known: KnownOffer) -> CloudOffer:
         microcredits_per_hour=known.offer.machine.microcredits_per_hour,
         disk_microcredits_per_gb_month=known.offer.disk_microcredits_per_gb_month,
         price_read_on=known.read_at.date(),
+        read_at=known.read_at,
+        most_disk_gb=known.offer.most_disk_gb,
         fee=UsageRates(gpu_count=known.offer.machine.gpu_count, cpu_count=known.offer.cpu_count),
     )

@@ -14,7 +14,8 @@ Besides success, every call has four outcomes, one exception each:
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import ClassVar, Protocol, TypeVar
 
 from workflows.contracts import errors
@@ -217,6 +218,23 @@ class NotificationFeed(Protocol):
     async def close(self) -> None: ...
 
 
+FROM_FILES = ("catalogue", "storage_classes")
+"""The capabilities of a kind that need none of its modules."""
+
+
+@dataclass(frozen=True)
+class Bootstrap:
+    """What a program needs by which a machine lets its region in and announces itself.
+
+    api_url: where the platform's API answers; public_key: the line of an authorized_keys file;
+    token: the one-time token of the announcement.
+    """
+
+    api_url: str
+    public_key: str
+    token: str = field(repr=False)
+
+
 @dataclass(frozen=True)
 class Kind:
     """A provider kind with its capabilities; None for each capability that the kind lacks.
@@ -228,6 +246,8 @@ class Kind:
     checks: Callable[[str], tuple[Check, ...]]
     """Runs the checks of a provider, by its id; each check says what was found and how to fix it.
     Blocking; changes nothing."""
+    modules: tuple[str, ...] = ()
+    """Modules of the extra with the kind's name; what uses them loads them on first use."""
     credentials: CredentialsReader | None = None
     project: Callable[[str], CloudProject] | None = None
     """The project of a provider, by the provider's id."""
@@ -247,12 +267,39 @@ class Kind:
     offers: Callable[[str], tuple[RentalOffer, ...]] | None = None
     """The rental offers of a marketplace at this moment, by a provider's id, in place of a
     catalogue. Blocking. Raises: Unavailable, RequestRefused."""
+    offer: Callable[[str, MachineOffer], RentalOffer | None] | None = None
+    """One of these offers as it is sold at this moment, by a provider's id and the offer as it was
+    chosen; None: it is not sold any more. Without this capability a machine is rented by what was
+    read before. Blocking. Raises: Unavailable, RequestRefused."""
     prices: Callable[[str], PriceList] | None = None
     """The cloud's current prices, read with a provider's key; without this capability the prices of
     the files count. Blocking. Raises: Unavailable, RequestRefused."""
+    bootstrap: Callable[[Bootstrap], str] | None = None
+    """The text of the program that its user runs on a machine, so that the machine announces
+    itself."""
+
+    def missing(self) -> list[str]:
+        """The modules of the kind that are not installed here."""
+        return [name for name in self.modules if not _is_installed(name)]
 
     def required(self, name: str, capability: Capability | None) -> Capability:
-        """The capability. Raises: RequestRefused, when the kind lacks the capability."""
+        """The capability.
+
+        Raises: RequestRefused, when the kind lacks the capability, or what asks the provider lacks
+        its packages.
+        """
         if capability is None:
             raise RequestRefused(f"provider kind {self.kind}: asked {name}, has none")
+        if name not in FROM_FILES and (missing := self.missing()):
+            raise RequestRefused(
+                f"provider kind {self.kind}: asked {name}, the server has not got "
+                f"{', '.join(missing)}: install baseload[{self.kind}] there"
+            )
         return capability
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # A package around it is missing.
+        return False

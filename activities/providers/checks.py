@@ -3,7 +3,7 @@
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.providers.registry import kind_of, unavailable
+from activities.providers.registry import checks_of, unavailable
 from activities.secrets.credentials import forget_credentials
 from workflows.contracts.base import Done
 from workflows.contracts.errors import REFUSED
@@ -24,7 +24,7 @@ def check_provider(command: CheckProvider) -> ProviderChecked:
     if traits_of(command.provider_kind).is_cloud:
         message = f"{command.provider_id}: asked its checks, {command.provider_kind} is a cloud"
         raise ApplicationError(message, type=REFUSED)
-    return ProviderChecked(checks=kind_of(command.provider_kind).checks(command.provider_id))
+    return ProviderChecked(checks=checks_of(command.provider_kind, command.provider_id))
 
 
 @activity.defn

@@ -14,7 +14,7 @@ from activities.providers.base import (
     RequestRefused,
 )
 from activities.providers.calls import call_provider
-from activities.providers.registry import kind_of
+from activities.providers.registry import checks_of, kind_of
 from workflows.contracts.errors import REFUSED
 from workflows.effects.providers import (
     CheckProvider,
@@ -31,7 +31,7 @@ async def check_cloud(command: CheckProvider) -> ProviderChecked:
     with translated_errors():
         checks = await call_provider(
             command.provider_id,
-            lambda: kind_of(command.provider_kind).checks(command.provider_id),
+            lambda: checks_of(command.provider_kind, command.provider_id),
         )
     return ProviderChecked(checks=checks)
 

@@ -5,14 +5,16 @@ before any SSH server listens, and becomes the SSH server.
 """
 
 import base64
+import re
 from collections.abc import Mapping
 
 from activities.providers.base import RequestRefused
-from activities.secrets.machine_keys import host_private_key
+from activities.secrets.login_keys import login_public_key
+from activities.secrets.machine_keys import host_key_fingerprint, host_private_key
 from activities.secrets.region_keys import region_public_key
 from workflows.contracts.machines import MachineOffer, MachineSpec
 
-MACHINE_PREFIX = "baseload-"
+MACHINE_NAME = re.compile("baseload-[-a-z0-9]{0,53}[a-z0-9]")
 OFFER = "BASELOAD_OFFER"
 HOST_KEY = "BASELOAD_HOST_KEY"
 START = "BASELOAD_START"
@@ -42,22 +44,31 @@ def marketplace_name(machine_name: str, provider_id: str) -> str:
 
 
 def own_machine_name(name: str, provider_id: str) -> str | None:
-    """The machine's name out of its name at the marketplace; None: it is not of this provider."""
+    """The machine's name out of its name at the marketplace; None: it is not of this provider.
+
+    Only a name that the platform makes is one. Another installation on the same account has other
+    provider ids, and neither an id nor a machine's name has a dot in it.
+    """
     own = name.removesuffix(f".{provider_id}")
-    return own if own != name and own.startswith(MACHINE_PREFIX) else None
+    return own if own != name and MACHINE_NAME.fullmatch(own) else None
 
 
 def variables_of(machine_name: str, offer: MachineOffer, spec: MachineSpec) -> Mapping[str, str]:
-    """The variables of a new machine; the host key is of this machine alone.
+    """The variables of a new machine; its host key and the key that it lets in are its alone.
+
+    A lease of an earlier release has machines that let in their region's key.
 
     Raises: RequestRefused, when the spec names no region, whose key the machine would let in.
     """
     region_id = spec.tags.get("region")
     if region_id is None:
         raise RequestRefused(f"{machine_name}: its tags name no region, whose key it would let in")
+    public_key = region_public_key(region_id)
+    if spec.has_own_key:
+        public_key = login_public_key(region_id, host_key_fingerprint(machine_name))
     return {
         **spec.env,
-        PUBLIC_KEY: region_public_key(region_id),
+        PUBLIC_KEY: public_key,
         OFFER: offer.label,
         HOST_KEY: base64.b64encode(host_private_key(machine_name)).decode(),
         START: _START,

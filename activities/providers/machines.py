@@ -13,6 +13,7 @@ from activities.db.tables import Lease
 from activities.providers.base import Driver, NotYet, ProviderError
 from activities.providers.calls import call_provider
 from activities.providers.registry import driver_of
+from activities.providers.renting import confirm_offer
 from workflows.contracts.errors import STALE
 from workflows.contracts.machines import MachineObservation
 from workflows.contracts.statuses import MachineState
@@ -161,9 +162,11 @@ def _billed_period(
 
 
 def _find_or_create(driver: Driver, command: CreateMachine) -> MachineObservation:
-    """Raises: NotYet, while a machine that was created for an earlier offer has the name."""
+    """Raises: NotYet, while a machine that was created for an earlier offer has the name;
+    CapacityExhausted, PriceCap, as `confirm_offer`."""
     found = _find(driver, command)
     if found is None:
+        confirm_offer(command)
         created = driver.create(command.machine_name, command.offer, command.spec)
         found = _reached(created, command)
     if found.offer_label in ("", command.offer.label):

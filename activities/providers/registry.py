@@ -7,6 +7,7 @@ used, together with its provider's libraries.
 from importlib import import_module
 
 from activities.providers.base import Driver, Kind, RequestRefused
+from workflows.contracts.providers import Check
 from workflows.rules.catalogue.providers import TRAITS
 
 FOLDER = "activities.providers"
@@ -27,6 +28,25 @@ def kind_of(name: str) -> Kind:
 def unavailable(name: str) -> str:
     """The message for a provider kind that is not available."""
     return f"{name}: not available here; these are: {', '.join(sorted(TRAITS))}"
+
+
+def checks_of(kind: str, provider_id: str) -> tuple[Check, ...]:
+    """The checks of a provider; the only one says so, where the packages of its kind are missing.
+
+    Blocking. Raises: Unavailable; RequestRefused, for a kind that is not available.
+    """
+    found = kind_of(kind)
+    missing = found.missing()
+    if not missing:
+        return found.checks(provider_id)
+    return (
+        Check(
+            name="package",
+            status="failed",
+            detail=f"the server has not got {', '.join(missing)}",
+            fix=f"install baseload[{kind}] there, start it again, and check the provider again",
+        ),
+    )
 
 
 def driver_of(kind: str, provider_id: str) -> Driver:

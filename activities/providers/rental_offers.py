@@ -47,6 +47,31 @@ def keep_offers(
     return len(cheapest)
 
 
+def keep_offer(
+    session: Session, provider_id: str, offer_id: str, offer: RentalOffer | None, at: datetime
+) -> None:
+    """Replace one offer of a provider, which was read alone. None: it is not sold any more."""
+    session.get_one(Provider, provider_id, with_for_update=True)
+    row = session.get(RentalOfferRow, (provider_id, offer_id))
+    if offer is None:
+        if row is not None:
+            session.delete(row)
+        return
+    stored = offer.model_dump(mode="json")
+    if row is None:
+        row = RentalOfferRow(provider_id=provider_id, offer_id=offer_id, offer=stored, read_at=at)
+    row.offer, row.read_at = stored, at
+    session.add(row)
+
+
+def known_offer(session: Session, provider_id: str, offer_id: str) -> KnownOffer | None:
+    """One offer of a provider as it was read last; None: it is not known."""
+    row = session.get(RentalOfferRow, (provider_id, offer_id))
+    if row is None:
+        return None
+    return KnownOffer(RentalOffer.model_validate(row.offer), row.read_at)
+
+
 def known_versions(session: Session, provider_ids: Iterable[str]) -> dict[str, Version]:
     """The versions of the offers of these providers; a provider without offers has none."""
     query = (

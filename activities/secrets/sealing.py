@@ -130,6 +130,15 @@ def content_names_key(region_id: str) -> bytes:
     return _derived(site_key(region_id), "content-names")
 
 
+def login_key_seed(region_id: str, minion_id: str) -> bytes:
+    """The seed of the SSH key that one machine lets in, derived from the key of its region's site.
+
+    minion_id: the fingerprint of the machine's host key, which no other machine has.
+    Raises: MasterKeyError, when there is no usable key.
+    """
+    return _derived(site_key(region_id), f"login-key/{minion_id}")
+
+
 def host_key_seed(machine_name: str) -> bytes:
     """The seed of the SSH host key of a rented machine.
 

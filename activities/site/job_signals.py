@@ -66,7 +66,8 @@ class JobSignals:
         self._start(self._deliver(job_id, "worker_exited", exited))
 
     def tell_idle(self, run_id: str, idle_s: float) -> None:
-        """Signal that the run has been idle for its limit; its job checks this again."""
+        """Signal that the run has been idle for its limit, or soon will have; its job checks this
+        again."""
         self._rates.count(run_id)
         job_id, worker, attempt = parse_run_id(run_id)
         idle = WorkerIdle(worker=worker, attempt=attempt, idle_s=idle_s, node_id=self._node_id)

@@ -6,10 +6,12 @@ retried (`find_node_again` is retried even after a wrong host key).
 
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Generator
+from functools import partial
 from typing import Any
 
 from temporalio.exceptions import ApplicationError
 
+from activities.secrets.login_keys import login_private_key
 from activities.secrets.region_keys import openssh, region_private_key, region_public_key
 from activities.secrets.sealing import MasterKeyError
 from activities.site.answers.reading import (
@@ -102,7 +104,7 @@ MOST_WORDS = 2000
 MOST_PROGRESS = 1000
 
 _open: dict[str, NodeConnections] = {}
-"""By the public half of the key that opens them, so that no region uses those of another one."""
+"""By the public half of their region's key, so that no region uses those of another one."""
 
 
 class NodeClient:
@@ -268,14 +270,17 @@ async def close_connections() -> None:
 
 
 def _connections(node: NodeAddress) -> NodeConnections:
-    """The connections of this process and its one event loop, with the key that the node lets in.
+    """The connections of this process and its one event loop, with the keys of the node's region.
 
     Raises: ApplicationError LOGIN_REFUSED, when this process has no such key.
     """
     try:
         public_key = region_public_key(node.region_id)
         if public_key not in _open:
-            _open[public_key] = NodeConnections(openssh(region_private_key(node.region_id)))
+            _open[public_key] = NodeConnections(
+                openssh(region_private_key(node.region_id)),
+                own_key=partial(login_private_key, node.region_id),
+            )
     except MasterKeyError as error:
         raise ApplicationError(f"{node.node_id}: {error}", type=errors.LOGIN_REFUSED) from error
     return _open[public_key]

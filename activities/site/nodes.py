@@ -12,8 +12,9 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.secrets.cache_certificates import cache_token, server_identity
+from activities.secrets.login_keys import key_line_of
 from activities.secrets.platform_key import platform_key_fingerprint
-from activities.secrets.region_keys import region_key_fingerprint, region_key_line
+from activities.secrets.region_keys import region_key_fingerprint
 from activities.secrets.sealing import MasterKeyError, SealBrokenError
 from activities.settings import settings
 from activities.site.answers.verbs import (
@@ -106,10 +107,9 @@ async def reach_node(command: ReachNode) -> NodeReached:
 @activity.defn
 async def inspect_node(command: InspectNode) -> NodeInspected:
     """Read the machine's hardware, as its own kernel and drivers report it."""
+    request = {**_joined(command.node), "tries_speeds": command.tries_speeds}
     async with heartbeating():
-        answer = await NodeClient(command.node).call(
-            "inspect", _joined(command.node), Inspection, limit_s=55
-        )
+        answer = await NodeClient(command.node).call("inspect", request, Inspection, limit_s=55)
     return NodeInspected(hardware=answer.found())
 
 
@@ -123,10 +123,10 @@ async def prepare_node(command: PrepareNode) -> NodePrepared:
         **_joined(command.node),
         "node_id": command.node.node_id,
         "exclusive": command.exclusive,
-        "authorized_key": await asyncio.to_thread(region_key_line, command.node.region_id),
+        "authorized_key": await asyncio.to_thread(key_line_of, command.node),
         "peers": [[peer.host, peer.port] for peer in command.peers],
         "cache": await _cache(command.node) if command.serves_cache else None,
-        "network_wall": await _network_wall(),
+        "network_wall": await _network_wall(command.node),
     }
     async with heartbeating():
         answer = await NodeClient(command.node).call("prepare", request, Prepared, limit_s=240)
@@ -178,10 +178,13 @@ async def _cache(node: NodeAddress) -> dict[str, Any]:
     return asked
 
 
-async def _network_wall() -> dict[str, Any] | None:
-    """What is closed to jobs beside their own machine: networks of the setting, and Temporal."""
+async def _network_wall(node: NodeAddress) -> dict[str, Any] | None:
+    """What is closed to jobs beside their own machine: networks of the setting, and Temporal, of
+    whose address strangers need not know."""
     if not settings().job_network_wall:
         return None
+    if node.has_own_key:
+        return {"networks": list(settings().job_closed_networks), "ports": []}
     host, _, port = settings().temporal_address.rpartition(":")
     ports: list[list[Any]] = []
     with contextlib.suppress(OSError, ValueError):  # A name that does not resolve here.
@@ -352,11 +355,11 @@ async def show_node_status(command: ShowNodeStatus) -> Done:
 async def restore_logins(command: RestoreLogins) -> Done:
     """Restore the logins as they were before the machine joined; a repeat changes nothing.
 
-    A machine that does not accept its region's key any more has been left by an earlier attempt.
+    A machine that does not accept the platform's key any more has been left by an earlier attempt.
     """
     request = {
         "leaves": command.node.region_id,
-        "authorized_key": await asyncio.to_thread(region_key_line, command.node.region_id),
+        "authorized_key": await asyncio.to_thread(key_line_of, command.node),
     }
     try:
         await NodeClient(command.node).call("release", request, Nothing, limit_s=25)

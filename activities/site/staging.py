@@ -282,15 +282,15 @@ def _request(
         "federated": run_spec.federation and run_spec.federation.model_dump(mode="json"),
         **more,
     }
-    cache = run_spec.cache
+    cache, image = run_spec.cache, _pulled_image(isolation, run_spec)
     return {
         "run_id": RunNames(node).of(run_spec.run_id),
         "code_sha256": run_spec.code_sha256,
         "python_packages": list(run_spec.python_packages),
         "requirements": run_spec.requirements,
         "apt_packages": list(run_spec.apt_packages),
-        "image": _pulled_image(isolation, run_spec),
-        "registry_login": run_spec.registry_login,
+        "image": image,
+        "registry_login": run_spec.registry_login if image is not None else None,
         "owned": isolation.owned is not False,
         "allows_apt_packages": isolation.allows_apt_packages is not False,
         "disk_size_gb": run_spec.disk_size_gb,

@@ -27,6 +27,8 @@ class NodeEndpoint:
     """Whether a person gave the address, so that it must be in a network where nodes may be."""
     is_device: bool = False
     """Whether it is one of very many machines that hardly ever have anything to say."""
+    has_own_key: bool = False
+    """Whether the machine lets in a key of its own, and no other."""
 
     @classmethod
     def of(cls, address: NodeAddress) -> Self:
@@ -39,6 +41,7 @@ class NodeEndpoint:
             address.root or "",
             is_given=not address.leased,
             is_device=address.node_id.startswith(f"{DEVICE.prefix}-"),
+            has_own_key=address.has_own_key,
         )
 
     def __str__(self) -> str:

@@ -34,7 +34,7 @@ class HostKeyMismatch(TransportError):
 
 
 class LoginRefused(TransportError):
-    """The machine is the right one, but does not accept its region's key."""
+    """The machine is the right one, but does not accept our key."""
 
 
 class OutcomeUnknown(TransportError):

@@ -18,6 +18,7 @@ from activities.transport.agent_archive import agent_archive
 from activities.transport.endpoint import NodeEndpoint
 from activities.transport.errors import (
     AgentBroke,
+    LoginRefused,
     NodeUnreachable,
     OutcomeUnknown,
     ProtocolViolation,
@@ -62,12 +63,19 @@ class NodeConnections:
     """All connections of one process to nodes, for one event loop and any number of calls at once.
 
     client_key: path of a private key, its text as OpenSSH writes it, or the key itself.
+    own_key: the text of the private key of a machine that has one of its own, by its minion id; it
+    is not kept here. None: no machine has one.
     """
 
     def __init__(
-        self, client_key: Path | bytes | asyncssh.SSHKey, *, idle_s: float = IDLE_S
+        self,
+        client_key: Path | bytes | asyncssh.SSHKey,
+        *,
+        own_key: Callable[[str], bytes] | None = None,
+        idle_s: float = IDLE_S,
     ) -> None:
         self._client_key = client_key
+        self._own_key = own_key
         self._pool = LinkPool(self._open_link, idle_s)
 
     async def call(
@@ -207,13 +215,20 @@ class NodeConnections:
             raise NodeUnreachable(address.host, address.port, str(refused)) from refused
 
     async def _open_link(self, endpoint: NodeEndpoint) -> Link:
-        connection = await pinned.connect(endpoint, await self._key())
+        connection = await pinned.connect(endpoint, await self._key_of(endpoint))
         try:
             async with _limited(SURVEY_S, f"node {endpoint}: first contact"):
                 return await _with_agent(connection, endpoint)
         except BaseException:  # Also when cancelled, because nothing else closes the connection.
             connection.abort()
             raise
+
+    async def _key_of(self, endpoint: NodeEndpoint) -> asyncssh.SSHKey:
+        if not endpoint.has_own_key:
+            return await self._key()
+        if self._own_key is None:
+            raise LoginRefused(f"node {endpoint}: has a key of its own, which is not known here")
+        return asyncssh.import_private_key(self._own_key(endpoint.minion_id))
 
     async def _key(self) -> asyncssh.SSHKey:
         if isinstance(self._client_key, Path):

@@ -14,13 +14,17 @@ from api.services import announcements
 router = APIRouter(prefix="/v1/announcements", tags=["nodes"])
 
 
-async def _announcing(
+async def announcing(
     request: Request,
     response: Response,
     idempotency_key: Annotated[
         str | None, Header(alias="Idempotency-Key", max_length=255, min_length=1)
     ] = None,
 ) -> Change:
+    """The change of an announcement, which nobody's API key has asked for.
+
+    Raises: Problem `too-many-requests`.
+    """
     peer = peer_of(address_of(request))
     wait_s = request.app.state.announcement_rate.wait_s(peer)
     if wait_s > 0:
@@ -31,7 +35,7 @@ async def _announcing(
 
 @router.post("", status_code=202, operation_id="announce_machine")
 async def announce_machine(
-    asked: AnnouncementCreation, change: Annotated[Change, Depends(_announcing)]
+    asked: AnnouncementCreation, change: Annotated[Change, Depends(announcing)]
 ) -> AnnouncementReceipt:
     """Announce the address of a machine, with a join token instead of an API key.
 

@@ -15,7 +15,9 @@ router = APIRouter(prefix="/v1/providers/{provider_id}/machines", tags=["leases"
 Reader = Annotated[Caller, Depends(Needs("leases:read"))]
 Writer = Annotated[Change, changing("leases:write")]
 Name = Annotated[str, Path(pattern="^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$")]
-Zone = Annotated[str, Query(pattern="^[-a-z0-9]{1,63}$")]
+Zone = Annotated[str, Query(pattern="^[-_.A-Za-z0-9]{0,63}$")]
+"""The zone as the provider's list says it: empty where the provider says none, a region's place, or
+the code of a country, in capitals or not."""
 
 
 @router.get("", operation_id="list_provider_machines")

@@ -40,6 +40,8 @@ class Costs(ResponseBody):
     ends_at: datetime
     by: CostKey
     items: list[Cost]
+    is_whole: bool
+    """Whether the items are all there are; the sums below always are of all."""
     earned_microcredits: int
     charged_microcredits: int
     machine_microcredits: int

@@ -104,8 +104,11 @@ class Job(Lifecycle):
     microcredits_per_hour: int | None
     """What an hour of the job costs now; null while it has no machine."""
     machine_cost_microcredits: int
-    """What leased machines have cost for the job until now, beside what it is charged; 0 on own
-    machines."""
+    """What leased machines have cost for the job until now, beside what it is charged: their
+    seconds at their prices; 0 on own machines."""
+    machine_microcredits_per_hour: int | None
+    """The price of an hour of the leased machines of its newest attempt that had any, also after
+    they have ended; null: it has had none."""
     machine_cost_is_estimate: bool
     """Whether a price is of a dated list, because the provider does not give this machine's."""
     output_bytes: int | None

@@ -1,11 +1,11 @@
 """The schemas of offers: where a job would be placed now, without submitting it."""
 
-from datetime import date
+from datetime import date, datetime
 from typing import Annotated
 
 from pydantic import Field
 
-from api.schemas.base import RequestBody, ResponseBody
+from api.schemas.base import RequestBody, ResourceId, ResponseBody
 from api.schemas.jobs import PlacementRefusal
 from workflows.contracts.placement import SpotPolicy
 
@@ -24,6 +24,13 @@ class OffersQuery(RequestBody):
         Field(max_length=100, description="Null: the account's own; its owner's nodes are owned"),
     ] = None
     workers: Annotated[int, Field(ge=1, le=256)] = 1
+    providers: Annotated[
+        list[ResourceId] | None,
+        Field(
+            max_length=20,
+            description="Kinds, ids or names of providers, the preferred ones first; null: all",
+        ),
+    ] = None
     only_owned: bool = False
     spot: SpotPolicy = SpotPolicy.ALLOWED
 
@@ -46,6 +53,10 @@ class Offer(ResponseBody):
     """The zones in which the creation would be tried, in this order."""
     region_id: str
     region_name: str
+    provider_id: str | None
+    """The provider of the offer; null for another account's node."""
+    provider_name: str | None
+    """Its name, by which a job may name it; null for another account's node."""
     provider_kind: str
     owned: bool
     gpu_type: str | None
@@ -62,9 +73,12 @@ class Offer(ResponseBody):
     microcredits_per_hour: int
     """The price of one worker; for a machine that would be created, of all of it with our fee."""
     price_is_estimate: bool
-    """Whether the price is from a dated list; the cloud's own bill decides."""
+    """Whether the price is from a dated list, or was read longer ago than the setting says; the
+    cloud's own bill decides."""
     price_read_on: date | None
-    """The day of the price list; null for a node."""
+    """The day on which the price was read; null for a node."""
+    read_at: datetime | None
+    """When the offer was read from its marketplace; null for what is of no marketplace."""
 
 
 class OfferList(ResponseBody):

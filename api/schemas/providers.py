@@ -45,6 +45,8 @@ class ProviderCreation(RequestBody):
     preferred_credits_microcredits: Annotated[int, Field(gt=0, le=10**15)] | None = None
     waive_usage_fee: bool = False
     """Whether the provider's usage fee is waived; only administrators may set it."""
+    accept_terms: bool = False
+    """Whether you accept the terms of a kind that has some; without it, the refusal says them."""
 
 
 class ProviderChange(RequestBody):
@@ -86,6 +88,23 @@ class ProviderResource(ResponseBody):
     path: str
 
 
+class ProviderEndpoint(ResponseBody):
+    """Where the notebook of a provider has announced itself."""
+
+    host: str
+    port: int
+    ssh_user: str
+    minion_id: str
+    """The fingerprint of its SSH host key."""
+    gpu_type: str | None
+    gpu_count: int
+    announced_at: datetime
+    expires_at: datetime
+    """Until when jobs are sent there."""
+    held_by: str | None
+    """The name of the leased machine that it is at the moment; null: it is free."""
+
+
 class Provider(Lifecycle):
     kind: str
     payment_mode: str
@@ -99,6 +118,8 @@ class Provider(Lifecycle):
     resources: list[ProviderResource]
     reconciled_at: datetime | None
     """When the machines of a cloud were last compared completely with the leases; null: never."""
+    endpoint: ProviderEndpoint | None
+    """Where its notebook is; null: none has announced itself, or it has expired."""
 
 
 class ProviderPage(Page[Provider]):

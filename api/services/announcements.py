@@ -61,13 +61,19 @@ def _host_of(
 
 
 def _check_fingerprint(asked: schemas.AnnouncementCreation) -> None:
-    found = fingerprint(asked.host_public_key)
-    if found is None:
-        rule = f"is an OpenSSH public key: one of {', '.join(_KEY_TYPES)}, then base64"
-        raise invalid(field_error("host_public_key", rule, asked.host_public_key[:100]))
+    found = checked_fingerprint(asked.host_public_key)
     if found != asked.minion_id:
         rule = f"is the fingerprint of host_public_key, which is {found}"
         raise invalid(field_error("minion_id", rule, asked.minion_id))
+
+
+def checked_fingerprint(host_public_key: str) -> str:
+    """The fingerprint of an announced host key. Raises: Problem, for any other text."""
+    found = fingerprint(host_public_key)
+    if found is None:
+        rule = f"is an OpenSSH public key: one of {', '.join(_KEY_TYPES)}, then base64"
+        raise invalid(field_error("host_public_key", rule, host_public_key[:100]))
+    return found
 
 
 def fingerprint(public_key: str) -> str | None:

@@ -14,6 +14,7 @@ from activities.db import tables
 from api.schemas import costs as schemas
 from api.schemas.costs import CostKey
 
+MOST_ITEMS = 5000
 _NAMED: dict[CostKey, Any] = {
     CostKey.PROVIDER: tables.Provider,
     CostKey.PROJECT: tables.Project,
@@ -26,7 +27,7 @@ def costs(
 ) -> schemas.Costs:
     """The costs of an account in the whole UTC days of a period, the dearest first; days in order.
 
-    A day without costs is left out.
+    A day without costs is left out. There are at most `MOST_ITEMS`; the sums are of all.
     """
     days = whole_days(period)
     cut = Cut.DAY if by is CostKey.DAY else Cut.TOTAL
@@ -53,7 +54,8 @@ def costs(
         begins_at=days[0],
         ends_at=days[1],
         by=by,
-        items=items,
+        items=items[:MOST_ITEMS],
+        is_whole=len(items) <= MOST_ITEMS,
         charged_microcredits=sum(each.charged_microcredits for each in items),
         machine_microcredits=sum(each.machine_microcredits for each in items),
         total_microcredits=sum(each.total_microcredits for each in items),

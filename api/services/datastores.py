@@ -18,6 +18,7 @@ from api.services.ownership import lifecycle, own_locked
 from api.services.plans import check_plan
 from workflows.contracts.datastores import DatastoreStatus, DatastoreType
 from workflows.rules.accounts.plans import Feature
+from workflows.rules.catalogue.providers import traits_of
 from workflows.rules.counts import some_of
 from workflows.rules.datastores.places import (
     CLOSED_RULE,
@@ -92,7 +93,11 @@ def _mistakes(asked: schemas.DatastoreCreation) -> list[FieldError]:
 
 
 def _check_region(session: Session, region: tables.Region, name: str) -> None:
-    """Raises: Problem `conflict`."""
+    """Raises: Problem `invalid-request`, `conflict`."""
+    if traits_of(region.provider_kind).is_of_strangers:
+        rule = f"is of machines that you or a cloud vouch for; hosts of {region.provider_kind} "
+        rule += "could read the datastore's password"
+        raise invalid(field_error("region_id", rule, region.id))
     if region.status in GONE:
         raise Problem("conflict", f"region {region.name}: is {region.status}")
     if not has_active_host(session, region.id):

@@ -4,7 +4,7 @@ The document is checked as it was sent, so that the answer names a wrong id toge
 other mistakes.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -17,6 +17,7 @@ from api.schemas.base import FieldError
 from api.services.job_datastores import wrong_datastores
 from api.services.job_deliveries import wrong_destination
 from api.services.job_inputs import wrong_input
+from api.services.job_providers import wrong_gpu_types, wrong_providers
 from api.services.lifecycles import GONE
 from api.services.ownership import projects_of, visible_artifacts
 from api.services.third_party_keys import wrong_keys
@@ -43,10 +44,13 @@ NAMED_AGAIN = timedelta(days=1)
 """Far below the retention of uploads."""
 
 
-def wrong_references(context: ChangeContext, document: Any, noun: str = "job") -> list[FieldError]:
+def wrong_references(
+    context: ChangeContext, document: Any, noun: str = "job", known_gpu_types: Sequence[str] = ()
+) -> list[FieldError]:
     """The field errors for ids in the document that name no resource that the caller may use.
 
     noun: what a member needs the permission `all` for, `job` or `federated`.
+    known_gpu_types: those of the platform's nodes.
     """
     if not isinstance(document, dict) or out_of_bounds(document):
         return []
@@ -56,7 +60,8 @@ def wrong_references(context: ChangeContext, document: Any, noun: str = "job") -
         _wrong_upload(context, document, ("code", "upload_id")),
         _wrong_upload(context, document, ("data", "input", "upload_id")),
         _wrong_region(context, document, owner_id),
-        *_wrong_providers(context, document, owner_id),
+        *wrong_providers(context.session, document, owner_id, context.caller.account_id),
+        *wrong_gpu_types(context.session, document, owner_id, known_gpu_types),
         *_wrong_secrets(context, document, project, noun),
         *_wrong_artifacts(context, document),
         *wrong_datastores(context, document, owner_id),
@@ -130,21 +135,6 @@ def _wrong_region(context: ChangeContext, document: Any, owner_id: str) -> Field
         return None
     rule = "is a region that the project's account may use: not found"
     return field_error("placement.region_id", rule, region_id)
-
-
-def _wrong_providers(context: ChangeContext, document: Any, owner_id: str) -> list[FieldError]:
-    asked = _at(document, ("placement", "providers"))
-    if not isinstance(asked, list):
-        return []
-    wrong = []
-    for index, name in enumerate(asked):
-        if not isinstance(name, str) or not name.startswith("prv-"):
-            continue
-        row = context.session.get(tables.Provider, name)
-        if row is None or row.account_id != owner_id or row.status in GONE:
-            rule = "is a provider of the project's account: not found"
-            wrong.append(field_error(f"placement.providers.{index}", rule, name))
-    return wrong
 
 
 def _wrong_secrets(

@@ -5,7 +5,6 @@ from typing import Any
 
 from sqlmodel import Session, col, select
 
-from activities.billing.machine_costs import MachineCost
 from activities.db import tables
 from activities.jobs.submissions import submission_of
 from activities.placement.refusals import refusals_of_jobs
@@ -42,7 +41,7 @@ def _job_response(row: tables.Job, figures: JobFigures) -> schemas.Job:
     spec = submission_of(row.spec)
     masked = dict.fromkeys(spec.environment.variables, MASK)
     refusals, accrued = figures.refusals[row.id], figures.accrued[row.id]
-    machines = figures.machine_costs.get(row.id, MachineCost())
+    machines = figures.machine_costs.get(row.id)
     waits = row.status == JobStatus.WAITING_FOR_RESOURCES
     told = [each["detail"] for each in refusals if each["code"] in (BEING_MADE, TAKEN)]
     reason = told[0] if waits and told else figures.people.named(row.status_reason)
@@ -78,8 +77,9 @@ def _job_response(row: tables.Job, figures: JobFigures) -> schemas.Job:
         charged_microcredits=row.charged_microcredits,
         unposted_microcredits=accrued.unposted_microcredits,
         microcredits_per_hour=accrued.microcredits_per_hour,
-        machine_cost_microcredits=machines.microcredits,
-        machine_cost_is_estimate=machines.is_estimate,
+        machine_cost_microcredits=machines.microcredits if machines else 0,
+        machine_microcredits_per_hour=machines.microcredits_per_hour if machines else None,
+        machine_cost_is_estimate=machines is not None and machines.is_estimate,
         output_bytes=row.output_bytes if knows_output(figures.caller, row) else None,
     )
 

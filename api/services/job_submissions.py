@@ -23,6 +23,7 @@ from api.schemas import jobs as schemas
 from api.services.account_limits import check_limit
 from api.services.job_datastores import pinned, region_warnings
 from api.services.job_inputs import check_input, create_input
+from api.services.job_providers import with_provider_ids
 from api.services.job_references import personal_project, wrong_references
 from api.services.job_responses import job_response
 from api.services.ownership import (
@@ -181,7 +182,8 @@ def _accepted_in(
     check_limit(context, tables.Job, project.account_id, count)
     check_room(context.session, project.account_id)
     check_input(context, submission, project)
-    whole = with_image_key(context, _with_references(submission, project.id), project)
+    named = with_provider_ids(context.session, submission, project.account_id)
+    whole = with_image_key(context, _with_references(named, project.id), project)
     return pinned(context.session, whole)
 
 
@@ -227,7 +229,7 @@ def _submission(context: ChangeContext, asked: ReadDocument, noun: str = "job") 
     """The submission of a document; the problem for a wrong document names every mistake."""
     found = asked.reading.mistakes
     mistakes = [field_error(mistake.field, mistake.rule, mistake.value) for mistake in found]
-    wrong = mistakes + wrong_references(context, asked.document, noun)
+    wrong = mistakes + wrong_references(context, asked.document, noun, asked.known_gpu_types)
     if asked.reading.submission is None or wrong:
         raise invalid(*wrong)
     return asked.reading.submission

@@ -30,6 +30,7 @@ from api.authorization import Caller
 from api.changes import ChangeContext
 from api.problems import Problem, field_error, invalid
 from api.schemas import providers as schemas
+from api.services.colab import endpoints_of
 from api.services.implied_regions import create_implied_region, used_nodes_of_implied_region
 from api.services.lifecycles import names_of, remove, wrong_state
 from api.services.ownership import lifecycle, own, own_locked
@@ -37,6 +38,7 @@ from workflows.contracts.statuses import ProviderStatus, RegionStatus
 from workflows.rules.catalogue.providers import traits_of
 
 SECRET_REF = "secret_ref"  # noqa: S105 - the name of a field
+SSH_KEY_REF = "ssh_key_ref"
 
 
 def keys_lock(account_id: str) -> str:
@@ -45,15 +47,22 @@ def keys_lock(account_id: str) -> str:
 
 
 def provider_responses(session: Session, rows: Sequence[tables.Provider]) -> list[schemas.Provider]:
-    left = left_of(session, rows, datetime.now(UTC))
-    return [_response(session, row, left.get(row.id)) for row in rows]
+    now = datetime.now(UTC)
+    left = left_of(session, rows, now)
+    endpoints = endpoints_of(session, [row.id for row in rows], now)
+    return [_response(session, row, left.get(row.id), endpoints.get(row.id)) for row in rows]
 
 
 def provider_response(session: Session, row: tables.Provider) -> schemas.Provider:
     return provider_responses(session, [row])[0]
 
 
-def _response(session: Session, row: tables.Provider, left: int | None) -> schemas.Provider:
+def _response(
+    session: Session,
+    row: tables.Provider,
+    left: int | None,
+    endpoint: schemas.ProviderEndpoint | None,
+) -> schemas.Provider:
     return schemas.Provider(
         **lifecycle(row),
         kind=row.kind,
@@ -65,6 +74,7 @@ def _response(session: Session, row: tables.Provider, left: int | None) -> schem
         checks=[schemas.ProviderCheck(**({"detail": "", "fix": ""} | one)) for one in row.checks],
         resources=[schemas.ProviderResource(**resource) for resource in row.resources or ()],
         reconciled_at=row.reconciled_at,
+        endpoint=endpoint,
     )
 
 
@@ -122,6 +132,9 @@ def _read(
     if not given:
         rule = f"is needed: {reader.what}, or a reference to one"
         raise invalid(field_error("credentials", rule))
+    if isinstance(given, dict) and SSH_KEY_REF in given:
+        rule = "is not taken: the platform makes the keys that log in to a provider's machines"
+        raise invalid(field_error(f"credentials.{SSH_KEY_REF}", rule))
     if isinstance(given, dict) and SECRET_REF in given:
         given = _reference_in(given)
     literal = json.dumps(given) if isinstance(given, dict) else given.strip()
@@ -158,6 +171,7 @@ def enable_provider(
     if traits_of(asked.kind).only_for_administrators and not context.caller.is_administrator:
         raise Problem("forbidden", f"kind {asked.kind}: is for administrators")
     _check_preference(context, asked)
+    _check_terms(asked)
     row = tables.Provider(
         id=new_id("prv"),
         account_id=context.caller.account_id,
@@ -177,6 +191,8 @@ def enable_provider(
     elif asked.credentials is not None:
         raise _needs_none(row.kind)
     context.create(row)
+    if asked.accept_terms:
+        context.acknowledge("accept_terms", row.id)
     if traits_of(row.kind).has_implied_region:
         create_implied_region(context, row)
     return provider_response(context.session, row)
@@ -307,6 +323,16 @@ def _must_be_the_only_one(context: ChangeContext, kind: str, key: Credentials) -
     for other in context.session.exec(others):
         if (other.cloud or {}).get("project_id") == key.project_id:
             raise Problem("conflict", f"project {key.project_id}: is enabled as {other.id}")
+
+
+def _check_terms(asked: schemas.ProviderCreation) -> None:
+    """Raises: Problem `invalid-request`, with the terms that are not accepted."""
+    terms = traits_of(asked.kind).terms
+    if terms and not asked.accept_terms:
+        raise invalid(field_error("accept_terms", f"is true to accept the terms: {terms}", False))
+    if asked.accept_terms and not terms:
+        rule = f"is for kinds with terms; {asked.kind} has none"
+        raise invalid(field_error("accept_terms", rule, True))
 
 
 def _needs_none(kind: str) -> Problem:

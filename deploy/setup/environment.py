@@ -43,7 +43,7 @@ def _install() -> None:
 
 def _sync(uv: str, purpose: str, *options: str) -> None:
     run(
-        [uv, "sync", "--frozen", "--python", sys.executable, *options],
+        [uv, "sync", "--frozen", "--all-extras", "--python", sys.executable, *options],
         purpose,
         advice=NETWORK,
         environment={

@@ -3,9 +3,12 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from sqlmodel import select
+
 from activities.db import tables
 from activities.db.ids import new_id
-from tests.api.http_server import Person
+from tests.activities.cloud_rows import add_lease
+from tests.api.http_server import Person, Site
 from workflows.rules.billing.usage_fees import usage_rates
 
 GPU = "GPU-0b1c"
@@ -51,3 +54,15 @@ async def running_job(
     )  # fmt: skip
     site.write(held, meter)
     return job_id
+
+
+def lease_its_machine(site: Site, job_id: str, **price: Any) -> None:
+    """Let the machine of a running job be leased for the job, an hour ago."""
+    began_at = datetime.now(UTC) - timedelta(hours=1)
+    with site.database.write() as session:
+        (held,) = session.exec(select(tables.Allocation).where(tables.Allocation.job_id == job_id))
+        node = session.get_one(tables.Node, held.node_id)
+        node.type = "ephemeral"
+        region = session.get_one(tables.Region, node.region_id)
+        add_lease(session, region, node.id, status="ready", began_at=began_at, created_at=began_at,
+                  **price)  # fmt: skip

@@ -21,8 +21,13 @@ from tests.api.test_leases import lease
 from tests.api.test_reservations import reservation
 from workflows.contracts.lifecycles import ARTIFACT_NOUNS
 
-FREE = {"get_health", "get_readiness", "get_metrics", "announce_machine"}
+FREE = {
+    *("get_health", "get_readiness", "get_metrics"),
+    *("announce_machine", "announce_colab_endpoint"),
+}
 """They need no key; the first three tell nothing of an account."""
+WRITING = {"get_colab_bootstrap"}
+"""What is asked with GET although something is made for each."""
 ADMINISTRATORS = {
     *(
         "list_accounts",
@@ -54,6 +59,7 @@ NOUN_OF: dict[str, str] = {
     "get_own_account": "account",
     "change_own_account": "account",
     "list_quotas": "providers",
+    "get_colab_bootstrap": "providers",
     "list_region_quotas": "regions",
     "list_offers": "jobs",
     "list_provider_machines": "leases",
@@ -88,7 +94,7 @@ BODIES: dict[str, Any] = {
     **{f"{verb}_boot_drive_request": body for verb, body in DECISIONS.items() if body},
 }
 """The sound bodies of routes that change one resource."""
-UNOWNED = {"list_quotas"}
+UNOWNED = {"list_quotas", "get_colab_bootstrap"}
 """Routes with a resource in the query; their own tests ask for that of another account."""
 
 
@@ -100,7 +106,8 @@ class Route(NamedTuple):
     @property
     def scope(self) -> str:
         noun = NOUN_OF.get(self.name, self.path.split("/")[2])
-        return f"{noun}:{'read' if self.method == 'GET' else 'write'}"
+        reads = self.method == "GET" and self.name not in WRITING
+        return f"{noun}:{'read' if reads else 'write'}"
 
     @property
     def sufficient(self) -> set[str]:

@@ -2,10 +2,12 @@
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from sqlalchemy import event
 
 from activities.billing.usage import post_worker_usage
 from activities.db import tables
+from api.services import costs
 from tests.activities.cloud_rows import add_lease
 from tests.activities.rows import allocate
 from tests.api.http_server import Person, Site
@@ -52,6 +54,18 @@ async def test_costs_are_charges_and_leased_machines(site: Site, ada: Person, bo
     assert (await ada.get("/v1/costs", params={"by": "bogus"})).status_code == 422
 
 
+async def test_the_sums_of_costs_are_of_more_items_than_are_shown(
+    site: Site, ada: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await _burst(site, ada)
+    whole = (await ada.get("/v1/costs", params={"by": "project"})).json()
+    assert whole["is_whole"]
+    monkeypatch.setattr(costs, "MOST_ITEMS", 0)
+    part = (await ada.get("/v1/costs", params={"by": "project"})).json()
+    assert (part["items"], part["is_whole"]) == ([], False)
+    assert part["total_microcredits"] == whole["total_microcredits"] == 3_250_000
+
+
 async def test_usage_says_who_used_what(site: Site, ada: Person, bob: Person) -> None:
     await _burst(site, ada)
     found = (await ada.get("/v1/usage", params={"by": "month"})).json()
@@ -69,7 +83,10 @@ async def test_a_job_says_what_its_machine_has_cost(site: Site, ada: Person) -> 
     found = (await ada.get(f"/v1/jobs/{job_id}")).json()
     assert found["machine_cost_microcredits"] == 3_000_000
     assert found["machine_cost_is_estimate"] is False
-    assert (await ada.get(f"/v1/jobs/{own}")).json()["machine_cost_microcredits"] == 0
+    assert found["machine_microcredits_per_hour"] == 2_000_000
+    found = (await ada.get(f"/v1/jobs/{own}")).json()
+    assert found["machine_cost_microcredits"] == 0
+    assert found["machine_microcredits_per_hour"] is None
 
 
 async def test_a_list_of_jobs_asks_once_for_all_machine_costs(site: Site, ada: Person) -> None:

@@ -49,7 +49,8 @@ def test_every_body_refuses_fields_that_it_does_not_know() -> None:
 
 def test_only_health_and_announcements_need_no_key() -> None:
     free = {path for path, operation in _operations() if "security" not in operation}
-    assert free == {"/healthz", "/readyz", "/metrics", "/v1/announcements"}
+    announcements = {"/v1/announcements", "/v1/colab/announcements"}
+    assert free == {"/healthz", "/readyz", "/metrics"} | announcements
 
 
 def test_every_stream_is_described_by_the_model_of_its_messages() -> None:

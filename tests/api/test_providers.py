@@ -139,6 +139,23 @@ async def test_references_to_the_servers_own_are_for_administrators(
         admin.site.set(tables.Provider, made["id"], status="archived")
 
 
+async def test_the_variable_of_google_names_the_file_of_the_key_for_administrators(
+    ada: Person, admin: Person, key: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "key.json").write_text(json.dumps(key, indent=2) + "\n")
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "key.json"))
+    reference = {"secret_ref": "env://GOOGLE_APPLICATION_CREDENTIALS"}
+    refused = await ada.post("/v1/providers", {"kind": "gcp", "credentials": reference})
+    assert (refused.status_code, str(tmp_path) in refused.text) == (403, False)
+    made = await enabled(admin, reference)
+    assert made["credentials"]["reference"] == reference["secret_ref"]
+    assert made["credentials"]["project_id"] == key["project_id"]
+    assert json.loads(credentials_of(made["id"])) == key
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "none.json"))
+    missing = await admin.post("/v1/providers", {"kind": "gcp", "credentials": reference})
+    assert (missing.status_code, str(tmp_path) in missing.text) == (422, False)
+
+
 async def test_a_reference_to_the_store_is_of_the_own_account(
     site: Site, ada: Person, bob: Person, key: dict[str, Any]
 ) -> None:

@@ -9,7 +9,9 @@ from activities.db import tables
 from activities.nodes.wanted import find_wanted_status
 from activities.storage.idle_workload import open_idle_workload
 from tests.api.http_server import Person, Site, host_key
+from workflows.contracts.statuses import ProviderKind
 from workflows.effects.nodes import FindWantedStatus
+from workflows.rules.catalogue.providers import TRAITS
 
 
 async def test_enabling_a_provider_writes_a_row_and_asks_its_workflow_to_start(
@@ -36,7 +38,10 @@ async def test_a_change_is_taken_while_temporal_is_down_and_waits_as_a_row(
     assert [(row.verb, row.delivered_at) for row in waiting] == [("start", None)]
 
 
-async def test_other_kinds_of_providers_are_refused_by_rule(ada: Person) -> None:
+async def test_other_kinds_of_providers_are_refused_by_rule(
+    ada: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(TRAITS, ProviderKind.COLAB)
     response = await ada.post("/v1/providers", {"kind": "colab", "payment_mode": "stripe"})
     assert response.status_code == 422
     told = {error["field"]: error for error in response.json()["errors"]}

@@ -1,5 +1,6 @@
 """Providers of machines rented by the hour: a key, and a region that nobody has to create."""
 
+import json
 from typing import Any
 
 import pytest
@@ -62,6 +63,20 @@ async def test_its_region_is_removed_with_the_provider_alone(site: Site, ada: Pe
     assert [verb for verb, _ in site.asked_of(made["id"])] == ["start", "remove"]
 
 
+async def test_its_region_takes_no_datastores_whose_password_a_host_could_read(
+    site: Site, ada: Person
+) -> None:
+    await enabled(ada)
+    (region,) = site.rows(tables.Region)
+    asked = {
+        "region_id": region.id, "name": "lab", "type": "nfs",
+        "address": "203.0.113.9", "root_path": "/srv/lab",
+    }  # fmt: skip
+    response = await ada.post("/v1/datastores", asked)
+    assert response.status_code == 422, response.text
+    assert "hosts of runpod could read" in response.text
+
+
 async def test_its_region_takes_no_guests(site: Site, ada: Person) -> None:
     await enabled(ada)
     (region,) = site.rows(tables.Region)
@@ -76,6 +91,7 @@ async def test_its_region_takes_no_guests(site: Site, ada: Person) -> None:
         ({"api_key": "short"}, "credentials.api_key"),
         ({"secret_ref": "env:NAME"}, "credentials.secret_ref"),
         ({"secret_ref": "store://providers/runpod/x", "api_key": KEY}, "credentials.secret_ref"),
+        ({"api_key": KEY, "ssh_key_ref": "file:///root/.ssh/id"}, "credentials.ssh_key_ref"),
     ],
 )
 async def test_what_is_no_key_is_refused_with_its_field(
@@ -90,11 +106,13 @@ async def test_what_is_no_key_is_refused_with_its_field(
 async def test_an_administrator_may_name_a_variable_of_the_server(
     admin: Person, ada: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RUNPOD_API_KEY", KEY)
     credentials = {"secret_ref": "env://RUNPOD_API_KEY"}
-    made = await enabled(admin, credentials=credentials)
-    assert made["credentials"]["reference"] == "env://RUNPOD_API_KEY"
-    assert credentials_of(made["id"]) == KEY
+    for value in (KEY, json.dumps({"api_key": KEY})):
+        monkeypatch.setenv("RUNPOD_API_KEY", value)
+        made = await enabled(admin, credentials=credentials)
+        assert made["credentials"]["reference"] == "env://RUNPOD_API_KEY"
+        assert made["credentials"]["key"] == "…cdef"
+        assert credentials_of(made["id"]) == value
     response = await ada.post("/v1/providers", {"kind": "runpod", "credentials": credentials})
     assert response.status_code == 403
 

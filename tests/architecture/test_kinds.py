@@ -29,7 +29,7 @@ TRAITS_FILE = "workflows/rules/catalogue/providers.py"
 SDKS = ("google.api_core", "google.auth", "google.cloud", "google.oauth2", "google.pubsub_v1")
 """Of clouds; Temporal's own library imports `google.protobuf` and `grpc`."""
 NEW = ProviderKind.COLAB
-"""Of the enum, and not available."""
+"""Of the enum; it is made unavailable, so that it can be made anew."""
 MODULE = """
 from activities.providers.base import Kind
 from workflows.contracts.providers import Check
@@ -115,13 +115,24 @@ def test_who_uses_no_cloud_imports_nothing_of_one() -> None:
 
 
 @pytest.fixture
-def new_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kind has no traits, and nothing of its own folder is imported."""
+    monkeypatch.delitem(TRAITS, NEW)
+    monkeypatch.delitem(registry.KINDS, NEW, raising=False)
+    monkeypatch.delattr(activities.providers, NEW.value, raising=False)
+    for name in set(sys.modules):
+        if within(name, f"activities.providers.{NEW}"):
+            monkeypatch.delitem(sys.modules, name)
+
+
+@pytest.fixture
+def new_kind(unavailable: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A kind out of a folder of its own, with traits."""
     folder = tmp_path / NEW.value
     folder.mkdir()
     (folder / "__init__.py").touch()
     (folder / "kind.py").write_text(MODULE)
-    paths = [*activities.providers.__path__, str(tmp_path)]
+    paths = [str(tmp_path), *activities.providers.__path__]
     monkeypatch.setattr(activities.providers, "__path__", paths)
     monkeypatch.setitem(TRAITS, NEW, Traits(is_cloud=True))
     before = set(sys.modules)
@@ -133,6 +144,7 @@ def new_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
             monkeypatch.delattr(activities.providers, NEW.value, raising=False)
 
 
+@pytest.mark.usefixtures("unavailable")
 def test_a_kind_without_traits_is_not_available() -> None:
     with pytest.raises(RequestRefused, match="colab: not available here; these are: gcp"):
         kind_of(NEW)

@@ -113,10 +113,12 @@ ALLOWED = {
 # What is shared by all lifecycles, and what of it the layers above may use.
 SHARED = ("contracts", "rules", "effects", "primitives", "hosts")
 OPEN_TO_ALL = ("workflows.contracts", "workflows.rules", "workflows.effects")
-# The SSH server of ours plays a machine: it hands its environment on to the commands it runs.
+# The SSH server of ours plays a machine: it hands its environment on to the commands it runs. The
+# cell of a notebook runs there, without our settings.
 ENVIRONMENT_READERS = (
     "activities/settings.py",
     "activities/agent/",
+    "activities/providers/colab/bootstrap_cell.py",
     "workers/runner",
     "workers/embedded_sshd.py",
 )

@@ -63,6 +63,7 @@ SERVICES_WITHOUT_ROUTE = {
     "artifact_datastores": "are named by the sources of artifacts",
     "job_datastores": "are named by jobs that are made under jobs",
     "plans": "are of accounts, and asked for by other nouns",
+    "job_providers": "are named by jobs that are made under jobs",
     "job_deliveries": "are named by jobs that are made under jobs",
     "job_inputs": "are named by jobs that are made under jobs",
     "job_figures": "stand beside the rows of jobs",

@@ -10,7 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from tests.bench.measure import Row
 from tests.bench.stack import scaled
 from tests.chaos.campaign_stack import aside
-from tests.chaos.cloud.campaign_stack import BOOT_S, CREATE_S, GPUS, CloudRoom
+from tests.chaos.cloud.campaign_stack import CloudRoom
+from tests.chaos.cloud.markets.google import BOOT_S, CREATE_S, Google
 from tests.lab.waiting import wait_until
 
 JOBS = 20
@@ -28,31 +29,32 @@ def rows() -> list[Row]:
 
 async def _measured() -> list[Row]:
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(JOBS + 4))
-    room = CloudRoom(lambda line: None)
+    google = Google()
+    room = CloudRoom(lambda line: None, google)
     try:
         await room.open()
-        calls = await aside(_calls_of_whole_jobs, room)
-        return [await _burst(room), calls]
+        calls = await aside(_calls_of_whole_jobs, room, google)
+        return [await _burst(room, google), calls]
     finally:
         room.close()
 
 
-async def _burst(room: CloudRoom) -> Row:
+async def _burst(room: CloudRoom, google: Google) -> Row:
     """From the first submission until the last machine runs, by the cloud's own meter."""
     jobs = scaled(JOBS)
-    with room.cloud.lock:
-        room.cloud.durations.ssh_s = BOOTS_LATER_S
-        before = len(room.cloud.meter.charges)
+    with google.cloud.lock:
+        google.cloud.durations.ssh_s = BOOTS_LATER_S
+        before = len(google.cloud.meter.charges)
     began = time.time()
     paths = await asyncio.gather(*(aside(_submitted, room) for _ in range(jobs)))
     submitted_s = time.time() - began
-    await aside(wait_until, lambda: len(_charges(room, before)) >= jobs, "all machines", LIMIT_S)
-    running_at = _charges(room, before)
+    await aside(wait_until, lambda: len(_charges(google, before)) >= jobs, "all machines", LIMIT_S)
+    running_at = _charges(google, before)
     first_s, took_s = min(running_at) - began, max(running_at) - began
     for path in paths:
         await aside(room.platform.post, f"{path}/cancel")
-    with room.cloud.lock:
-        room.cloud.durations.ssh_s = BOOT_S
+    with google.cloud.lock:
+        google.cloud.durations.ssh_s = BOOT_S
     await aside(wait_until, lambda: _is_over(room), "nothing is left", LIMIT_S)
     return Row(
         f"{jobs} jobs until all have a machine, a creation taking {CREATE_S:g} s",
@@ -63,13 +65,13 @@ async def _burst(room: CloudRoom) -> Row:
     )
 
 
-def _calls_of_whole_jobs(room: CloudRoom) -> Row:
-    before = len(room.double.door.calls)
+def _calls_of_whole_jobs(room: CloudRoom, google: Google) -> Row:
+    before = len(google.double.door.calls)
     jobs = scaled(WHOLE_JOBS)
     for _ in range(jobs):
         _submitted(room)
     wait_until(lambda: _is_over(room), "all jobs have ended and nothing is left", LIMIT_S)
-    names = (name.rpartition(".") for name in room.double.door.calls[before:])
+    names = (name.rpartition(".") for name in google.double.door.calls[before:])
     calls = Counter(
         f"{noun.rpartition('.')[2]} {verb}" for noun, _, verb in names if noun.startswith("compute")
     )
@@ -82,17 +84,17 @@ def _calls_of_whole_jobs(room: CloudRoom) -> Row:
 
 
 def _submitted(room: CloudRoom) -> str:
-    resources = {"gpus": GPUS, "cpu_count": 1, "memory_gib": 1}
-    return room.platform.job("sleep 1", room.region_id, resources=resources)
+    job = room.market.job(room.enabled)
+    return room.platform.job("sleep 1", room.enabled.region_id, resources=job["resources"])
 
 
-def _charges(room: CloudRoom, before: int) -> list[float]:
+def _charges(google: Google, before: int) -> list[float]:
     """When each machine that was made since has begun to run."""
-    with room.cloud.lock:
-        return [charge.started_at for charge in room.cloud.meter.charges[before:]]
+    with google.cloud.lock:
+        return [charge.started_at for charge in google.cloud.meter.charges[before:]]
 
 
 def _is_over(room: CloudRoom) -> bool:
     live = room.rows("SELECT id FROM nodes WHERE type = 'ephemeral' AND status != 'archived'")
     open_jobs = room.rows("SELECT id FROM jobs WHERE status NOT IN ('finished', 'canceled')")
-    return not live and not open_jobs and len(room.vms()) == len(room.storage)
+    return not live and not open_jobs and len(room.market.machines()) == len(room.enabled.storage)

@@ -312,7 +312,8 @@ def test_json_has_the_shape_of_the_api_and_nothing_else_on_stdout(desk: Desk) ->
     job = _job(desk)
     for noun in ("provider", "region", "node", "key"):
         assert set(desk.json(noun, "ls")) == {"items"}
-    assert set(desk.json("status")) == {"api", "ready", "platform", "account", "counts"}
+    parts = {"api", "ready", "platform", "account", "counts", "machines"}
+    assert set(desk.json("status")) == parts
     assert desk.json("placement", job["id"])["job_id"] == job["id"]
     assert desk.json("charges", job["id"])["charged_microcredits"] == 0
     assert set(desk.json("bill")) >= {"lines", "opening_microcredits", "closing_microcredits"}

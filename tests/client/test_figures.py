@@ -6,9 +6,15 @@ from datetime import UTC, datetime, timedelta
 
 from activities.billing.usage import post_worker_usage
 from activities.db import tables
-from tests.api.running_jobs import running_job
+from tests.api.running_jobs import lease_its_machine, running_job
 from tests.client.conftest import Desk
 from workflows.contracts.billing import WorkerUsage
+from workflows.contracts.machines import MachineOffer
+
+GOOGLE_OFFER = MachineOffer(
+    zone="europe-west4-a", machine_type="a2-highgpu-1g", gpu_type="A100", gpu_count=1,
+    microcredits_per_hour=3_670_000, price_is_estimate=True,
+).model_dump(mode="json")  # fmt: skip
 
 
 def _running(desk: Desk, **changes: object) -> str:
@@ -41,6 +47,35 @@ def test_a_job_that_waits_has_no_rate_and_nothing_unposted(desk: Desk) -> None:
     job_id = asyncio.run(desk.person.job())
     assert "posted" not in desk.baseload("charges", job_id).out
     assert "rate" not in desk.baseload("show", job_id).out
+
+
+def test_a_job_on_a_leased_machine_says_what_that_costs_and_its_price(desk: Desk) -> None:
+    job_id = _running(desk)
+    lease_its_machine(desk.site, job_id, microcredits_per_hour=2_500_000)
+    assert re.search(r"machines +2\.50\d* at 2\.50/h", desk.baseload("show", job_id).out)
+    assert desk.json("show", job_id)["machine_microcredits_per_hour"] == 2_500_000
+    assert re.search(r" 2\.50\d* at 2\.50/h", desk.baseload("ps").out)
+    assert re.search(r"machines +1 leased, 2\.50/h", desk.baseload("status").out)
+    costs = desk.json("costs", "--by", "project")
+    assert 2_500_000 <= costs["machine_microcredits"] < 2_600_000
+
+
+def test_what_a_dated_list_prices_is_marked_everywhere(desk: Desk) -> None:
+    job_id = _running(desk)
+    lease_its_machine(desk.site, job_id, offer=GOOGLE_OFFER)
+    assert re.search(r"machines +about 3\.67\d* at 3\.67/h", desk.baseload("show", job_id).out)
+    assert re.search(r"machines +1 leased, about 3\.67/h", desk.baseload("status").out)
+    assert re.search(r" about 3\.67", desk.baseload("costs").out)
+    assert desk.json("status")["machines"] == {
+        "count": 1, "microcredits_per_hour": 3_670_000, "price_is_estimate": True,
+    }  # fmt: skip
+
+
+def test_own_machines_cost_nothing(desk: Desk) -> None:
+    job_id = _running(desk)
+    assert not re.search("^machines", desk.baseload("show", job_id).out, re.MULTILINE)
+    assert "MACHINES" not in desk.baseload("ps").out
+    assert re.search(r"machines +none leased", desk.baseload("status").out)
 
 
 def test_a_notebook_says_its_port_its_address_and_the_command_that_reaches_it(desk: Desk) -> None:

@@ -3,7 +3,9 @@
 The commands are real processes; the test plays the workflows that would write the rows.
 """
 
+import asyncio
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -22,6 +24,7 @@ from activities.settings import settings
 from activities.storage.log_times import LogTimes
 from activities.storage.logs import log_store
 from tests.api.http_server import host_key
+from tests.api.running_jobs import lease_its_machine, running_job
 from tests.client.conftest import Desk
 from tests.client.served import Ended, wait_until
 from workflows.contracts.jobs import run_id
@@ -60,14 +63,14 @@ class Command:
 
 
 @contextmanager
-def running(desk: Desk, *arguments: str) -> Iterator[Command]:
+def running(desk: Desk, *arguments: str, stdin: int = subprocess.DEVNULL) -> Iterator[Command]:
     told = desk.folder.parent / "stderr"
     with (
         told.open("w") as err,
         subprocess.Popen(
             # A shell that runs the tests in the background has them ignore interrupts.
             ["env", "--default-signal=INT", sys.executable, "-m", "baseload", *arguments],
-            cwd=desk.folder, stdout=subprocess.PIPE, stderr=err, text=True,
+            cwd=desk.folder, stdin=stdin, stdout=subprocess.PIPE, stderr=err, text=True,
         ) as process,
     ):  # fmt: skip
         try:
@@ -218,6 +221,22 @@ def test_followed_logs_end_as_a_followed_submission_does(
         ended = command.end()
     assert ended.code == code
     assert f"digits: {status} (why), charged 0.00 credits" in ended.err
+
+
+def test_the_end_of_a_job_on_leased_machines_says_what_these_have_cost(desk: Desk) -> None:
+    async def made() -> str:
+        return await running_job(desk.person, await desk.person.node(await desk.person.region()))
+
+    job_id = asyncio.run(made())
+    lease_its_machine(desk.site, job_id, microcredits_per_hour=2_500_000)
+    job = Workflows(desk, tables.Job, job_id)
+    with running(desk, "logs", "-f", job_id) as command:
+        job.prints("said\n")
+        assert command.line() == "said"
+        job.becomes("finished")
+        ended = command.end()
+    assert ended.code == 0
+    assert re.search(r"credits; leased machines 2\.50\d* at 2\.50/h", ended.err)
 
 
 def test_logs_of_several_workers_are_whole_lines_that_say_whose_they_are(desk: Desk) -> None:

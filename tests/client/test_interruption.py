@@ -1,12 +1,22 @@
 """An interrupted command that followed a job: what it says, and whether it ends the job."""
 
+import asyncio
 import io
+import os
+import pty
 import sys
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from baseload.commands import submit
 from baseload.errors import BaseloadError
+
+from activities.db import tables
+from tests.activities.cloud_rows import add_lease
+from tests.client.conftest import Desk
+from tests.client.served import wait_until
+from tests.client.test_follow import JOB_FILE, Workflows, running
 
 JOB = {
     "id": "job-1", "name": "digits", "status": "running", "status_reason": None,
@@ -83,3 +93,46 @@ def test_the_job_goes_on_otherwise(monkeypatch: pytest.MonkeyPatch, answer: str)
 def test_costs_that_are_not_known_are_not_taken_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
     session = interrupted(monkeypatch, None, answers=False)
     assert "not known" in session.said[0]
+
+
+def on_a_rented_machine(desk: Desk, job: Workflows) -> None:
+    """Let the job run on a machine that was leased an hour ago for 2.50 credits an hour."""
+    region_id = asyncio.run(desk.person.region())
+    began_at = datetime.now(UTC) - timedelta(hours=1)
+    with desk.site.database.write() as session:
+        region = session.get_one(tables.Region, region_id)
+        region.provider_kind = "runpod"
+        lease = add_lease(
+            session, region, "nod-1", status="ready", began_at=began_at, created_at=began_at,
+            microcredits_per_hour=2_500_000,
+        )  # fmt: skip
+        row = session.get_one(tables.Job, job.id)
+        assignment = {"worker": 0, "lease_id": lease.id}
+        row.workers = [{"index": 0, "status": "running", "assignment": assignment}]
+    job.becomes("running")
+
+
+@pytest.mark.parametrize(("answer", "verbs"), [("y", ["start", "cancel"]), ("n", ["start"])])
+def test_at_a_terminal_the_answer_decides_whether_the_job_ends(
+    desk: Desk, answer: str, verbs: list[str]
+) -> None:
+    (desk.folder / "job.yaml").write_text(JOB_FILE)
+    ours, theirs = pty.openpty()
+    try:
+        with running(desk, "submit", "job.yaml", "--follow", stdin=theirs) as command:
+            wait_until(lambda: desk.site.rows(tables.Job), "a job was submitted")
+            job = Workflows(desk, tables.Job, desk.site.rows(tables.Job)[0].id)
+            on_a_rented_machine(desk, job)
+            job.prints("epoch 1\n")
+            assert command.line() == "epoch 1"
+            command.interrupt()
+            wait_until(lambda: "End digits?" in command.err, "it asks whether the job ends")
+            os.write(ours, f"{answer}\n".encode())
+            ended = command.end()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert ended.code == 130
+    assert "on 1 machine of runpod: 2.50 credits/h, 2.5" in ended.err
+    assert ("goes on" in ended.err) is (answer == "n")
+    assert [verb for verb, _ in desk.site.asked_of(job.id)] == verbs

@@ -115,6 +115,14 @@ def test_what_is_leased_anew_is_ended_too_and_people_are_told_that_it_comes_agai
     assert ending.leases == ["lea-1", "lea-2", "lea-3"]
 
 
+def test_kill_all_leaves_a_notebook_to_its_user_unless_it_is_named(desk: Desk) -> None:
+    lease(desk, "lea-1", provider_kind="colab")
+    assert "0 machines are gone" in desk.baseload("kill", "--all", "-y").out
+    assert "release" not in [verb for verb, _ in desk.site.asked_of("lea-1")]
+    desk.baseload("kill", "--all", "--provider", "colab", "-y", "--timeout", "0")
+    assert desk.site.asked_of("lea-1")[-1][0] == "release"
+
+
 def test_kill_all_fails_when_a_provider_cannot_be_asked(desk: Desk, driver: RentedDriver) -> None:
     cloud(desk)
     driver.is_away = True

@@ -171,3 +171,17 @@ def test_quotas_are_a_table_of_jobs_by_gpu_type(desk: Desk, provider: str, gcp: 
     gcp.project.limits[""] = {"GPUS_ALL_REGIONS": 0.0}
     none = desk.baseload("quotas", "gcp", "us-central1")
     assert (none.code, "GPUS_ALL_REGIONS in all regions to 1" in none.err) == (1, True)
+
+
+def test_a_notebook_is_enabled_by_whoever_accepts_its_terms_and_gets_its_cell(desk: Desk) -> None:
+    refused = desk.baseload("provider", "enable", "colab")
+    assert (refused.code, "forbids SSH shells" in refused.err) == (3, True)
+    assert desk.baseload("provider", "colab-bootstrap").code == 2
+    made = desk.json("provider", "enable", "colab", "--accept-terms")
+    desk.site.set(tables.Provider, made["id"], status="ready")
+    printed = desk.baseload("provider", "colab-bootstrap")
+    assert printed.code == 0
+    assert "with your own ngrok token inserted" in printed.err
+    compile(printed.out, "cell", "exec")
+    named = desk.json("provider", "colab-bootstrap", "colab")
+    assert named["token"] in named["cell"]

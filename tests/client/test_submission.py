@@ -1,14 +1,18 @@
 """Jobs on their way: what is shown before, what is sent, with which fields, and from where."""
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from baseload.commands.submission import array_text
+from sqlmodel import select
 
 from activities.db import tables
 from activities.jobs.submissions import open_variables
+from activities.providers.rental_offers import keep_offers
+from tests.activities.placement.test_rental_market import add_marketplace, rental
 from tests.client.conftest import Desk
 from tests.client.test_commands import JOB_FILE, _node
 
@@ -154,11 +158,12 @@ def test_a_command_runs_as_a_job_with_the_folder_here_as_its_code(desk: Desk, fo
 def test_options_may_stand_behind_a_script(desk: Desk, folder: Path) -> None:
     (folder / "train.py").write_text("print(1)")
     job = _json(
-        desk, "run", "train.py", "-d", "--gpus", "A100:1",
+        desk, "run", "train.py", "-d", "--provider", "runpod", "--gpus", "A100:1",
         "--price-cap", "2.50", "--", "--lr", "0.1",
     )  # fmt: skip
     assert job["commands"] == [{"command": "python train.py --lr 0.1"}]
     assert job["resources"]["gpus"] == "A100:1"
+    assert job["placement"]["providers"] == ["runpod"]
     assert job["safety"]["price_cap_microcredits_per_hour"] == 2_500_000
 
 
@@ -180,3 +185,25 @@ def test_the_highest_price_of_offers_is_asked_in_credits(desk: Desk) -> None:
     assert desk.baseload("offers", "--max-price", "2.5").code == 0
     refused = desk.baseload("offers", "--max-price", "much")
     assert (refused.code, "asked credits, found 'much'" in refused.err) == (2, True)
+
+
+def test_offers_show_whose_they_are_what_they_cost_and_how_old_their_prices_are(desk: Desk) -> None:
+    assert desk.baseload("credit", "add", "25").code == 0
+    now = datetime.now(UTC)
+    with desk.site.database.write() as session:
+        account = session.exec(select(tables.Account)).one()
+        work = add_marketplace(session, account, rental(), name="work")
+        spare = add_marketplace(session, account, name="spare")
+        read_before = now - timedelta(hours=1)
+        keep_offers(session, work.provider_id, [rental()], now)
+        keep_offers(session, spare.provider_id, [rental("secure", 2_000_000)], read_before)
+        session.flush()
+    ended = desk.baseload("offers", "--gpus", "A100-80GB")
+    assert ended.code == 0, ended.err
+    first, second = (line for line in ended.out.splitlines() if "(runpod)" in line)
+    assert ("work (runpod)" in first, "about" in first, " s ago" in first) == (True, False, True)
+    assert ("spare (runpod)" in second, "about 2.00" in second, "1 h" in second) == (True,) * 3
+    asked = ("offers", "--gpus", "A100-80GB", "--provider", "spare", "--provider", "runpod")
+    assert [one["provider_name"] for one in desk.json(*asked)["offers"]] == ["spare", "work"]
+    refused = desk.baseload("offers", "--provider", "spore")
+    assert (refused.code, "did you mean spare" in refused.err) == (3, True)

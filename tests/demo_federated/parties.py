@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
 import httpx
 
 from tests.demo_data.stack import Stage
 from tests.demo_gcp.telling import Terminal
-from workers.runner.commands import Commands, Resource
-from workers.runner.lifecycle import StackError
+from workers.runner.commands import Resource
 from workers.runner.narration import Story
 from workers.runner.settings import RunnerSettings
 
@@ -34,7 +32,6 @@ class Party(Terminal):
         super().__init__(settings, voice)
         self.name = name
         self.address = f"{name}@example.test"
-        self._silent = Commands(settings, voice.tell, shown=False)
 
     @property
     def account(self) -> Resource:
@@ -50,18 +47,6 @@ class Party(Terminal):
         reason = found["status_reason"]
         self.expect(f"{name} is settled: {reason}", found["status"] == "settled")
         return found
-
-    def refused(self, because: str, *arguments: str) -> None:
-        """Run a command that must be refused with these words."""
-        self.tell(f"$ {shlex.join(('baseload', *arguments))}")
-        try:
-            self._silent.baseload(*arguments)
-        except StackError as refusal:
-            said = str(refusal).partition("\n")[2]
-            self.tell(said)
-            self.expect(f"the {self.name} is refused: {because}", because in said)
-        else:
-            raise StackError(f"{self.name}: it was not refused: {shlex.join(arguments)}")
 
 
 class Telling:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import re
-import shlex
 
 from tests.demo_gcp.bill import disagreements, table
+from tests.demo_gcp.own_machine import OWN_NODE, own_machine
 from tests.demo_gcp.stack import Stage
 from tests.demo_gcp.telling import Telling
-from tests.lab.hardware import put_gpus
-from tests.lab.machine import Machine
 from workers.runner.commands import Resource
 from workers.runner.local_node import shortened
 from workers.runner.narration import Story
 from workers.runner.settings import CHECKOUT
 
-OWN_REGION, OWN_NODE = "home", "own-a100"
-A100, A100_MIB = "NVIDIA A100-SXM4-40GB", 40_960
 CLOUD_REGION, BURST_REGION = "us-central1", "burst"
 JOBS = CHECKOUT / "tests" / "demo_gcp" / "training"
 LONG_JOB, JOB = "long-training", "training"
@@ -32,7 +28,7 @@ def play(stage: Stage, story: Story) -> None:
     """All of it. Raises: StackError, at the first thing that is not as it should be."""
     telling = Telling(stage, story)
     with story.step("A machine of your own, with one A100"):
-        own_machine(telling)
+        own_machine(telling, stage.lab, stage.settings.api_url)
     with story.step("Enable Google Cloud (simulated)"):
         key = shortened(stage.key)
         telling.baseload("provider", "enable", "gcp", "--key", key, "--wait")
@@ -53,35 +49,6 @@ def play(stage: Stage, story: Story) -> None:
         remove_everything(telling)
     with story.step("The bill"):
         settle(telling, job)
-
-
-def own_machine(telling: Telling) -> None:
-    """It is an active node in a region of its own."""
-    telling.baseload("credit", "add", "25")
-    telling.baseload("provider", "enable", "physical", "--wait")
-    relaxed = "--provider", "physical", "--relax", "all"
-    telling.baseload("region", "create", OWN_REGION, *relaxed)
-    telling.reached("regions", OWN_REGION, "healthy")
-    machine = telling.stage.lab.add(OWN_NODE)
-    put_gpus(machine, A100, 1, A100_MIB)
-    _announce(telling, machine)
-    minion = "--region", OWN_REGION, "--minion-id", machine.minion_id
-    telling.baseload("node", "add", OWN_NODE, *minion)
-    telling.reached("nodes", OWN_NODE, "maintenance")
-    telling.baseload("node", "activate", OWN_NODE)
-    telling.reached("nodes", OWN_NODE, "active")
-
-
-def _announce(telling: Telling, machine: Machine) -> None:
-    """What a person does on the machine: run join.sh, as the API serves it."""
-    region = telling.api.live("regions", name=OWN_REGION) or {}
-    made = telling.api.post("/v1/join-tokens", {"region_id": region["id"]})
-    url = telling.stage.settings.api_url
-    options = "--api", url, "--token", made["secret"], "--key", made["ssh_public_key"]
-    fetched = f"curl -fsS {url}/join.sh"
-    telling.tell(f"{OWN_NODE}$ {fetched} | sh -s -- --api {url} --token … --key …")
-    line = f"{fetched} | sh -s -- {shlex.join(map(str, options))}"
-    telling.tell(machine.run("sh", "-c", line).strip())
 
 
 def cloud_region(telling: Telling) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 from tests.demo_gcp.stack import Stage
 from workers.runner.commands import POLL_S, Commands, PublicApi, Resource
@@ -11,6 +13,7 @@ from workers.runner.lifecycle import StackError
 from workers.runner.narration import Story
 from workers.runner.settings import RunnerSettings
 
+Found = TypeVar("Found")
 LIMIT_S = 180.0
 """Of every wait: several times what it takes on two busy cores."""
 
@@ -22,6 +25,7 @@ class Terminal:
         self.tell = story.tell
         self.api = PublicApi(settings)
         self.baseload = Commands(settings, story.tell, shown=True).baseload
+        self._quietly = Commands(settings, story.tell, shown=False).baseload
 
     def reached(self, noun: str, name: str, *statuses: str) -> Resource:
         """The resource in one of these states, each state on the way told.
@@ -41,14 +45,30 @@ class Terminal:
             path, wanted, LIMIT_S, lambda now: self.tell(f"{noun} {name}: {now.replace('_', ' ')}")
         )
 
-    def until(self, claim: str, holds: Callable[[], object]) -> None:
-        """Wait for it. Raises: StackError, when it is not so within the limit."""
+    def until(self, claim: str, holds: Callable[[], Found]) -> Found:
+        """Wait for it, and return what was found.
+
+        Raises: StackError, when it is not so within the limit.
+        """
         deadline = time.monotonic() + LIMIT_S
-        while not holds():
+        while not (found := holds()):
             if time.monotonic() > deadline:
                 raise StackError(f"it is not so after {LIMIT_S:g} s that {claim}")
             time.sleep(POLL_S)
         self.tell(f"✓ {claim}")
+        return found
+
+    def refused(self, because: str, *arguments: str) -> None:
+        """The command ends with an error that says so. Raises: StackError, when it does not."""
+        self.tell(f"$ {shlex.join(('baseload', *arguments))}")
+        try:
+            self._quietly(*arguments)
+        except StackError as refusal:
+            said = str(refusal).partition("\n")[2]
+            self.tell(said)
+            self.expect(f"it is refused: {because}", because in said)
+        else:
+            raise StackError(f"it was not refused: {shlex.join(arguments)}")
 
     def expect(self, claim: str, holds: object) -> None:
         """Raises: StackError, when the claim is not so."""

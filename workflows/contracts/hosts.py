@@ -72,6 +72,11 @@ class HostRequest(Contract):
         return False
 
     @property
+    def has_own_key(self) -> bool:
+        """Whether the machine lets in a key of its own, and not its region's."""
+        return False
+
+    @property
     def relaxed(self) -> tuple[str, ...]:
         """Requirements that are waived."""
         return self.relaxed_requirements

@@ -383,8 +383,9 @@ class SubmittedPlacement(Submitted):
 
     region_id: str | None = Field(None, examples=["reg-01j"])
     """The only region to choose machines from; by default all regions."""
-    providers: tuple[str, ...] | None = Field(None, examples=[["physical", "gcp"]])
-    """Kinds or ids of the providers to choose from; by default all."""
+    providers: tuple[str, ...] | None = Field(None, examples=[["runpod", "local"]])
+    """Kinds, ids or names of the providers to choose from, the preferred ones first: the first one
+    that has room gets the job, and a later one only if no earlier one has. By default all."""
     only_owned: bool | None = Field(None, examples=[True])
     """Whether the job runs on machines of its own account alone; by default as the project says."""
     spot: SpotPolicy | None = Field(None, examples=["never"])

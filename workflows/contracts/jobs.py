@@ -112,7 +112,7 @@ class WorkerExit(Contract):
 
 
 class WorkerIdle(Contract):
-    """Signal `worker_idle`: a worker's command has reached the idle timeout."""
+    """Signal `worker_idle`: a worker's command has reached the idle timeout, or soon will have."""
 
     worker: int
     attempt: int

@@ -27,6 +27,24 @@ class MachineOffer(Contract):
     provider_offer_id: str = ""
     """The marketplace's own id of what it offers: one machine, or a GPU model as it names it. Empty
     for a cloud, which sells machine types."""
+    host: str = ""
+    """The marketplace's number of the machine behind the offer, at a host who is a stranger; empty
+    where it names none before the rental."""
+    memory_bytes: int = 0
+    """The memory that the host says the machine has; 0: nobody says it."""
+    disk_mb_per_s: int = 0
+    """How fast the host says the disk is; 0: nobody says it."""
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """The scopes of the shortages for which this offer is not tried: its own, and its host's,
+        whose offers have other ids tomorrow."""
+        return (self.scope, self.host_scope) if self.host else (self.scope,)
+
+    @property
+    def host_scope(self) -> str:
+        """The scope to remember when the machine is not what was offered."""
+        return f"host/{self.host}" if self.host else self.scope
 
     @property
     def scope(self) -> str:
@@ -71,6 +89,8 @@ class RentalOffer(Contract):
     cpu_count: int
     memory_bytes: int
     disk_microcredits_per_gb_month: int = 0
+    most_disk_gb: int | None = None
+    """The largest disk that the machine can have; None: the marketplace states none."""
 
     @property
     def offer_id(self) -> str:
@@ -94,6 +114,9 @@ class MachineSpec(Contract):
     env: dict[str, str] = Field(default_factory=dict)
     """Variables that a rented machine gets at its creation. Its host reads them, so none is a
     secret; the driver adds the host key of this one machine."""
+    has_own_key: bool = False
+    """Whether the machine lets in a key of its own, because its host is a stranger; else its
+    region's key, as all machines did before."""
 
 
 class MachineClaim(Contract):

@@ -33,6 +33,9 @@ class NodeAddress(Contract):
     """Whether a worker process in the region's own network reaches the node, and no other."""
     leased: bool = False
     """Whether the platform has created the machine, so that nobody has to prove whose it is."""
+    has_own_key: bool = False
+    """Whether the machine lets in a key of its own, which no other machine does; else its region's
+    key."""
 
 
 class Gpu(Contract):
@@ -94,6 +97,10 @@ class Hardware(Contract):
     free_disk_bytes: int = 0
     disk_bytes: int = 0
     """The size of the file system of the agent's folder; 0: an earlier inspection did not tell."""
+    disk_mb_per_s: int | None = None
+    """How fast the agent's folder takes bytes, in a short trial; None: it was not tried."""
+    cpu_mb_per_s: int | None = None
+    """How fast one CPU computes SHA-256, in a short trial; None: it was not tried."""
     disks: tuple[Disk, ...] = ()
     gpus: tuple[Gpu, ...] = ()
     network_mbps: int | None = None
@@ -214,6 +221,10 @@ class NodeRequest(HostRequest):
     @property
     def is_leased(self) -> bool:
         return self.machine is not None
+
+    @property
+    def has_own_key(self) -> bool:
+        return self.machine is not None and self.machine.spec.has_own_key
 
     @property
     def relaxed(self) -> tuple[str, ...]:

@@ -50,6 +50,7 @@ class Demand(Resources):
     worker_count: int = 1
     region_id: str | None = None
     providers: tuple[str, ...] = ()
+    """The ids and kinds of the providers to choose from, the preferred ones first; empty: all."""
     only_owned: bool = False
     needs_image: bool = False
     needs_apt_packages: bool = False
@@ -209,6 +210,10 @@ class CloudOffer(Contract):
     disk_microcredits_per_gb_month: int = 0
     price_read_on: date | None = None
     """The day of the price list."""
+    read_at: datetime | None = None
+    """When a marketplace was asked for its offers; None: the offer is of a cloud's price list."""
+    most_disk_gb: int | None = None
+    """The largest disk that the machine can have; None: any that a job asks for."""
     fee: UsageRates
     """The usage fee of one worker, which the platform bills beside the price of the machine."""
 
@@ -308,6 +313,8 @@ class RankedOffer(Contract):
     node_name: str = ""
     region_id: str
     region_name: str = ""
+    provider_id: str = ""
+    """The provider; empty: it is another account's."""
     provider_kind: str
     owned: bool
     gpu_type: str | None = None
@@ -332,6 +339,8 @@ class RankedOffer(Contract):
     """Whether the price is from a dated price list; the cloud's own bill counts."""
     price_read_on: date | None = None
     """The day of the price list."""
+    read_at: datetime | None = None
+    """When a marketplace was asked for the offer; None: it is of no marketplace."""
 
 
 class Ranking(Contract):

@@ -23,6 +23,9 @@ class CreateMachine(NamedMachine):
 
     offer: MachineOffer
     spec: MachineSpec
+    price_cap_microcredits_per_hour: int | None = None
+    """The most that a rental offer may cost, which is read again before; None: no cap, or an
+    earlier release has not said it."""
     sequence: int = 0
     """As that of `TerminateMachine`; the lease may have a machine of a later offer already."""
 
@@ -65,6 +68,8 @@ class RememberShortage(Contract):
     provider_id: str
     scope: str
     reason: str
+    kept_s: int | None = None
+    """For how long it is remembered, in seconds; None: as long as a usual shortage."""
 
 
 create_machine = Effect(

@@ -69,7 +69,8 @@ class NodeReached(Contract):
 
 
 class InspectNode(SiteCommand):
-    pass
+    tries_speeds: bool = False
+    """Whether the machine tries how fast its disk and its CPU are, which takes a few seconds."""
 
 
 class NodeInspected(Contract):

@@ -43,14 +43,19 @@ class Inspection:
     def asks_for_a_restart(self) -> bool:
         return self._last is not None and self._last.reboot_required
 
-    async def first(self, lacking: Callable[[Hardware], str]) -> str:
+    async def first(
+        self, lacking: Callable[[Hardware], str], *, waits: bool = True, tries_speeds: bool = False
+    ) -> str:
         """Inspect the host, and return the requirements that it misses; empty: none.
 
         lacking: what the machine was created with and does not have yet. The inspection waits for
-        that, because the drivers of GPUs are installed during the first boot of a machine.
+        that if `waits`, because the drivers of GPUs are installed during the first boot of a
+        machine.
+        tries_speeds: whether the machine tries how fast its disk and its CPU are.
         """
-        deadline, pause = workflow.now() + DRIVERS_LIMIT, DRIVERS_POLL_MIN
-        hardware = await self._inspect()
+        limit = DRIVERS_LIMIT if waits else timedelta(0)
+        deadline, pause = workflow.now() + limit, DRIVERS_POLL_MIN
+        hardware = await self._inspect(tries_speeds=tries_speeds)
         while (lacks := lacking(hardware)) and workflow.now() < deadline:
             if pause == DRIVERS_POLL_MIN:
                 await self._record(
@@ -61,8 +66,9 @@ class Inspection:
             hardware = await self._inspect()
         return await self._evaluate(hardware) or lacks
 
-    async def _inspect(self) -> Hardware:
-        return (await inspect_node(InspectNode(node=self._location.address()))).hardware
+    async def _inspect(self, *, tries_speeds: bool = False) -> Hardware:
+        command = InspectNode(node=self._location.address(), tries_speeds=tries_speeds)
+        return (await inspect_node(command)).hardware
 
     async def again(self) -> str:
         """Inspect a host in use, with a shorter limit; record an event when its hardware changed.

@@ -105,6 +105,7 @@ class HostLocation:
             root=self._request.root,
             own_worker=self._request.own_worker,
             leased=self._request.is_leased,
+            has_own_key=self._request.has_own_key,
         )
 
     def changes(self) -> HostChanges:

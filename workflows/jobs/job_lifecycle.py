@@ -42,12 +42,13 @@ from workflows.jobs.awaited_data import AwaitedData
 from workflows.jobs.contents import StagingProgress, staged_events, staging_event
 from workflows.jobs.datastore_waits import STAGING_LIMIT, through_absence
 from workflows.jobs.delivery import Delivery
+from workflows.jobs.idleness import end_of_idle
 from workflows.jobs.node_outages import NodeOutages
 from workflows.jobs.observations import Observations
 from workflows.jobs.removal import remove_job
 from workflows.jobs.state_snapshots import PREEMPTION_SNAPSHOT_LIMIT, StateSnapshots
 from workflows.jobs.teardown import Teardown, leaving_of, retained_nodes, retention_events
-from workflows.jobs.termination import CANCELED_OUTSIDE, Termination, end_of_idle
+from workflows.jobs.termination import CANCELED_OUTSIDE, Termination
 from workflows.jobs.volumes import WrittenVolumes
 from workflows.jobs.worker import Worker, all_ended, failures_of, progress_of
 from workflows.primitives import journal
@@ -332,7 +333,7 @@ class JobLifecycle:
             message = self._attempt.inbox.take()
             if message is None or isinstance(message, WorkerIdle):
                 await self._interruptible(self._poll())
-                self._end_when_idle()
+                await self._end_when_idle()
             elif isinstance(message, WorkerExit):
                 await self._observations.record_exit(message)
             elif isinstance(message, WorkerHostname):
@@ -462,7 +463,7 @@ class JobLifecycle:
     def worker_exited(self, ended: WorkerExit) -> None:
         self._attempt.inbox.put(ended)
 
-    @workflow.signal(description="A command has reached the idle timeout.")
+    @workflow.signal(description="A command has reached the idle timeout, or soon will have.")
     def worker_idle(self, idle: WorkerIdle) -> None:
         if idle.node_id in ("", *self._attempt.node_ids()):
             self._attempt.inbox.put(idle)
@@ -574,7 +575,8 @@ class JobLifecycle:
             await self._observations.record_exit(message)
         await self._end_on_failure()
 
-    def _end_when_idle(self) -> None:
+    async def _end_when_idle(self) -> None:
+        await self._observations.record_idle(self._request.idle_timeout_s)
         if request := end_of_idle(self._attempt.workers, self._request.idle_timeout_s):
             self._termination.stop(request, is_service=False)
 

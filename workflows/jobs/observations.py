@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from temporalio import workflow
 from temporalio.exceptions import ApplicationError, is_cancelled_exception
 
 from workflows.contracts.errors import NODE_UNREACHABLE
@@ -11,11 +12,14 @@ from workflows.contracts.jobs import NodeReachable, NodeUnreachable, WorkerExit
 from workflows.contracts.reservations import WorkerHostname
 from workflows.contracts.statuses import JobStatus
 from workflows.jobs.attempt import Attempt
+from workflows.jobs.idleness import warning_of_idle
 from workflows.jobs.node_outages import NodeOutages
 from workflows.jobs.violations import report_violation
 from workflows.jobs.worker import Worker
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 
+WARNS_OF_IDLENESS = "warns-before-it-ends-an-idle-job"
+"""The patch since which an event says that an idle job will be ended, before it is."""
 _HOSTNAME_EVENTS = {state: event for event, state in HOSTNAME_STATES.items()}
 
 
@@ -45,6 +49,7 @@ class Observations:
         self._write = write
         self._bill = bill
         self._hostname: WorkerHostname | None = None
+        self._is_idle = False
 
     # ── exits ───────────────────────────────────────────────────────────────────────────────
 
@@ -70,6 +75,13 @@ class Observations:
         if (worker := self._attempt.take_exit(message)) is not None:
             await self._record_reachable(worker.node.node_id)
             await self._write(worker.exit_event())
+
+    async def record_idle(self, limit_s: int | None) -> None:
+        """Warn, once until a command is active again, that a job which stays idle is ended."""
+        warning = warning_of_idle(self._attempt.workers, limit_s)
+        was_idle, self._is_idle = self._is_idle, warning is not None
+        if warning is not None and not was_idle and workflow.patched(WARNS_OF_IDLENESS):
+            await self._write(warning)
 
     # ── hostnames ───────────────────────────────────────────────────────────────────────────
 

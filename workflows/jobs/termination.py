@@ -349,17 +349,3 @@ class Termination:
                 f"{reason}; has restarted {counted(limit, 'time')}, "
                 "which is the limit (safety.max_restarts)"
             )
-
-
-def end_of_idle(workers: Sequence[Worker], limit_s: int | None) -> EndRequest | None:
-    """The request to end a job whose running commands have all been idle for so long, else None.
-
-    limit_s: the idle timeout; None: the job has none. A single idle worker does not end the job,
-    because it may wait for the others.
-    """
-    running = [worker for worker in workers if not worker.has_ended]
-    if limit_s is None or not running or any(worker.idle_s < limit_s for worker in running):
-        return None
-    and_gpus = " and idle GPUs" if any(worker.assigned.gpu_indices for worker in running) else ""
-    reason = f"no output{and_gpus} for {limit_s} s (safety.idle_timeout_s)"
-    return EndRequest(reason=reason, code="idle")

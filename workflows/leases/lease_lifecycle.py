@@ -200,6 +200,7 @@ class LeaseLifecycle:
             **self._machine.name,
             offer=offer,
             spec=self._request.spec,
+            price_cap_microcredits_per_hour=self._request.price_cap_microcredits_per_hour,
             sequence=self._journal.sequence,
         )
         try:

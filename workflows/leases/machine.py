@@ -80,6 +80,7 @@ class Machine:
             user=seen.user,
             minion_id=seen.minion_id or "",
             leased=True,
+            has_own_key=self._request.spec.has_own_key,
             own_worker=self._request.own_worker,
         )
 

@@ -38,8 +38,9 @@ class Offers:
         """Why the offer is not tried; None: it is."""
         if offer == self._machine.offer:
             return None
-        if offer.scope in self._shortages:
-            short = self._shortages[offer.scope]
+        known = [self._shortages[scope] for scope in offer.scopes if scope in self._shortages]
+        if known:
+            short = max(known, key=lambda each: each.until)
             return f"{short.reason}; not asked again before {short.until:%H:%M:%S} UTC"
         return self.over_cap(offer.microcredits_per_hour)
 

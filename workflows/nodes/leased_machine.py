@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from temporalio import workflow
+from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from workflows.contracts.events import Event, NodeEvent
 from workflows.contracts.leases import LeaseEnding, MachineLost, MachineReady
@@ -18,13 +19,17 @@ from workflows.effects.leases import (
     acquire_lease,
     release_lease,
 )
+from workflows.effects.machines import RememberShortage, remember_shortage
 from workflows.hosts.location import HostLocation, refusal
 from workflows.nodes.region import NodeRegion
 from workflows.nodes.steps import NodeSteps
+from workflows.primitives.failures import cause_of
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import LEASE_ID, Journal
 from workflows.primitives.waiting import wait_until, with_watch
+from workflows.rules.catalogue.providers import traits_of
 from workflows.rules.ids import timed_id
+from workflows.rules.nodes.offered import distrusted_for, host_words
 from workflows.rules.nodes.onboarding import TRIES, lacking_of
 
 READY_LIMIT = timedelta(hours=6)
@@ -32,6 +37,9 @@ READY_LIMIT = timedelta(hours=6)
 POLL_INTERVAL_MIN = timedelta(seconds=30)
 POLL_INTERVAL_MAX = timedelta(minutes=10)
 """The first and the longest time between two polls of a lease's row, beside the lease's signals."""
+REMEMBERS_HOSTS = "a-lying-host-is-remembered"
+"""The patch since which a stranger's machine is compared with its offer once, and its host is not
+rented from again for a while when it is another one."""
 POLLS_LEASE = "an-offline-node-polls-its-lease"
 """The patch since which a node that cannot be reached asks whether its lease has ended."""
 RELEASE_POLL_MIN = timedelta(seconds=1)
@@ -182,6 +190,41 @@ class LeasedMachine:
         if self.offer is None or self._claim is None:
             return ""
         return lacking_of(self.offer, self._claim.spec, hardware)
+
+    @property
+    def is_probed(self) -> bool:
+        """Whether the machine is compared with its offer once, and its host is remembered if it is
+        another one: a container has at its start all that it will ever have."""
+        kind = self._claim.provider_kind if self._claim else ""
+        return traits_of(kind).is_of_strangers and workflow.patched(REMEMBERS_HOSTS)
+
+    async def distrust(self, lacks: str) -> None:
+        """Remember for all jobs that the host's machine was not what it offered, so that it is not
+        rented again for a while.
+
+        lacks: what the machine does not have.
+        """
+        if self.offer is None or self._claim is None:
+            return
+        kept, words = distrusted_for(self.offer), host_words(self.offer)
+        result = f"not rented before {workflow.now() + kept:%F %T} UTC"
+        reason = f"its machine was not what was offered: {lacks}"
+        command = RememberShortage(
+            provider_id=self._claim.provider_id,
+            scope=self.offer.host_scope,
+            reason=f"{words}: {reason}",
+            kept_s=int(kept.total_seconds()),
+        )
+        try:
+            await remember_shortage(command)
+        except ActivityError as failure:
+            if is_cancelled_exception(failure):
+                raise
+            # The next job may rent it in vain again, which does no other harm.
+            workflow.logger.warning("a host was not remembered: %s", cause_of(failure)[1])
+            result = "could not be remembered"
+        message = f"{words} of {self._claim.provider_kind}: {reason}; {result}"
+        await self._steps.record_event(Event(type=NodeEvent.HOST_DISTRUSTED, message=message))
 
     async def hold_while(self, work: Coroutine[Any, Any, None]) -> None:
         """Await `work` on the unreachable machine while the node's lease holds that machine.

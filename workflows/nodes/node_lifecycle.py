@@ -170,7 +170,13 @@ class NodeLifecycle:
         self._steps.status = NodeStatus.INSPECTING
         connected = Event(type=NodeEvent.CONNECTED, message="its host key is the expected one")
         await self._steps.write(connected, changes=self._location.changes())
-        if missed := await self._inspection.first(self._machine.lacking):
+        is_probed = self._machine.is_probed
+        missed = await self._inspection.first(
+            self._machine.lacking, waits=not is_probed, tries_speeds=is_probed
+        )
+        if missed:
+            if is_probed:
+                await self._machine.distrust(missed)
             raise refusal(self._request, missed)
 
     async def _prepare(self) -> None:

@@ -11,6 +11,7 @@ from workflows.contracts.providers import ProviderRequest
 from workflows.effects.reconciliation import ReconcileMachines, reconcile_machines
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.journal import EventWriter
+from workflows.primitives.waiting import wait_until
 
 RECONCILIATION_INTERVAL = timedelta(minutes=5)
 JITTER = 0.2
@@ -41,18 +42,20 @@ class MachineReconciliation:
         self.trouble = request.reconciliation_trouble
         """Why there is none for long, as the last event says; empty: there is."""
         self.is_running = False
+        self.is_asked = False
+        """Whether a comparison is asked for that does not wait for its time."""
         self._request = request
         self._is_ready = is_ready
         self._record_event = record_event
         self._after_each = after_each
 
     async def run(self) -> None:
-        """Compare at an interval, for as long as the provider is there."""
+        """Compare at an interval and whenever asked, for as long as the provider is there."""
         since = self.reconciled_at or workflow.now()
         pause = workflow.random().uniform(0, 1) * RECONCILIATION_INTERVAL
         while True:
-            await workflow.sleep(pause, summary="next reconciliation of machines")
-            self.is_running = True
+            await wait_until(lambda: self.is_asked, pause, "next reconciliation of machines")
+            self.is_running, self.is_asked = True, False
             trouble = await self._reconcile()
             if trouble == "":
                 since = self.reconciled_at or workflow.now()

@@ -21,9 +21,11 @@ from workflows.contracts.statuses import ProviderStatus
 from workflows.effects.providers import (
     CheckProvider,
     ProviderChecked,
+    RefreshOffers,
     StartNotifications,
     check_cloud,
     check_provider,
+    refresh_offers,
     start_notifications,
 )
 from workflows.primitives.dependents import Dependents
@@ -34,10 +36,13 @@ from workflows.primitives.waiting import cancel_and_wait
 from workflows.providers.cloud_resources import CloudResources
 from workflows.providers.machine_reconciliation import MachineReconciliation
 from workflows.providers.orphaned_machines import OrphanedMachines
+from workflows.rules.catalogue.providers import traits_of
 
 IDLE_INTERVAL = timedelta(days=1)
 POLL_INTERVAL = timedelta(hours=1)
 """How long nobody may notice that the key of a cloud does not work any more."""
+OFFERS_AT_ONCE = "offers-are-read-at-once"
+"""The patch since which a marketplace that has become ready can be placed on without a wait."""
 REMOVAL_INTERVAL = timedelta(seconds=5)
 REMOVAL_LIMIT = timedelta(hours=1)
 
@@ -113,6 +118,18 @@ class ProviderLifecycle:
         await self._write(ready, changes=self._cloud.added_to(changes))
         if self._cloud.notifies:
             await self._start_notifications()
+        if traits_of(self._request.kind).has_implied_region and workflow.patched(OFFERS_AT_ONCE):
+            await self._read_offers()
+
+    async def _read_offers(self) -> None:
+        """Read what the marketplace offers, which its schedule does a few minutes later, too."""
+        kind = self._request.kind
+        try:
+            await refresh_offers(RefreshOffers(provider_kind=kind), summary=kind)
+        except EFFECT_FAILED as failure:
+            if is_cancelled_exception(failure):
+                raise
+            workflow.logger.warning("offers were not read: %s", cause_of(failure)[1])
 
     async def _start_notifications(self) -> None:
         """Start the workflow that receives them; without it reconciliation sees losses later."""
@@ -267,6 +284,10 @@ class ProviderLifecycle:
         if not self._inbox.holds(Refresh):  # all who use it may ask at once
             self._inbox.put(Refresh())
 
+    @workflow.signal(description="Compare its machines with the leases now.")
+    def reconcile(self) -> None:
+        self._reconciliation.is_asked = True
+
     @workflow.signal(description="Machines were found that no lease names.")
     def orphaned_machines(self, found: OrphanedMachinesFound) -> None:
         self._inbox.put(found)
@@ -293,7 +314,7 @@ class ProviderLifecycle:
 
     def _next_run(self) -> ProviderRequest | None:
         """The request of the next workflow run; None while messages or a reconciliation wait."""
-        if len(self._inbox) or self._reconciliation.is_running:
+        if len(self._inbox) or self._reconciliation.is_running or self._reconciliation.is_asked:
             return None
         update = {
             "sequence": self._journal.sequence,

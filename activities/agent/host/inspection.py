@@ -16,14 +16,23 @@ from typing import Any
 
 from ..errors import RefusedError
 from ..folders import Folders
-from . import amd_gpus, containers, disk, jetson, nvidia_gpus, processes
+from . import amd_gpus, containers, disk, jetson, nvidia_gpus, processes, speeds
 
 SIOCGIFADDR = 0x8915
+MEMORY_LIMITS = (
+    "/sys/fs/cgroup/memory.max",
+    "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+)
+"""The memory that a container may use; a system that is none has no such file, or a huge number."""
 
 
 def inspect_machine(request: dict[str, Any]) -> dict[str, Any]:
-    """Hardware and system of this machine. Raises: RefusedError `gpu-driver`."""
+    """Hardware and system of this machine. Raises: RefusedError `gpu-driver`.
+
+    tries_speeds: whether to try how fast its disk and its CPU are as well.
+    """
     root = _existing(Folders(request.get("root", "")).root)
+    is_tried = bool(request.get("tries_speeds"))
     return {
         "hardware": {
             "cpu_count": os.cpu_count() or 1,
@@ -45,6 +54,8 @@ def inspect_machine(request: dict[str, Any]) -> dict[str, Any]:
             "boot_id": processes.boot_id(),
             "free_disk_bytes": disk.free_bytes(root),
             "disk_bytes": disk.size_bytes(root),
+            "disk_mb_per_s": speeds.disk_mb_per_s(root) if is_tried else None,
+            "cpu_mb_per_s": speeds.cpu_mb_per_s() if is_tried else None,
             "addresses": addresses(),
         }
     }
@@ -147,8 +158,14 @@ def _cpu_model() -> str:
 def _memory_bytes() -> int:
     for line in _lines("/proc/meminfo"):
         if line.startswith("MemTotal:"):
-            return int(line.split()[1]) * 1024
+            return container_memory(int(line.split()[1]) * 1024)
     return 0
+
+
+def container_memory(of_machine: int, limits: tuple[str, ...] = MEMORY_LIMITS) -> int:
+    """The memory that we may use: that of the machine, or less where we are in a container."""
+    found = [line for path in limits for line in _lines(path)[:1]]
+    return min([of_machine, *(int(each) for each in found if each.isdecimal())])
 
 
 def _os_name() -> str:

@@ -16,6 +16,8 @@ FILE = "idle.json"
 AT_REST_PERCENT = 3
 """A GPU at or below this share is idle: a desktop or a monitoring tool uses this much."""
 MOST_PAUSE_S = 10.0
+WARNED_AT = 0.75
+"""The part of the limit after which people are warned, so that there is time to act."""
 CHECKS_PER_LIMIT = 30.0
 """The number of checks within the idle limit: all of them miss a GPU that works a fifth of the time
 only once in a thousand times."""
@@ -32,7 +34,8 @@ class Idleness:
         self.limit_s = float(spec["idle_timeout_s"])
         self.gpus: list[str] = spec.get("gpu_uuids") or []
         self.due_s = 0.0
-        self.is_reported = False
+        self.reported = 0
+        """Of the warning and the limit, how many are reported since the run was active."""
         self.pause_s = min(MOST_PAUSE_S, self.limit_s / CHECKS_PER_LIMIT)
         now_s = processes.monotonic_s()
         self.since_s, self.log_bytes = now_s, run.log_bytes()
@@ -50,21 +53,24 @@ class Idleness:
         """Whether the log has not grown, so that the work of the GPUs decides."""
         return bool(self.gpus) and self.run.log_bytes() == self.log_bytes
 
-    def check(self, percent: dict[str, int]) -> float | None:
-        """The idle seconds, once, when the limit is reached; None when there is nothing to report.
+    def check(self, percent: dict[str, int]) -> dict[str, Any] | None:
+        """The report of the idle seconds: `idle_soon` before the limit, `idle` at it, once each.
 
+        None when there is nothing to report.
         percent: how much each GPU works, by UUID; a GPU that is missing may work.
         """
         now_s, log_bytes = processes.monotonic_s(), self.run.log_bytes()
         works = any(percent.get(gpu, 100) > AT_REST_PERCENT for gpu in self.gpus)
         if works or log_bytes != self.log_bytes:
-            self.since_s, self.is_reported = now_s, False
+            self.since_s, self.reported = now_s, 0
         self.log_bytes, self.due_s = log_bytes, now_s + self.pause_s
         self._write(now_s)
-        if self.is_reported or now_s - self.since_s < self.limit_s:
+        idle_s = now_s - self.since_s
+        reached = (idle_s >= self.limit_s * WARNED_AT) + (idle_s >= self.limit_s)
+        if reached <= self.reported:
             return None
-        self.is_reported = True
-        return now_s - self.since_s
+        self.reported = reached
+        return {"kind": "idle" if reached > 1 else "idle_soon", "idle_s": idle_s}
 
     def _write(self, now_s: float) -> None:
         observation = {

@@ -62,7 +62,9 @@ from activities.db.tables.nodes import JoinToken, Node, NodeAnnouncement
 from activities.db.tables.outbox import IdempotencyKey, OutboxRow
 from activities.db.tables.providers import (
     CloudPriceRow,
+    ColabEndpointRow,
     Provider,
+    ProviderCallSlot,
     Region,
     RentalOfferRow,
     ShortageRow,
@@ -84,6 +86,7 @@ __all__ = [
     "BootDriveRequest",
     "Checkpoint",
     "CloudPriceRow",
+    "ColabEndpointRow",
     "Dataset",
     "Datastore",
     "DemandRefusalsRow",
@@ -117,6 +120,7 @@ __all__ = [
     "Project",
     "ProjectMember",
     "Provider",
+    "ProviderCallSlot",
     "Region",
     "RemovableRow",
     "RentalOfferRow",

@@ -136,7 +136,7 @@ class Allocation(SQLModel, table=True):
     job_id: str = Field(foreign_key="jobs.id", index=True)
     worker: int
     attempt: int
-    node_id: str = Field(foreign_key="nodes.id")
+    node_id: str = Field(foreign_key="nodes.id", index=True)
     cpu_count: int
     memory_bytes: int = Field(sa_type=BigInteger)
     gpu_indices: list[int] = json_column()

@@ -114,3 +114,47 @@ class RentalOfferRow(SQLModel, table=True):
     offer_id: str = Field(primary_key=True)
     offer: dict[str, Any] = json_column()
     read_at: datetime = Field(sa_type=Instant)
+
+
+class ColabEndpointRow(SQLModel, table=True):
+    """The endpoint of a provider's notebook: where it was announced, until when, and who holds it.
+
+    Each announcement replaces the one before and is another endpoint, also at the same address.
+    The row is there from the first one-time token on.
+    """
+
+    __tablename__ = "colab_endpoints"
+    provider_id: str = Field(primary_key=True, foreign_key="providers.id")
+    token_sha256: str | None = Field(default=None, unique=True)
+    """Of the one-time token that announces the next endpoint; None: the last one was used."""
+    token_expires_at: datetime | None = Field(default=None, sa_type=Instant)
+    endpoint_id: str | None = None
+    """None: nothing was announced yet."""
+    host: str = ""
+    port: int = 22
+    ssh_user: str = "root"
+    host_key: str = ""
+    """The SSH host key as in an OpenSSH public key file: type and base64."""
+    minion_id: str = ""
+    """Its fingerprint `SHA256:…`, the only one that is let in."""
+    gpu_type: str | None = None
+    gpu_count: int = 0
+    cpu_count: int = 0
+    memory_bytes: int = Field(default=0, sa_type=BigInteger)
+    announced_at: datetime | None = Field(default=None, sa_type=Instant)
+    expires_at: datetime | None = Field(default=None, sa_type=Instant)
+    held_by: str | None = None
+    """The machine name of the lease that holds it; None: no lease does."""
+    held_at: datetime | None = Field(default=None, sa_type=Instant)
+
+
+class ProviderCallSlot(SQLModel, table=True):
+    """When the next call of one kind may be made with one key, at a marketplace that limits calls.
+
+    key_sha256: of the API's address and the key.
+    """
+
+    __tablename__ = "provider_call_slots"
+    key_sha256: str = Field(primary_key=True)
+    call: str = Field(primary_key=True)
+    free_at: datetime = Field(sa_type=Instant)

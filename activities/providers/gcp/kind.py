@@ -21,6 +21,7 @@ def check_google(provider_id: str) -> tuple[Check, ...]:
 KIND = Kind(
     kind=ProviderKind.GCP,
     checks=check_google,
+    modules=("google.auth", "google.cloud.compute_v1", "google.pubsub_v1"),
     credentials=CredentialsReader(
         read_key, "the JSON of a service-account key", "service_account_key"
     ),

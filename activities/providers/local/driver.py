@@ -55,14 +55,14 @@ class LocalMachines:
     def find(self, name: str, zone: str) -> MachineObservation | None:  # noqa: ARG002
         self._must_be_trusted()
         machine = MachineFolder(self._folder / name)
-        asked = machine.asked
+        asked = self._own(machine)
         return None if asked is None else shown(machine, asked)
 
     def create(self, name: str, offer: MachineOffer, spec: MachineSpec) -> MachineObservation:
         self._must_be_trusted()
         machine = MachineFolder(self._folder / name)
         with self._alone():
-            asked = machine.asked
+            asked = self._own(machine)
             if asked is None:
                 self._must_be_free(name)
                 asked = self._prepare(machine, offer, spec)
@@ -75,7 +75,7 @@ class LocalMachines:
         whatever carries the machine's mark is killed, with all that was begun by that."""
         self._must_be_trusted()
         machine = MachineFolder(self._folder / name)
-        if machine.asked is None:
+        if self._own(machine) is None:
             return ""
         server = machine.server
         if server is not None and server.is_alive:
@@ -104,6 +104,11 @@ class LocalMachines:
             for machine, asked in machines_in(self._folder)
             if asked.provider_id == self._provider_id
         ]
+
+    def _own(self, machine: MachineFolder) -> Asked | None:
+        """What was asked for by this provider; None: there is no such machine of this provider."""
+        asked = machine.asked
+        return asked if asked is not None and asked.provider_id == self._provider_id else None
 
     def _must_be_trusted(self) -> None:
         """Raises: Unavailable, on a host that may not be used: another worker may be on one."""

@@ -24,6 +24,20 @@ def runpod_offers(provider_id: str) -> tuple[RentalOffer, ...]:
     return tuple(offers_of(runpod_session(provider_id)))
 
 
+def runpod_offer(provider_id: str, chosen: MachineOffer) -> RentalOffer | None:
+    """An offer as it is now; None: there is none left. Raises: Unavailable, RequestRefused."""
+    return offer_of(runpod_session(provider_id), chosen)
+
+
+def offer_of(session: RunPodSession, chosen: MachineOffer) -> RentalOffer | None:
+    """An offer as it is now, with one request; None: there is none left."""
+    cloud, count = chosen.zone.upper(), chosen.gpu_count
+    found = (_offer(gpu, cloud, count) for gpu in session.gpus(cloud, count))
+    return next(
+        (offer for offer in found if offer is not None and offer.offer_id == chosen.scope), None
+    )
+
+
 def offers_of(session: RunPodSession) -> Iterator[RentalOffer]:
     """What can be had now, with one request for each cloud and number of GPUs."""
     for cloud in CLOUDS:

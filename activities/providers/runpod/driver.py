@@ -6,7 +6,7 @@ and after every unclear answer. A second pod of one name, which a late request h
 when it is seen.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +46,12 @@ class RunPodMachines:
         self._provider_id = provider_id
 
     def find(self, name: str, zone: str) -> MachineObservation | None:  # noqa: ARG002
+        """A pod that a list showed seconds ago is found in it; that one is gone is asked anew."""
+        if seen := self._named(name, self._session.recent_pods()):
+            return shown(seen[0], name)
+        return self._find_anew(name)
+
+    def _find_anew(self, name: str) -> MachineObservation | None:
         pods = self._pods(name)
         if not pods:
             return None
@@ -55,7 +61,7 @@ class RunPodMachines:
         return shown(first, name)
 
     def create(self, name: str, offer: MachineOffer, spec: MachineSpec) -> MachineObservation:
-        if (found := self.find(name, offer.zone)) is not None:
+        if (found := self._find_anew(name)) is not None:
             return found
         body = pod_body(marketplace_name(name, self._provider_id), name, offer, spec)
         return shown(self._session.create(body), name)
@@ -86,12 +92,11 @@ class RunPodMachines:
 
     def _pods(self, name: str) -> list[Mapping[str, Any]]:
         """The pods of a name that are there, the oldest first."""
+        return self._named(name, self._session.pods())
+
+    def _named(self, name: str, pods: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         wanted = marketplace_name(name, self._provider_id)
-        found = [
-            pod
-            for pod in self._session.pods()
-            if pod["name"] == wanted and pod.get("status") != TERMINATED
-        ]
+        found = [pod for pod in pods if pod["name"] == wanted and pod.get("status") != TERMINATED]
         return sorted(found, key=lambda pod: (str(pod.get("createdAt")), str(pod["id"])))
 
 

@@ -1,7 +1,7 @@
 """RunPod as a provider kind, with all its capabilities."""
 
 from activities.providers.base import CredentialsReader, Kind, RequestRefused
-from activities.providers.runpod.catalogue import runpod_offers
+from activities.providers.runpod.catalogue import runpod_offer, runpod_offers
 from activities.providers.runpod.driver import runpod_machines
 from activities.providers.runpod.key import read_key
 from activities.providers.runpod.session import runpod_session
@@ -30,4 +30,5 @@ KIND = Kind(
     credentials=CredentialsReader(read_key, "an API key of RunPod"),
     driver=runpod_machines,
     offers=runpod_offers,
+    offer=runpod_offer,
 )

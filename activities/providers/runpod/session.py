@@ -1,6 +1,7 @@
 """RunPod's REST API with the key of one provider."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
@@ -8,23 +9,35 @@ from activities.providers.base import KeyMistakeError, RequestRefused
 from activities.providers.json_api import Answer, JsonApi, json_api
 from activities.providers.runpod.errors import MISSING, failure_of, misread
 from activities.providers.runpod.key import read_key
+from activities.providers.shared_list import KEPT_S, SharedList
 from activities.secrets.credentials import CredentialsError, credentials_of
 from activities.settings import settings
 
 PODS = "/v2/pods"
+KEPT_LISTS = 64
+
+Pods = SharedList[Mapping[str, Any]]
 
 
 class RunPodSession:
     """The requests that the platform makes. Blocking."""
 
-    def __init__(self, api: JsonApi) -> None:
+    def __init__(self, api: JsonApi, listed: Pods | None = None) -> None:
         self._api = api
+        self._listed = listed or SharedList()
 
-    def pods(self) -> list[Mapping[str, Any]]:
-        """All pods of the account, whoever has made them.
+    def pods(self) -> Sequence[Mapping[str, Any]]:
+        """All pods of the account, whoever has made them, read after this was called.
 
         Raises: Unavailable, RequestRefused.
         """
+        return self._listed.fresh(self._read_pods)
+
+    def recent_pods(self) -> Sequence[Mapping[str, Any]]:
+        """The pods that a list has shown a few seconds ago; others may be there as well."""
+        return self._listed.recent()
+
+    def _read_pods(self) -> list[Mapping[str, Any]]:
         answer = self._succeeded(self._api.ask("GET", PODS))
         pods = answer.fields.get("pods")
         if not isinstance(pods, list):
@@ -77,4 +90,11 @@ def runpod_session(provider_id: str) -> RunPodSession:
         key = read_key(credentials_of(provider_id))
     except (CredentialsError, KeyMistakeError) as error:
         raise RequestRefused(f"key of {provider_id}: {error}") from error
-    return RunPodSession(json_api(settings().runpod_endpoint, key.api_key))
+    of_key = settings().runpod_endpoint, key.api_key
+    return RunPodSession(json_api(*of_key), _list_of(*of_key))
+
+
+@lru_cache(maxsize=KEPT_LISTS)
+def _list_of(endpoint: str, key: str) -> Pods:  # noqa: ARG001 - they are what it is kept by
+    """The list of the pods of a key, the same for all threads of this process."""
+    return SharedList(KEPT_S)

@@ -41,6 +41,22 @@ def vastai_offers(provider_id: str) -> tuple[RentalOffer, ...]:
     return tuple(offers_of(vastai_session(provider_id)))
 
 
+def vastai_offer(provider_id: str, chosen: MachineOffer) -> RentalOffer | None:
+    """An ask as it is now; None: it is gone. Raises: Unavailable, RequestRefused."""
+    return offer_of(vastai_session(provider_id), chosen)
+
+
+def offer_of(session: VastSession, chosen: MachineOffer) -> RentalOffer | None:
+    """An ask as it is now, with one request; None: it is gone."""
+    if not chosen.provider_offer_id.isdecimal():
+        return None
+    wanted = FILTERS | {"id": {"eq": int(chosen.provider_offer_id)}, "limit": 1}
+    found = map(_offer, session.search(wanted))
+    return next(
+        (offer for offer in found if offer is not None and offer.offer_id == chosen.scope), None
+    )
+
+
 def offers_of(session: VastSession) -> Iterator[RentalOffer]:
     """What can be had now, with one request."""
     alike: Counter[tuple[str | None, int]] = Counter()
@@ -77,6 +93,7 @@ def _offer(ask: Mapping[str, Any]) -> RentalOffer | None:
     gpu_type = gpu_type_of(name, ask.get("gpu_ram"))
     price = microcredits_of(ask.get("dph_base"))
     cpus, memory_mib = _number(ask.get("cpu_cores_effective")), _memory_mib(ask)
+    disk_gb = _number(ask.get("disk_space"))
     if gpu_type is None or not price or count < 1 or not cpus or not memory_mib:
         return None
     return RentalOffer(
@@ -87,10 +104,14 @@ def _offer(ask: Mapping[str, Any]) -> RentalOffer | None:
             gpu_count=count,
             microcredits_per_hour=price,
             provider_offer_id=str(number),
+            host=str(ask.get("machine_id") or ""),
+            memory_bytes=int(memory_mib) * MIB,
+            disk_mb_per_s=int(_number(ask.get("disk_bw")) or 0),
         ),
         cpu_count=max(1, int(cpus)),
         memory_bytes=int(memory_mib) * MIB,
         disk_microcredits_per_gb_month=microcredits_of(ask.get("storage_cost")),
+        most_disk_gb=None if disk_gb is None else int(disk_gb),
     )
 
 

@@ -13,6 +13,8 @@ GONE_OFFER = "no_such_ask"
 MISSING = (404, "not_found"), (200, "no_such_instance"), (404, "no_such_instance")
 """How Vast.ai answers for an instance that does not exist."""
 TOO_MANY = 429
+NO_MORE_SEARCHES = "search_quota_exceeded"
+"""The error of a search too many for the day, which ends at midnight UTC."""
 _WORDS = {
     401: "the key is not accepted",
     402: "the credit of the account is used up",

@@ -1,7 +1,7 @@
 """Vast.ai as a provider kind, with all its capabilities."""
 
 from activities.providers.base import CredentialsReader, Kind, RequestRefused
-from activities.providers.vastai.catalogue import vastai_offers
+from activities.providers.vastai.catalogue import vastai_offer, vastai_offers
 from activities.providers.vastai.driver import vastai_machines
 from activities.providers.vastai.key import read_key
 from activities.providers.vastai.session import vastai_session
@@ -27,4 +27,5 @@ KIND = Kind(
     credentials=CredentialsReader(read_key, "an API key of Vast.ai"),
     driver=vastai_machines,
     offers=vastai_offers,
+    offer=vastai_offer,
 )

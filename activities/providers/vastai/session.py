@@ -2,11 +2,18 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from activities.providers.base import KeyMistakeError, RequestRefused
 from activities.providers.json_api import Answer, JsonApi, json_api
-from activities.providers.vastai.errors import TOO_MANY, failure_of, is_missing, misread
+from activities.providers.vastai.errors import (
+    NO_MORE_SEARCHES,
+    TOO_MANY,
+    failure_of,
+    is_missing,
+    misread,
+)
 from activities.providers.vastai.key import read_key
 from activities.providers.vastai.limits import Limiter, limiter_of
 from activities.secrets.credentials import CredentialsError, credentials_of
@@ -15,14 +22,36 @@ from activities.settings import settings
 PAGE = 25
 """The most instances of one page."""
 MOST_PAGES = 400
+SEARCH_KEPT_S = 60.0
+"""For how long the answer to a search is used again; an offer that is gone by then refuses."""
+KEPT_SEARCHES = 64
+
+
+class Searches:
+    """The latest answer to each search with one key, because the searches of a day are counted.
+
+    Thread-safe; searches at once ask twice.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[str, tuple[float, list[Mapping[str, Any]]]] = {}
+
+    def latest(self, filters: str, at: float) -> list[Mapping[str, Any]] | None:
+        """The answer, unless it is too old; at: now, by any clock that `keep` has too."""
+        known = self._found.get(filters)
+        return known[1] if known is not None and at - known[0] < SEARCH_KEPT_S else None
+
+    def keep(self, filters: str, at: float, offers: list[Mapping[str, Any]]) -> None:
+        self._found[filters] = (at, offers)
 
 
 class VastSession:
     """The requests that the platform makes. Blocking, with the pauses that Vast.ai wants."""
 
-    def __init__(self, api: JsonApi, limiter: Limiter) -> None:
+    def __init__(self, api: JsonApi, limiter: Limiter, searches: Searches | None = None) -> None:
         self._api = api
         self._limiter = limiter
+        self._searches = searches or Searches()
 
     def instances(self, label: str | None = None) -> list[Mapping[str, Any]]:
         """The instances of the account, or those with this label, whoever has made them.
@@ -64,12 +93,20 @@ class VastSession:
         return self._succeeded(self._ask("user", "GET", "/api/v0/users/current/")).fields
 
     def search(self, filters: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-        """The offers that pass the filters. Raises: Unavailable, RequestRefused."""
+        """The offers that pass the filters, read within the last minute.
+
+        Raises: Unavailable, RequestRefused.
+        """
+        asked, now = json.dumps(filters, sort_keys=True), self._limiter.now()
+        if (known := self._searches.latest(asked, now)) is not None:
+            return known
         answer = self._succeeded(self._ask("search", "POST", "/api/v0/bundles/", body=filters))
         offers = answer.fields.get("offers")
         if not isinstance(offers, list):
             raise misread(answer, "a list of offers")
-        return [offer for offer in offers if isinstance(offer, dict)]
+        found: list[Mapping[str, Any]] = [each for each in offers if isinstance(each, dict)]
+        self._searches.keep(asked, now, found)
+        return found
 
     def _pages(self, label: str | None) -> Iterator[list[Mapping[str, Any]]]:
         query = {"limit": str(PAGE), "order_by": '[{"col":"id","dir":"asc"}]'}
@@ -98,6 +135,8 @@ class VastSession:
         """Raises: Unavailable, without an answer, or with one that says that it is too early."""
         self._limiter.wait(call)
         answer = self._api.ask(method, path, query=query, body=body)
+        if answer.fields.get("error") == NO_MORE_SEARCHES:
+            raise failure_of(answer, self._limiter.used_up(call))
         if answer.status == TOO_MANY:
             raise failure_of(answer, self._limiter.too_early(call))
         return answer
@@ -119,4 +158,11 @@ def vastai_session(provider_id: str) -> VastSession:
     except (CredentialsError, KeyMistakeError) as error:
         raise RequestRefused(f"key of {provider_id}: {error}") from error
     endpoint = settings().vastai_endpoint
-    return VastSession(json_api(endpoint, key.api_key), limiter_of(endpoint, key.api_key))
+    of_key = endpoint, key.api_key
+    return VastSession(json_api(*of_key), limiter_of(*of_key), searches_of(*of_key))
+
+
+@lru_cache(maxsize=KEPT_SEARCHES)
+def searches_of(endpoint: str, key: str) -> Searches:  # noqa: ARG001 - they are what it is kept by
+    """The searches of a key, the same for all threads of this process."""
+    return Searches()

@@ -67,9 +67,9 @@ class LostFrame(Said):
 
 
 class IdleFrame(Said):
-    """The report that a run with an idle limit has been idle for that long."""
+    """The report that a run with an idle limit has been idle for that long, or soon will have."""
 
-    kind: Literal["idle"] = "idle"
+    kind: Literal["idle", "idle_soon"] = "idle"
     run_id: RunName
     idle_s: Seconds
 
@@ -123,7 +123,7 @@ RunFrame: TypeAlias = LogFrame | ExitFrame | LostFrame | IdleFrame | HostnameFra
 Frame: TypeAlias = RunFrame | UtilisationFrame | IdleWorkloadFrame | BeatFrame
 
 
-_KINDS = ("log", "exit", "lost", "idle", "hostname", "utilisation", "idle_workload")
+_KINDS = ("log", "exit", "lost", "idle", "idle_soon", "hostname", "utilisation", "idle_workload")
 
 
 def _kind(header: Any) -> str:
@@ -137,6 +137,7 @@ _FRAME: TypeAdapter[Frame] = TypeAdapter(
         | Annotated[ExitFrame, Tag("exit")]
         | Annotated[LostFrame, Tag("lost")]
         | Annotated[IdleFrame, Tag("idle")]
+        | Annotated[IdleFrame, Tag("idle_soon")]
         | Annotated[HostnameFrame, Tag("hostname")]
         | Annotated[UtilisationFrame, Tag("utilisation")]
         | Annotated[IdleWorkloadFrame, Tag("idle_workload")]

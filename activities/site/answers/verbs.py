@@ -356,6 +356,8 @@ class _Hardware(Hardware, Said):
     memory_bytes: ByteCount
     free_disk_bytes: ByteCount = 0
     disk_bytes: ByteCount = 0
+    disk_mb_per_s: Annotated[int, Field(ge=0, le=1 << 30)] | None = None
+    cpu_mb_per_s: Annotated[int, Field(ge=0, le=1 << 30)] | None = None
     disks: Annotated[tuple[_Disk, ...], Field(max_length=1024)] = ()
     gpus: Annotated[tuple[_Gpu, ...], Field(max_length=64)] = ()
     network_mbps: Annotated[int, Field(ge=0, le=1 << 30)] | None = None

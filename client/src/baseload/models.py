@@ -333,6 +333,56 @@ class ClockReading(BaseModel):
     seconds: Annotated[int | None, Field(title="Seconds")]
 
 
+class GpuName(RootModel[str]):
+    root: Annotated[str, Field(max_length=100, title="Gpu Name")]
+
+
+class ColabAnnouncementCreation(BaseModel):
+    """
+    What a notebook says of itself.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    token: Annotated[str, Field(max_length=200, title="Token")]
+    host: Annotated[str, Field(max_length=254, title="Host")]
+    port: Annotated[int, Field(ge=1, le=65535, title="Port")]
+    user: Annotated[str, Field(max_length=33, title="User")] = "root"
+    host_public_key: Annotated[str, Field(max_length=4096, title="Host Public Key")]
+    gpu_name: Annotated[GpuName | None, Field(title="Gpu Name")] = None
+    gpu_count: Annotated[int, Field(ge=0, le=16, title="Gpu Count")] = 0
+    cpu_count: Annotated[int, Field(ge=1, le=1024, title="Cpu Count")]
+    memory_bytes: Annotated[int, Field(ge=1, le=17592186044416, title="Memory Bytes")]
+
+
+class ColabAnnouncementReceipt(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    provider_id: Annotated[str, Field(title="Provider Id")]
+    host: Annotated[str, Field(title="Host")]
+    port: Annotated[int, Field(title="Port")]
+    host_key_fingerprint: Annotated[str, Field(title="Host Key Fingerprint")]
+    gpu_type: Annotated[str | None, Field(title="Gpu Type")]
+    gpu_count: Annotated[int, Field(title="Gpu Count")]
+    expires_at: Annotated[AwareDatetime, Field(title="Expires At")]
+
+
+class ColabBootstrap(BaseModel):
+    """
+    The cell by which a notebook announces itself once.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    cell: Annotated[str, Field(title="Cell")]
+    public_key: Annotated[str, Field(title="Public Key")]
+    token: Annotated[str, Field(title="Token")]
+    expires_at: Annotated[AwareDatetime, Field(title="Expires At")]
+
+
 class Cost(BaseModel):
     model_config = ConfigDict(
         extra="allow",
@@ -362,6 +412,7 @@ class Costs(BaseModel):
         Field(description="By what costs are added up.", title="CostKey"),
     ]
     items: Annotated[list[Cost], Field(title="Items")]
+    is_whole: Annotated[bool, Field(title="Is Whole")]
     earned_microcredits: Annotated[int, Field(title="Earned Microcredits")]
     charged_microcredits: Annotated[int, Field(title="Charged Microcredits")]
     machine_microcredits: Annotated[int, Field(title="Machine Microcredits")]
@@ -1759,6 +1810,8 @@ class Offer(BaseModel):
     zones: Annotated[list[str], Field(title="Zones")]
     region_id: Annotated[str, Field(title="Region Id")]
     region_name: Annotated[str, Field(title="Region Name")]
+    provider_id: Annotated[str | None, Field(title="Provider Id")]
+    provider_name: Annotated[str | None, Field(title="Provider Name")]
     provider_kind: Annotated[str, Field(title="Provider Kind")]
     owned: Annotated[bool, Field(title="Owned")]
     gpu_type: Annotated[str | None, Field(title="Gpu Type")]
@@ -1774,6 +1827,7 @@ class Offer(BaseModel):
     microcredits_per_hour: Annotated[int, Field(title="Microcredits Per Hour")]
     price_is_estimate: Annotated[bool, Field(title="Price Is Estimate")]
     price_read_on: Annotated[date | None, Field(title="Price Read On")]
+    read_at: Annotated[AwareDatetime | None, Field(title="Read At")]
 
 
 class LimitBytes(RootModel[int]):
@@ -2124,6 +2178,25 @@ class ProviderCredentials(BaseModel):
     project_id: Annotated[str, Field(title="Project Id")]
     service_account: Annotated[str, Field(title="Service Account")]
     key: Annotated[str, Field(title="Key")]
+
+
+class ProviderEndpoint(BaseModel):
+    """
+    Where the notebook of a provider has announced itself.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    host: Annotated[str, Field(title="Host")]
+    port: Annotated[int, Field(title="Port")]
+    ssh_user: Annotated[str, Field(title="Ssh User")]
+    minion_id: Annotated[str, Field(title="Minion Id")]
+    gpu_type: Annotated[str | None, Field(title="Gpu Type")]
+    gpu_count: Annotated[int, Field(title="Gpu Count")]
+    announced_at: Annotated[AwareDatetime, Field(title="Announced At")]
+    expires_at: Annotated[AwareDatetime, Field(title="Expires At")]
+    held_by: Annotated[str | None, Field(title="Held By")]
 
 
 class ProviderMachine(BaseModel):
@@ -2607,8 +2680,8 @@ class SubmittedPlacement(BaseModel):
     providers: Annotated[
         list[str] | None,
         Field(
-            description="Kinds or ids of the providers to choose from; by default all.",
-            examples=[["physical", "gcp"]],
+            description="Kinds, ids or names of the providers to choose from, the preferred ones first: the first one that has room gets the job, and a later one only if no earlier one has. By default all.",
+            examples=[["runpod", "local"]],
             title="Providers",
         ),
     ] = None
@@ -3887,6 +3960,7 @@ class Provider(BaseModel):
     checks: Annotated[list[ProviderCheck], Field(title="Checks")]
     resources: Annotated[list[ProviderResource], Field(title="Resources")]
     reconciled_at: Annotated[AwareDatetime | None, Field(title="Reconciled At")]
+    endpoint: ProviderEndpoint | None
 
 
 class ProviderCreation(BaseModel):
@@ -3905,6 +3979,7 @@ class ProviderCreation(BaseModel):
         Field(title="Preferred Credits Microcredits"),
     ] = None
     waive_usage_fee: Annotated[bool, Field(title="Waive Usage Fee")] = False
+    accept_terms: Annotated[bool, Field(title="Accept Terms")] = False
 
 
 class ProviderPage(BaseModel):
@@ -4355,6 +4430,9 @@ class Job(BaseModel):
     unposted_microcredits: Annotated[int, Field(title="Unposted Microcredits")]
     microcredits_per_hour: Annotated[int | None, Field(title="Microcredits Per Hour")]
     machine_cost_microcredits: Annotated[int, Field(title="Machine Cost Microcredits")]
+    machine_microcredits_per_hour: Annotated[
+        int | None, Field(title="Machine Microcredits Per Hour")
+    ]
     machine_cost_is_estimate: Annotated[bool, Field(title="Machine Cost Is Estimate")]
     output_bytes: Annotated[int | None, Field(title="Output Bytes")]
     warnings: Annotated[list[str], Field(title="Warnings")]

@@ -52,6 +52,15 @@ def test_a_run_without_gpus_is_idle_once_it_has_printed_nothing_for_its_limit(
         assert agent.look("job-free-0-1")["idle_s"] == 0.0
 
 
+def test_a_watcher_warns_once_before_the_limit_of_an_idle_run(agent: LocalAgent) -> None:
+    limited(agent, "job-quiet-0-1", QUIET)
+    with frames_of(agent, "idle_soon") as warned, frames_of(agent, "idle") as said:
+        wait_for(said, "the idle run")
+        (frame,) = warned()
+        assert frame["run_id"] == "job-quiet-0-1"
+        assert 0.75 <= frame["idle_s"] < 1.0
+
+
 def test_a_run_whose_gpu_works_or_says_nothing_of_it_is_not_idle(
     agent: LocalAgent, tmp_path: Path
 ) -> None:

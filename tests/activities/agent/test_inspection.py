@@ -194,3 +194,19 @@ def test_the_agent_runs_on_the_oldest_python_that_is_promised(agent: LocalAgent)
         first = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
         if tree.body:
             assert first[0].module == "__future__", source
+
+
+def test_a_container_has_the_memory_that_it_may_use(tmp_path: Path) -> None:
+    limit = tmp_path / "memory.max"
+    of_machine = 64 << 30
+    for text, found in (("max", of_machine), ("9223372036854771712", of_machine), ("1024", 1024)):
+        limit.write_text(f"{text}\n")
+        assert inspection.container_memory(of_machine, (str(limit), "/nowhere")) == found
+
+
+def test_a_machine_tries_its_speeds_only_when_asked(agent: LocalAgent) -> None:
+    hardware = agent.call("inspect")["hardware"]
+    assert (hardware["disk_mb_per_s"], hardware["cpu_mb_per_s"]) == (None, None)
+    hardware = agent.call("inspect", tries_speeds=True)["hardware"]
+    assert hardware["disk_mb_per_s"] > 0
+    assert hardware["cpu_mb_per_s"] > 0

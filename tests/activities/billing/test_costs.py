@@ -108,8 +108,10 @@ def costs(database: Database, *jobs: tables.Job, now: datetime) -> dict[str, Mac
 
 def test_a_machine_that_is_leased_for_a_job_costs_it_all_its_seconds(migrated: Database) -> None:
     job, _ = leased_job(migrated, NodeType.EPHEMERAL, HOUR)
-    assert costs(migrated, job, now=NOW + 2 * DAY) == {job.id: MachineCost(24 * 4_000_000)}
-    assert costs(migrated, job, now=NOW + DAY / 2) == {job.id: MachineCost(12 * 4_000_000)}
+    price = 4_000_000
+    for until, spent in ((NOW + 2 * DAY, 24 * price), (NOW + DAY / 2, 12 * price)):
+        wanted = MachineCost(spent, microcredits_per_hour=price)
+        assert costs(migrated, job, now=until) == {job.id: wanted}
     with migrated.read() as session:
         whole = list(pieces(MARCH, Cut.TOTAL))
         found = costs_by(session, job.account_id, "project", whole, NOW + 2 * DAY)
@@ -120,7 +122,8 @@ def test_a_leased_permanent_node_costs_a_job_its_share_of_the_time_and_the_gpus(
     migrated: Database,
 ) -> None:
     job, _ = leased_job(migrated, NodeType.PERMANENT, HOUR / 2)
-    assert costs(migrated, job, now=NOW + DAY) == {job.id: MachineCost(500_000)}
+    share = MachineCost(500_000, microcredits_per_hour=1_000_000)
+    assert costs(migrated, job, now=NOW + DAY) == {job.id: share}
     with migrated.read() as session:
         whole = list(pieces(MARCH, Cut.TOTAL))
         found = costs_by(session, job.account_id, "project", whole, NOW + DAY)
@@ -129,7 +132,24 @@ def test_a_leased_permanent_node_costs_a_job_its_share_of_the_time_and_the_gpus(
 
 def test_without_gpus_the_share_is_that_of_the_cpus(migrated: Database) -> None:
     job, _ = leased_job(migrated, NodeType.PERMANENT, HOUR, gpu_count=0, cpu_count=8)
-    assert costs(migrated, job, now=NOW + DAY) == {job.id: MachineCost(1_000_000)}
+    share = MachineCost(1_000_000, microcredits_per_hour=1_000_000)
+    assert costs(migrated, job, now=NOW + DAY) == {job.id: share}
+
+
+def test_the_price_of_a_job_is_that_of_its_newest_machine_and_the_cost_is_of_all(
+    migrated: Database,
+) -> None:
+    job, lease = leased_job(migrated, NodeType.EPHEMERAL, HOUR)
+    with migrated.write() as session:
+        region = session.get_one(tables.Region, lease.region_id)
+        node = add_node(session, region, "second").sqlmodel_update({"type": "ephemeral"})
+        row = session.get_one(tables.Job, job.id)
+        row.attempt = 2
+        allocate(session, row, node, 0)
+        add_lease(session, region, node.id, began_at=NOW, ended_at=NOW + HOUR,
+                  microcredits_per_hour=2_500_000)  # fmt: skip
+    found = costs(migrated, job, now=NOW + DAY)[job.id]
+    assert found == MachineCost(96_000_000 + 2_500_000, microcredits_per_hour=2_500_000)
 
 
 def test_a_price_of_a_list_makes_the_cost_of_a_job_an_estimate(migrated: Database) -> None:
@@ -140,7 +160,7 @@ def test_a_price_of_a_list_makes_the_cost_of_a_job_an_estimate(migrated: Databas
         row.offer = {"microcredits_per_hour": 7, "price_is_estimate": True}
         row.earlier_microcredits = 100
     spent = 100 + cumulative_microcredits(7, 24 * 3600)
-    assert costs(migrated, job, now=NOW + DAY) == {job.id: MachineCost(spent, is_estimate=True)}
+    assert costs(migrated, job, now=NOW + DAY) == {job.id: MachineCost(spent, True, 7)}
 
 
 def test_what_another_account_has_leased_costs_a_job_nothing(migrated: Database) -> None:

@@ -106,7 +106,7 @@ async def test_the_last_credit_ends_every_job_that_costs_and_none_that_does_not(
             async def is_told(job_id: str = job_id) -> bool:
                 return set(await signals_of(temporal_server, f"job/{job_id}")) == {"stop"}
 
-            await eventually(is_told, f"{job_id} is told to end", limit_s=20)
+            await eventually(is_told, f"{job_id} is told to end")
         assert (_posted_s(migrated, modest) or 0) > 0, "what it ran is posted, hours before its own"
         assert await signals_of(temporal_server, f"job/{free}") == []
         for job_id in (modest, free, greedy):
@@ -125,7 +125,7 @@ async def test_the_newest_job_ends_a_minute_before_the_credits_and_an_older_one_
         async def is_told() -> bool:
             return set(await signals_of(temporal_server, f"job/{newest}")) == {"stop"}
 
-        await eventually(is_told, "the newest job is told to end", limit_s=20)
+        await eventually(is_told, "the newest job is told to end")
         assert await signals_of(temporal_server, f"job/{older}") == []
         with migrated.read() as session:
             assert balance_of(session, credits_name(payer.id)) > 0
@@ -158,7 +158,7 @@ async def test_fees_of_devices_that_are_not_charged_yet_end_the_jobs_of_their_pa
         async def is_asked_to_end() -> bool:
             return set(await signals_of(temporal_server, f"job/{job_id}")) == {"stop"}
 
-        await eventually(is_asked_to_end, "the job is asked to end", limit_s=20)
+        await eventually(is_asked_to_end, "the job is asked to end")
         with migrated.read() as session:
             assert balance_of(session, credits_name(payer.id)) > 0
         for workflow_id in (f"job/{job_id}", f"job/{job_id}/billing"):

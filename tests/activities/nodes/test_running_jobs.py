@@ -66,6 +66,13 @@ def test_peers_are_the_regions_other_nodes_that_are_up(
     assert [peer.node_id for peer in peers] == ([world.other.id] if is_peer else [])
 
 
+def test_machines_of_strangers_are_not_shown_to_one_another(world: World) -> None:
+    world.set_node()
+    with world.database.write() as session:
+        session.get_one(tables.Region, world.region.id).provider_kind = "vastai"
+    assert find_peers(FindPeers(node_id=world.node.id, region_id=world.region.id)).peers == ()
+
+
 def test_a_peer_that_the_platform_reaches_from_outside_has_its_private_address(
     world: World,
 ) -> None:

@@ -55,14 +55,16 @@ def add_gpu_node(
 def add_waiting_job(
     session: Session, account: tables.Account, gpus: int = 1, workers: int = 1, **changes: Any
 ) -> tables.Job:
-    """A job of the account's personal project that waits for so many A100 a worker."""
+    """A job of the account's personal project that waits for so many A100 a worker, or GPUs of
+    `gpu_type`."""
     created_at: datetime = changes.pop("created_at", NOW)
     placement = changes.pop("placement", SubmittedPlacement())
+    gpu_type = changes.pop("gpu_type", "A100")
     submission = JobSubmission(
         name="digits",
         type=JobType.TRAINING,
         resources=SubmittedResources(
-            gpus=f"A100:{gpus}" if gpus else "cpu", cpu_count=2, memory_gib=4
+            gpus=f"{gpu_type}:{gpus}" if gpus else "cpu", cpu_count=2, memory_gib=4
         ),
         workers=tuple(SubmittedWorker(command="true") for _ in range(workers)),
         placement=placement,

@@ -2,8 +2,9 @@
 
 from datetime import timedelta
 
-from sqlmodel import Session
+from sqlmodel import Session, select
 
+from activities.billing.usage import post_worker_usage
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import Database
@@ -13,7 +14,7 @@ from tests.activities.cloud_rows import add_cloud_region, add_shortage, ephemera
 from tests.activities.placement.rows import add_waiting_job
 from tests.activities.placement.test_burst_nodes import payer, refusals, round_of_planning
 from tests.activities.rows import GIB, NOW, add_payer
-from workflows.contracts.billing import UsageRates
+from workflows.contracts.billing import UsageRates, WorkerUsage
 from workflows.contracts.job_submission import SubmittedEnvironment, SubmittedPlacement
 from workflows.contracts.machines import MachineClaim, MachineOffer, RentalOffer
 from workflows.contracts.placement import SpotPolicy
@@ -38,13 +39,13 @@ def rental(zone: str = "community", price: int = PRICE, gpu_type: str = "A100-80
 
 
 def add_marketplace(
-    session: Session, account: tables.Account, *offers: RentalOffer
+    session: Session, account: tables.Account, *offers: RentalOffer, name: str = "runpod"
 ) -> tables.Region:
     """The implied region of a ready provider with these offers."""
     provider = tables.Provider(
         id=new_id("prv"),
         account_id=account.id,
-        name="runpod",
+        name=name,
         status="ready",
         kind="runpod",
         checks=[],
@@ -56,7 +57,7 @@ def add_marketplace(
     region = tables.Region(
         id=new_id("reg"),
         account_id=account.id,
-        name="runpod",
+        name=name,
         status="healthy",
         provider_id=provider.id,
         provider_kind="runpod",
@@ -94,6 +95,26 @@ def test_a_job_gets_the_cheapest_machine_of_the_marketplace_which_is_its_image(
         assert rates is not None
         assert UsageRates.model_validate(rates["0"]).microcredits_per_hour == 0
         assert UsageRates.model_validate(rates["0"]).gpu_count == 1
+
+
+def test_the_ledger_charges_no_usage_fee_for_a_rented_machine(migrated: Database) -> None:
+    with migrated.write() as session:
+        account = payer(session)
+        add_marketplace(session, account, rental())
+        job = add_waiting_job(session, account)
+    assert round_of_planning() == 1
+    with migrated.write() as session:
+        (held,) = session.exec(select(tables.Allocation))
+        held.created_at = NOW
+        usage = WorkerUsage(
+            job_id=job.id, worker=0, attempt=held.attempt, started_at=NOW, through_s=3600
+        )
+        post_worker_usage(session, usage)
+    with migrated.read() as session:
+        row = session.get_one(tables.Job, job.id)
+        assert (row.gpu_seconds, row.charged_microcredits) == (3600, 0)
+        of_job = select(tables.LedgerTransaction).where(tables.LedgerTransaction.job_id == job.id)
+        assert session.exec(of_job).all() == []
 
 
 def test_a_job_without_an_image_gets_a_machine_of_the_usual_one(migrated: Database) -> None:
@@ -175,3 +196,38 @@ def test_of_two_offers_with_one_id_the_cheaper_one_is_kept(migrated: Database) -
         region = add_marketplace(session, payer(session), rental(), rental(price=PRICE - 1))
         found = market(session, NOW).offer(f"{region.id}/{rental().offer_id}")
         assert found.microcredits_per_hour == PRICE - 1
+
+
+def test_a_gpu_that_the_catalogue_does_not_know_is_rented_by_any_spelling_where_it_is_sold(
+    migrated: Database,
+) -> None:
+    with migrated.write() as session:
+        account = payer(session)
+        add_marketplace(session, account, rental(gpu_type="NVIDIA RTX 9999"))
+        placement = SubmittedPlacement(providers=("runpod",))
+        add_waiting_job(session, account, placement=placement, gpu_type="rtx-9999")
+    assert round_of_planning() == 1
+    with migrated.read() as session:
+        (node,) = ephemeral_nodes(session)
+        (offer,) = MachineClaim.model_validate(node.machine).offers
+        assert offer.gpu_type == "NVIDIA RTX 9999"
+
+
+def test_of_two_keys_the_one_that_the_job_prefers_is_used_whatever_the_other_costs(
+    migrated: Database,
+) -> None:
+    with migrated.write() as session:
+        account = payer(session)
+        dear = add_marketplace(session, account, rental(price=3 * PRICE))
+        cheap = add_marketplace(session, account, rental(), name="cheap")
+        names = (dear.provider_id, cheap.provider_id)
+        add_waiting_job(session, account, placement=SubmittedPlacement(providers=names))
+    assert round_of_planning() == 1
+    with migrated.write() as session:
+        (node,) = ephemeral_nodes(session)
+        assert node.region_id == dear.id
+        keep_offers(session, dear.provider_id, [], NOW + timedelta(minutes=5))
+        add_waiting_job(session, account, placement=SubmittedPlacement(providers=names))
+    assert round_of_planning() == 1
+    with migrated.read() as session:
+        assert cheap.id in {node.region_id for node in ephemeral_nodes(session)}

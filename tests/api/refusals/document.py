@@ -43,6 +43,7 @@ NAMED = {
     "path boot_drive_request_id": "boot-drive-request",
     "path key_type": "key type",
     "query provider_id": "provider",
+    "query providers": "provider",
     "query region_id": "region",
     "query project_id": "project",
     "query job_id": "job",

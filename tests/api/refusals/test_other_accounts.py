@@ -53,6 +53,7 @@ INVALID = {
     *(f"create_{noun.name} body source.datastore_id" for noun in ARTIFACT_NOUNS),
     *("enable_provider body credentials", "change_provider body credentials"),
     *("change_device body configuration_id", "create_deployment body device_ids[]"),
+    "list_offers query providers",
     *(
         f"{verb}_device_configuration body {field}"
         for verb in ("create", "change")

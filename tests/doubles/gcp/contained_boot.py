@@ -58,13 +58,11 @@ class ContainedBoot:
         sweep()
         owner = f"{os.getpid()}-{start_ticks(os.getpid())}-"
         self.folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{owner}", dir=ROOM))
-        self._addresses = _addresses()
+        self._addresses = free_addresses()
         self._boxes: dict[str, _Box] = {}
 
     def place(self, vm: Vm) -> Address:
         host = next(self._addresses)
-        while not _is_free(host):
-            host = next(self._addresses)
         if vm.id in self._boxes:
             self._boxes[vm.id].address = Address(host)
         else:
@@ -164,12 +162,14 @@ def sweep() -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _addresses() -> Iterator[str]:
-    """Loopback addresses; where several doubles run at once each begins elsewhere."""
+def free_addresses() -> Iterator[str]:
+    """Loopback addresses at which nothing answers to SSH; several doubles at once begin each
+    elsewhere."""
     chance = random.SystemRandom()
     first, second = chance.randrange(64, 255), chance.randrange(256)
     starts = (f"127.{first}.{(second + more) % 256}" for more in itertools.count())
-    return (f"{start}.{number}" for start in starts for number in range(1, 255))
+    every = (f"{start}.{number}" for start in starts for number in range(1, 255))
+    return (host for host in every if _is_free(host))
 
 
 def _is_free(host: str) -> bool:

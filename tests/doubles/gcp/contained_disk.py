@@ -67,10 +67,10 @@ def install(folder: Path, key_of_host: asyncssh.SSHKey, vm: Vm) -> None:
     key.write_bytes(key_of_host.export_private_key())
     key.chmod(0o600)
     (upper / "etc/hostname").write_text(f"{vm.name}\n")
-    _write_program(upper / "usr/local/sbin/vm-init", (HERE / "contained_vm.sh").read_text())
-    _write_program(upper / "usr/local/bin/systemctl", SYSTEMCTL)
+    write_program(upper / "usr/local/sbin/vm-init", (HERE / "contained_vm.sh").read_text())
+    write_program(upper / "usr/local/bin/systemctl", SYSTEMCTL)
     with contextlib.suppress(KeyError):
-        _write_program(upper / "usr/local/sbin/startup-script", vm.metadata()["startup-script"])
+        write_program(upper / "usr/local/sbin/startup-script", vm.metadata()["startup-script"])
     if vm.gpus:
         _put_gpus(upper, vm)
     users = keys_by_user(vm)
@@ -86,7 +86,7 @@ def _put_gpus(upper: Path, vm: Vm) -> None:
             name = uuid.uuid5(uuid.NAMESPACE_OID, f"{vm.id}/{index}")
             gpus.append(_gpu_response(index, model, f"GPU-{name}", memory_mib))
     (upper / "etc/lab-gpus.json").write_text(json.dumps({"gpus": gpus}))
-    _write_program(upper / "usr/local/bin/nvidia-smi", NVIDIA_SMI.read_text())
+    write_program(upper / "usr/local/bin/nvidia-smi", NVIDIA_SMI.read_text())
 
 
 def _gpu_response(index: int, model: str, name: str, memory_mib: int) -> Json:
@@ -131,6 +131,6 @@ def keys_by_user(vm: Vm) -> dict[str, list[str]]:
     return found
 
 
-def _write_program(path: Path, text: str) -> None:
+def write_program(path: Path, text: str) -> None:
     path.write_text(text)
     path.chmod(0o755)

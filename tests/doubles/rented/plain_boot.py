@@ -249,12 +249,16 @@ def _furnish(box: _Box) -> None:
     """A folder with an nvidia-smi that shows the machine's GPUs."""
     programs = box.folder / "bin"
     programs.mkdir(parents=True, exist_ok=True)
-    name, count, memory_mib = box.machine.gpus
-    shown = [_gpu(box.machine.id, index, name, memory_mib) for index in range(count)]
-    (box.folder / "gpus.json").write_text(json.dumps({"gpus": shown}))
+    (box.folder / "gpus.json").write_text(json.dumps(gpus_shown(box.machine)))
     program = programs / "nvidia-smi"
     program.write_text(NVIDIA_SMI.read_text().replace(SHOWN_GPUS, f"{box.folder}/gpus.json"))
     program.chmod(0o755)
+
+
+def gpus_shown(machine: Machine) -> dict[str, Any]:
+    """The machine's GPUs as the double of nvidia-smi reads them."""
+    name, count, memory_mib = machine.gpus
+    return {"gpus": [_gpu(machine.id, index, name, memory_mib) for index in range(count)]}
 
 
 def _gpu(machine_id: str, index: int, name: str, memory_mib: int) -> dict[str, Any]:

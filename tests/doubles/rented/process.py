@@ -10,10 +10,15 @@ import threading
 from collections.abc import Callable
 
 from tests.doubles.rented.boot import Boot, NoBoot
+from tests.doubles.rented.contained_boot import ContainedBoot
 from tests.doubles.rented.double import RentedDouble
 from tests.doubles.rented.plain_boot import PlainBoot
 
-BOOTS: dict[str, type[Boot]] = {"plain": PlainBoot, "none": NoBoot}
+BOOTS: dict[str, type[Boot]] = {
+    "contained": ContainedBoot,
+    "plain": PlainBoot,
+    "none": NoBoot,
+}
 
 
 def run(make: Callable[..., RentedDouble], name: str) -> None:

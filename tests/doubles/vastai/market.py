@@ -46,6 +46,10 @@ class Offer:
     verified: bool = True
     external: bool = False
     datacenter: bool = False
+    cpu_ram: int = 20_000
+    """MiB of the whole machine, of which the ask has a quarter: less than any host of tests has."""
+    disk_bw: float = 100.0
+    machine_id: int = 0
     cuda_max_good: float = 12.8
     duration: float = 30 * 86400.0
     renter: int | None = None
@@ -61,7 +65,7 @@ class Offer:
         return {
             "id": self.id,
             "ask_contract_id": self.id,
-            "machine_id": self.id % 100_000,
+            "machine_id": self.machine_id or self.id % 100_000,
             "host_id": self.id % 1000,
             "gpu_name": self.gpu_name,
             "num_gpus": self.num_gpus,
@@ -83,7 +87,8 @@ class Offer:
             "cpu_arch": "amd64",
             "cpu_cores": 64,
             "cpu_cores_effective": 16.0,
-            "cpu_ram": 257_000,
+            "cpu_ram": self.cpu_ram,
+            "disk_bw": self.disk_bw,
             "disk_space": self.disk_space,
             "direct_port_count": self.direct_port_count,
             "cuda_max_good": self.cuda_max_good,

@@ -41,7 +41,8 @@ def test_a_machine_at_google_has_ended_after_its_shutdown_period() -> None:
 
 
 def test_only_clouds_that_preempt_count_for_the_notices() -> None:
-    assert cloud_kinds() == ("gcp", "runpod", "vastai", "local")
-    assert (catalogued_kinds(), rented_kinds()) == (("gcp",), ("runpod", "vastai", "local"))
+    rented = ("runpod", "vastai", "local", "colab")
+    assert cloud_kinds() == ("gcp", *rented)
+    assert (catalogued_kinds(), rented_kinds()) == (("gcp",), rented)
     told = [each.preemption_notice_s for each in TRAITS.values() if each.preemption_notice_s]
     assert preemption_notices_s() == (min(told), max(told))

@@ -154,7 +154,8 @@ def test_a_worker_has_one_to_64_gpus() -> None:
         ({"environment": {"requirements": "a.txt"}}, "is a file of the code, and the job has none"),
         ({"environment": {"setup": ["a\0"]}}, "is a command, without NUL"),
         ({"placement": {"providers": []}}, "has at least one, or is left out"),
-        ({"placement": {"providers": ["aws2"]}}, "is the id of a provider, prv-…, or one of"),
+        ({"placement": {"providers": ["a\0"]}}, "is the id or the name of a provider, or one of"),
+        ({"placement": {"providers": ["a", "a"]}}, "is named once"),
         ({"array": [{"A": "1"}], "environment": {"secrets": {"A": "token"}}}, "has no name that"),
     ],
 )

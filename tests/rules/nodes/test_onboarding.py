@@ -87,6 +87,15 @@ def test_a_rented_machine_has_gpus_of_the_model_that_was_offered(gpu_type: str, 
     assert lacking_of(rented, SPEC, found) == lacks
 
 
+def test_a_rented_gpu_that_the_catalogue_does_not_know_is_compared_however_it_is_spelled() -> None:
+    shown = tuple(Gpu(index=at, name="NVIDIA RTX 9999", uuid=f"GPU-{at}") for at in (0, 1))
+    found = machine(2).model_copy(update={"gpus": shown})
+    for name, lacks in (("RTX 9999", ""), ("RTX 9998", "was created with RTX 9998, has")):
+        rented = OFFER.model_copy(update={"provider_offer_id": "4711", "gpu_type": name})
+        told = lacking_of(rented, SPEC, found)
+        assert told.startswith(lacks) if lacks else told == ""
+
+
 def test_podman_is_lacking_only_where_the_machine_was_created_with_it() -> None:
     with_it = SPEC.model_copy(update={"containers": True})
     lacks = "was created with podman, has process, runc"

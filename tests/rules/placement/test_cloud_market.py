@@ -74,6 +74,11 @@ def test_a_job_that_fits_no_node_has_a_machine_made_for_it_and_the_next_one_too(
             "price",
         ),
         (job(gpus=1, has_credits=False), cloud_offer(), "credits"),
+        (
+            job(gpus=1, needs_image=True, providers=("colab",)),
+            cloud_offer(provider_kind="colab"),
+            "image",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused_with_its_code(

@@ -57,6 +57,24 @@ async def test_a_job_that_does_nothing_for_its_limit_ends_with_that_reason_and_i
     assert_nothing_left(stage, handle)
 
 
+async def test_people_are_warned_once_before_an_idle_job_is_ended(stage: Stage) -> None:
+    handle = await running(stage, "nod-1")
+    events = stage.world.events[job_id_of(handle)]
+    for idle_s in (455.5, 460.0):
+        run_of(stage, handle, 0).idle_s = idle_s
+        await handle.signal(
+            JobLifecycle.worker_idle, WorkerIdle(worker=0, attempt=1, idle_s=idle_s)
+        )
+        await eventually(lambda: "job.idle" in events, "people are warned")
+    run_of(stage, handle, 0).idle_s = 600.0
+    await is_told_idle(handle, 0)
+    assert (await handle.result()).status_reason == SAYS_WHY
+    assert events.count("job.idle") == 1
+    assert stage.world.told[job_id_of(handle)]["job.idle"] == (
+        "no output for 455 s: the job is ended after 600 s of that (safety.idle_timeout_s)"
+    )
+
+
 async def test_a_job_with_gpus_says_that_they_were_idle_too(stage: Stage) -> None:
     handle = await stage.job(idle_timeout_s=LIMIT_S)
     await reaches(stage, handle, JobStatus.WAITING_FOR_RESOURCES)

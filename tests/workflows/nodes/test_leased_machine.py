@@ -214,6 +214,41 @@ async def test_a_node_without_the_gpus_it_was_made_for_gives_its_machine_back(
     assert reason.endswith("was created with 2×T4, has none")
 
 
+async def test_a_strangers_machine_that_is_not_as_offered_is_given_back_at_once_and_remembered(
+    stage: Stage,
+) -> None:
+    offer = CLAIM.offers[0].model_copy(
+        update={"gpu_type": "T4", "gpu_count": 1, "provider_offer_id": "4711", "host": "815"}
+    )
+    rented = {"offers": (offer,), "provider_kind": ProviderKind.VASTAI}
+    handle = await leased(stage, NodeType.EPHEMERAL, CLAIM.model_copy(update=rented))
+    assert (await handle.result()).status == "archived"
+    assert stage.world.cloud.machines == {}
+    assert "preparing" not in statuses(stage)
+    assert "node.incomplete" not in stage.world.events["nod-1"], "it waits for nothing"
+    said = stage.world.told["nod-1"]["node.host-distrusted"]
+    words = "host 815: its machine was not what was offered: was created with 1×T4, has none"
+    assert stage.world.cloud.remembered == {"host/815": words}
+    assert said.startswith(words.replace("815:", "815 of vastai:"))
+    assert "not rented before" in said
+
+
+async def refused(_: object) -> None:
+    raise ApplicationError("no database", non_retryable=True)
+
+
+async def test_a_host_that_cannot_be_remembered_is_left_all_the_same(stage: Stage) -> None:
+    stage.world.faults["remember_shortage"].append(refused)
+    offer = CLAIM.offers[0].model_copy(
+        update={"gpu_type": "T4", "gpu_count": 1, "provider_offer_id": "4711"}
+    )
+    rented = {"offers": (offer,), "provider_kind": ProviderKind.RUNPOD}
+    handle = await leased(stage, NodeType.EPHEMERAL, CLAIM.model_copy(update=rented))
+    assert (await handle.result()).status == "archived"
+    assert stage.world.cloud.machines == {}
+    assert "could not be remembered" in stage.world.told["nod-1"]["node.host-distrusted"]
+
+
 async def test_a_node_taken_up_again_gives_back_the_machine_that_it_has(stage: Stage) -> None:
     first = await leased(stage)
     await reaches(stage, NodeStatus.ACTIVE)

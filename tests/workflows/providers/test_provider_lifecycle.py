@@ -59,6 +59,16 @@ async def test_a_provider_fails_with_what_to_do_and_a_recheck_mends_it(stage: St
     await reaches(stage, "prv-1", "ready")
 
 
+async def test_what_a_marketplace_offers_is_known_once_its_provider_is_ready(stage: Stage) -> None:
+    stage.world.cloud.untold_offers = {"offer-1"}
+    request = CLOUD.model_copy(update={"kind": ProviderKind.RUNPOD})
+    await stage.client.start_workflow(
+        ProviderLifecycle.run, request, id=f"provider/{uuid.uuid4().hex}", task_queue=queues.MAIN
+    )
+    await eventually(lambda: stage.world.cloud.known_offers == {"offer-1"}, "its offers are known")
+    assert stage.world.statuses[CLOUD.provider_id][-1] == "ready"
+
+
 async def test_a_provider_with_regions_stays_unless_forced(stage: Stage) -> None:
     stage.world.dependents["prv-1"].add(REGION)
     handle = await stage.client.start_workflow(
@@ -116,6 +126,19 @@ async def test_people_are_told_once_that_prices_stay_and_once_that_they_do_not(
     assert [event for event in told if event in (stale, read)] == [stale, read, stale]
     assert "it is off again" in stage.world.told[CLOUD.provider_id][stale]
     assert stage.world.statuses[CLOUD.provider_id][-1] == "ready"
+
+
+async def test_a_provider_that_is_asked_to_reconcile_does_not_wait_for_its_timer(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine_reconciliation, "RECONCILIATION_INTERVAL", timedelta(days=1000))
+    handle = await enabled(stage)
+    for name in ("baseload-lost", "baseload-lost-too"):
+        stage.world.cloud.stray.add(name)
+        await handle.signal(ProviderLifecycle.reconcile)
+        await eventually(lambda found=name: stage.world.cloud.swept[found] == 1, "it is ended")  # type: ignore[misc]
+    await handle.signal(ProviderLifecycle.remove, Removal())
+    assert (await handle.result()).status == "archived"
 
 
 async def test_each_provider_is_reconciled_by_its_own_timer_and_people_are_told_when_it_is_not(

@@ -48,6 +48,8 @@ def _words(name: str) -> list[str]:
 
 def _key(words: Iterable[str]) -> str:
     key = "".join(word for word in words if word not in _MAKERS_WORDS)
+    if key.startswith("INSTINCTMI"):  # As Vast.ai writes it, in one word.
+        return key.removeprefix("INSTINCT")
     return key.removeprefix("RADEON") if key.startswith(("RADEONRX", "RADEONMI")) else key
 
 
@@ -81,11 +83,32 @@ def canonical_name(written: str, known: Collection[str] = ()) -> str | None:
 
     known: names outside the catalogue that a node of the platform has: these pass through.
     """
-    model = _BY_KEY.get(_key(_words(written))) or _BY_KEY.get(_key_without_form(_words(written)))
+    model = _model_of(written)
     if model is not None:
         return model.name
-    wanted = _key(_words(written))
-    return next((name for name in known if _key(_words(name)) == wanted), None)
+    return next((name for name in known if is_same_model(name, written)), None)
+
+
+def known_names(written: str, known: Collection[str] = ()) -> tuple[str, ...]:
+    """The names that placement compares for what a person wrote: the catalogue's one.
+
+    A name without an entry may be spelled otherwise by each of the nodes and marketplaces that have
+    such GPUs: then all of `known` that are meant, or else the name as it was written.
+    """
+    model = _model_of(written)
+    if model is not None:
+        return (model.name,)
+    return tuple(sorted(name for name in known if is_same_model(name, written))) or (written,)
+
+
+def is_same_model(name: str, other: str) -> bool:
+    """Whether two names mean one GPU model: `NVIDIA RTX 9999` is marketplaces' `RTX 9999`."""
+    return name == other or _key(_words(name)) == _key(_words(other))
+
+
+def _model_of(written: str) -> GpuModel | None:
+    words = _words(written)
+    return _BY_KEY.get(_key(words)) or _BY_KEY.get(_key_without_form(words))
 
 
 @lru_cache(maxsize=4096)

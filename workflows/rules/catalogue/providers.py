@@ -8,6 +8,14 @@ from dataclasses import dataclass
 from workflows.contracts.statuses import ProviderKind
 
 DAY_S = 24 * 3600
+# https://research.google.com/colaboratory/faq.html
+COLAB_TERMS = (
+    "Colab forbids SSH shells and distributed computing workers on runtimes that are free of "
+    "charge, without a positive balance of compute units, and may end them at any time; on all "
+    "runtimes it forbids mining, distributed computing for others, file hosting, "
+    "proxies, password cracking, and several accounts to evade limits"
+)
+"""The restrictions of Google Colab that concern a runtime that is reached over SSH."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +58,12 @@ class Traits:
     their price of 0 would win every comparison."""
     shortage_limit_s: int = 600
     """How long a shortage is remembered, so that no job asks for the same scope too early."""
+    runs_images: bool = True
+    """Its machines run jobs that name an image, in a container or as that image."""
     only_for_administrators: bool = False
     """Only an administrator enables it, because its machines stand inside the platform."""
+    terms: str = ""
+    """The sentence of its terms that whoever enables it has to accept; empty: there is none."""
 
 
 TRAITS: dict[str, Traits] = {
@@ -103,6 +115,16 @@ TRAITS: dict[str, Traits] = {
         shortage_limit_s=10,
         only_for_administrators=True,
     ),
+    # Its machine is a runtime in the account of the user, who opens it: no stranger has it.
+    ProviderKind.COLAB: Traits(
+        is_cloud=True,
+        has_implied_region=True,
+        notifies=False,
+        ends_machines=False,
+        only_if_named=True,
+        runs_images=False,
+        terms=COLAB_TERMS,
+    ),
 }
 """The traits by provider kind, in the order in which people see them."""
 NO_TRAITS = Traits()
@@ -125,6 +147,16 @@ def catalogued_kinds() -> tuple[str, ...]:
 def rented_kinds() -> tuple[str, ...]:
     """The kinds whose machines are rented from marketplaces, by offers that are read."""
     return tuple(kind for kind in cloud_kinds() if TRAITS[ProviderKind(kind)].has_implied_region)
+
+
+def kinds_of_strangers() -> tuple[str, ...]:
+    """The kinds whose machines stand at somebody whom nobody knows."""
+    return tuple(str(kind) for kind, traits in TRAITS.items() if traits.is_of_strangers)
+
+
+def never_ended_kinds() -> tuple[str, ...]:
+    """The clouds whose machines their owners end, and no lease."""
+    return tuple(kind for kind in cloud_kinds() if not TRAITS[ProviderKind(kind)].ends_machines)
 
 
 def longest_ending_s() -> int:

@@ -7,12 +7,15 @@ from dataclasses import asdict
 
 from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.placement import Demand, Resources, SpotPolicy
+from workflows.contracts.statuses import ProviderKind
 from workflows.rules.catalogue.gpu_names import (
     MAX_GPUS_PER_WORKER,
     canonical_name,
+    known_names,
     parse_gpus,
     unknown_name_rule,
 )
+from workflows.rules.catalogue.providers import rented_kinds
 from workflows.rules.jobs.artifacts import volumes_of
 from workflows.rules.jobs.field_errors import Mistakes, field_error
 
@@ -20,6 +23,11 @@ GIB = 1024**3
 MEMORY_GIB_PER_CPU = 1.5
 """What a machine of 2 GB for each CPU can spare beside its own system."""
 MEMORY_GIB_PER_GPU = 6
+MAX_GPU_NAME = 100
+
+
+_OWN_KINDS = {kind.value for kind in ProviderKind} - set(rented_kinds())
+"""The kinds whose GPU models are all in the catalogue, or on nodes that are there."""
 
 
 def resources_of(submission: JobSubmission, known_gpu_types: Collection[str] = ()) -> Resources:
@@ -30,7 +38,9 @@ def resources_of(submission: JobSubmission, known_gpu_types: Collection[str] = (
         short = parse_gpus(asked.gpus)
         names, count = ((short.name,) if short.name else ()), short.count
     return Resources(
-        gpu_types=tuple(canonical_name(name, known_gpu_types) or name for name in names),
+        gpu_types=tuple(
+            dict.fromkeys(each for name in names for each in known_names(name, known_gpu_types))
+        ),
         gpu_count=count,
         cpu_count=asked.cpu_count or (0 if count else 1),
         memory_bytes=int((asked.memory_gib or 0) * GIB),
@@ -154,6 +164,11 @@ def gpus_asked(job: JobSubmission) -> Mistakes:
 
 
 def gpu_names(job: JobSubmission, known: Collection[str]) -> Mistakes:
+    """The mistakes in GPU names. An unknown name passes unchanged to a marketplace that is named.
+
+    What is no kind may be the id or the name of one, which the API finds out.
+    """
+    passes = any(name not in _OWN_KINDS for name in job.placement.providers or ())
     asked = job.resources
     names = [
         (f"resources.gpu_types.{index}", name) for index, name in enumerate(asked.gpu_types or ())
@@ -165,7 +180,9 @@ def gpu_names(job: JobSubmission, known: Collection[str]) -> Mistakes:
             return
         names = [("resources.gpus", short.name)] if short.name else []
     for field, name in names:
-        if canonical_name(name, known) is None:
+        if passes and not (1 <= len(name) <= MAX_GPU_NAME and name.isprintable()):
+            yield field_error(field, f"is 1 to {MAX_GPU_NAME} characters on one line", name)
+        elif not passes and canonical_name(name, known) is None:
             yield field_error(field, unknown_name_rule(name, known), name)
 
 

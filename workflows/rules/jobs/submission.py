@@ -46,6 +46,7 @@ MAX_PRICE = 10**12
 MAX_RESTARTS = 100
 MAX_RETRIES = 100
 MAX_VOLUMES = 16
+MAX_PROVIDER_NAME = 100
 
 WORKERS = "workers"
 _GPUS = frozenset({"resources.gpus", "resources.gpu_types", "resources.gpu_count"})
@@ -404,11 +405,14 @@ def _placing(job: JobSubmission) -> Mistakes:
         yield field_error("placement.region_id", "is the id of a region, reg-…", region)
     if providers is not None and not providers:
         yield field_error("placement.providers", "has at least one, or is left out", [])
-    kinds = {kind.value for kind in ProviderKind}
     for index, provider in enumerate(providers or ()):
-        if provider not in kinds and not provider.startswith("prv-"):
-            rule = f"is the id of a provider, prv-…, or one of {', '.join(sorted(kinds))}"
-            yield field_error(f"placement.providers.{index}", rule, provider)
+        field = f"placement.providers.{index}"
+        if not 1 <= len(provider) <= MAX_PROVIDER_NAME or not provider.isprintable():
+            kinds = ", ".join(sorted(kind.value for kind in ProviderKind))
+            rule = f"is the id or the name of a provider, or one of {kinds}"
+            yield field_error(field, rule, provider[:MAX_PROVIDER_NAME])
+        elif provider in (providers or ())[:index]:
+            yield field_error(field, "is named once", provider)
 
 
 def _safety(job: JobSubmission) -> Mistakes:

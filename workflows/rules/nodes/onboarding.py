@@ -7,8 +7,8 @@ from workflows.contracts.errors import HOST_KEY_MISMATCH, NODE_UNREACHABLE
 from workflows.contracts.machines import MachineOffer, MachineSpec
 from workflows.contracts.nodes import Hardware, Preparation, Requirement
 from workflows.contracts.statuses import NodeStatus
-from workflows.rules.catalogue.gpu_names import gpu_type_of_driver_name
 from workflows.rules.counts import counted
+from workflows.rules.nodes.offered import unlike_offer
 from workflows.rules.nodes.requirements import ALL, PEERS
 
 TRIES = 12
@@ -42,17 +42,15 @@ def missed_of(requirements: Iterable[Requirement]) -> str:
 def lacking_of(offer: MachineOffer, spec: MachineSpec, hardware: Hardware) -> str:
     """What a machine was created with and does not have yet; empty: nothing is lacking.
 
-    GPU drivers and podman are installed during the first boot of a machine. Whether the GPUs are of
-    the model that was offered is looked at for marketplaces alone, whose hosts may lie.
+    GPU drivers and podman are installed during the first boot of a machine. A rented machine is
+    compared with all that its host offered, because hosts may lie.
     """
+    if offer.provider_offer_id:
+        return unlike_offer(offer, spec, hardware)
     lacks = []
     if len(hardware.gpus) < offer.gpu_count:
         found = len(hardware.gpus) or "none"
         lacks.append(f"was created with {offer.gpu_count}×{offer.gpu_type}, has {found}")
-    elif offer.provider_offer_id and offer.gpu_count:
-        others = sorted({gpu_type_of_driver_name(gpu.name) for gpu in hardware.gpus})
-        if others != [offer.gpu_type]:
-            lacks.append(f"was created with {offer.gpu_type}, has {', '.join(others)}")
     if spec.containers and "podman" not in hardware.runtimes:
         lacks.append(f"was created with podman, has {', '.join(hardware.runtimes)}")
     return "; ".join(lacks)

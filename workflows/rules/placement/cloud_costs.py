@@ -5,6 +5,11 @@ from workflows.contracts.placement import CloudOffer, Demand
 from workflows.rules.catalogue.providers import traits_of
 
 
+def is_rented(offer: CloudOffer) -> bool:
+    """Whether the offer is a marketplace's, and not one of a cloud of the account's own."""
+    return traits_of(offer.provider_kind).has_implied_region
+
+
 def boot_disk_gb(offer: CloudOffer, demand: Demand) -> int:
     """The boot disk of a machine that is made for one worker: its files, its data, the image."""
     return demand.disk_size_gb + demand.data_size_gb + traits_of(offer.provider_kind).image_disk_gb

@@ -18,6 +18,7 @@ from workflows.rules.catalogue.gpu_names import accepted_types
 from workflows.rules.catalogue.providers import traits_of
 from workflows.rules.placement.cloud_costs import (
     boot_disk_gb,
+    is_rented,
     is_too_dear,
     priced_zones,
     worker_cost,
@@ -29,10 +30,11 @@ from workflows.rules.placement.cloud_refusals import (
     describe_region_refusal,
     describe_shortage,
 )
+from workflows.rules.placement.named_providers import in_order, is_excluded
 
 SHORTAGE = "shortage"
 QUOTA = "quota"
-SIZES = ("cpu", "memory")
+SIZES = ("cpu", "memory", "disk")
 """The refusal codes that a larger machine of the same region may avoid."""
 
 Shortages = Mapping[tuple[str, str], Shortage]
@@ -41,6 +43,8 @@ Shortages = Mapping[tuple[str, str], Shortage]
 
 _Kind = tuple[str, str | None, int]
 """Account, GPU type and count."""
+_Seller = tuple[str, str, int]
+"""Provider, its kind, and the price of its disks."""
 
 
 @dataclass(slots=True)
@@ -58,18 +62,23 @@ class CloudOffers:
 
     def __init__(self, offers: Iterable[CloudOffer]) -> None:
         self.by_id: dict[str, CloudOffer] = {}
-        self._sold: dict[_Kind, dict[int, list[CloudOffer]]] = defaultdict(dict)
+        self.gpu_types: set[str] = set()
+        """The GPU types of all offers, also those outside the catalogue."""
+        self._sold: dict[_Kind, dict[_Seller, list[CloudOffer]]] = defaultdict(dict)
         regions: dict[str, dict[str, CloudRegionOffers]] = defaultdict(dict)
         for offer in offers:
             self.by_id[offer.offer_id] = offer
             # By disk price: offers with one disk price have the same order for any disk size.
             alike = self._sold[offer.account_id, offer.gpu_type, offer.gpu_count]
-            alike.setdefault(offer.disk_microcredits_per_gb_month, []).append(offer)
+            disk = offer.disk_microcredits_per_gb_month
+            seller = offer.provider_id, offer.provider_kind, disk
+            alike.setdefault(seller, []).append(offer)
             of_account = regions[offer.account_id]
             region = of_account.setdefault(offer.region_id, CloudRegionOffers(offer))
             if offer.gpu_type is None:
                 region.sells_cpus = True
             else:
+                self.gpu_types.add(offer.gpu_type)
                 region.sold.setdefault(offer.gpu_type, set()).add(offer.gpu_count)
         for sold in (pool for pools in self._sold.values() for pool in pools.values()):
             sold.sort(key=_own_price)
@@ -82,7 +91,8 @@ class CloudOffers:
         return self._regions.get(account_id, [])
 
     def sold_to(self, demand: Demand) -> Iterator[CloudOffer]:
-        """The offers with an accepted GPU type and the count of the demand, cheapest first."""
+        """The offers with an accepted GPU type and the count of the demand, cheapest first, of the
+        providers that the demand names."""
         types: list[str | None] = [None]
         if demand.gpu_count:
             types = [*sorted(accepted_types(demand.gpu_types))]
@@ -90,18 +100,23 @@ class CloudOffers:
         pools = [
             pool
             for gpu_type in types
-            for pool in self._sold.get((account_id, gpu_type, count), {}).values()
+            for (provider_id, kind, _), pool in self._sold.get(
+                (account_id, gpu_type, count), {}
+            ).items()
+            if not is_excluded(demand, provider_id, kind)
         ]
         return merge(*pools, key=partial(_price, demand))
 
 
-def _price(demand: Demand, offer: CloudOffer) -> tuple[int, str]:
-    return worker_cost(offer, demand), offer.offer_id
+def _price(demand: Demand, offer: CloudOffer) -> tuple[int, bool, str]:
+    """Of one price, an own cloud comes before a marketplace."""
+    return worker_cost(offer, demand), is_rented(offer), offer.offer_id
 
 
-def _own_price(offer: CloudOffer) -> tuple[int, str]:
+def _own_price(offer: CloudOffer) -> tuple[int, bool, str]:
     """The price of an offer without its boot disk, to sort offers by."""
-    return offer.microcredits_per_hour + offer.fee.microcredits_per_hour, offer.offer_id
+    hourly = offer.microcredits_per_hour + offer.fee.microcredits_per_hour
+    return hourly, is_rented(offer), offer.offer_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +143,11 @@ class Market:
         self._offers = offers
         self._shortages = shortages or {}
         self.preferred = preferred
+
+    @property
+    def gpu_types(self) -> frozenset[str]:
+        """The GPU types that are sold, also those outside the catalogue."""
+        return frozenset(self._offers.gpu_types)
 
     def offer(self, offer_id: str) -> CloudOffer:
         return self._offers.by_id[offer_id]
@@ -159,13 +179,16 @@ class Market:
                 return self._refusal(offer, QUOTA, demand)
         return None
 
-    def fitting(self, demand: Demand) -> list[Choice]:
-        """All offers that fit now, best first."""
-        return [
-            self._chosen(offer, zones, demand)
-            for offer in self._ordered(demand)
-            if _unfit(offer, demand) is None and (zones := self._open(offer))
-        ]
+    def fitting(self, demand: Demand) -> Iterator[Choice]:
+        """The offers that fit now, best first, each found when it is asked for."""
+        known: set[str] = set()
+        for each in in_order(demand):
+            for offer in self._ordered(each):
+                if offer.offer_id in known or _unfit(offer, each) is not None:
+                    continue
+                if zones := self._open(offer):
+                    known.add(offer.offer_id)
+                    yield self._chosen(offer, zones, demand)
 
     def _chosen(self, offer: CloudOffer, zones: tuple[MachineOffer, ...], demand: Demand) -> Choice:
         disk = offer.disk_microcredits_per_hour(boot_disk_gb(offer, demand))
@@ -215,11 +238,16 @@ class Market:
         if self._quota(offer) is not None:
             return ()
         known, provider_id = self._shortages, offer.provider_id
-        return tuple(zone for zone in offer.zones if (provider_id, zone.scope) not in known)
+        return tuple(
+            zone
+            for zone in offer.zones
+            if not any((provider_id, scope) in known for scope in zone.scopes)
+        )
 
     def _short(self, offer: CloudOffer) -> list[Shortage]:
         known, provider_id = self._shortages, offer.provider_id
-        found = [known.get((provider_id, zone.scope)) for zone in offer.zones]
+        scopes = (scope for zone in offer.zones for scope in zone.scopes)
+        found = [known.get((provider_id, scope)) for scope in scopes]
         return [shortage for shortage in found if shortage is not None]
 
     def _quota(self, offer: CloudOffer) -> Shortage | None:
@@ -255,6 +283,8 @@ def _representative(known: CloudOffer, offer: CloudOffer, code: str) -> CloudOff
         return max(known, offer, key=lambda each: each.cpu_count)
     if code == "memory":
         return max(known, offer, key=lambda each: each.memory_bytes)
+    if code == "disk":
+        return max(known, offer, key=lambda each: each.most_disk_gb or 0)
     return known
 
 
@@ -263,13 +293,16 @@ def spec_of(
 ) -> MachineSpec:
     """The machine spec of a burst. lifetime_s: after it the cloud terminates the machine.
 
-    Podman is for machines that are not the image themselves.
+    Podman is for machines that are not the image themselves. A machine of strangers gets a key of
+    its own.
     """
+    traits = traits_of(offer.provider_kind)
     return MachineSpec(
         disk_size_gb=boot_disk_gb(offer, demand),
         lifetime_s=lifetime_s,
         tags=dict(tags),
-        containers=demand.needs_image and not traits_of(offer.provider_kind).machine_is_image,
+        containers=demand.needs_image and not traits.machine_is_image,
+        has_own_key=traits.is_of_strangers,
     )
 
 
@@ -303,12 +336,10 @@ def _unwanted(offer: CloudOffer, demand: Demand) -> str | None:
     traits = traits_of(offer.provider_kind)
     if demand.has_secrets and traits.is_of_strangers:
         return "untrusted"
-    asked = demand.providers
-    if traits.only_if_named and not asked:
+    is_left_out = traits.only_if_named and not demand.providers
+    if is_left_out or is_excluded(demand, offer.provider_id, offer.provider_kind):
         return "provider"
-    if asked and offer.provider_id not in asked and offer.provider_kind not in asked:
-        return "provider"
-    return None
+    return "image" if demand.needs_image and not traits.runs_images else None
 
 
 def _unfit(offer: CloudOffer, demand: Demand) -> str | None:
@@ -317,10 +348,18 @@ def _unfit(offer: CloudOffer, demand: Demand) -> str | None:
         return code
     if demand.spot == (SpotPolicy.NEVER if offer.spot else SpotPolicy.REQUIRED):
         return "spot"
+    if code := _too_small(offer, demand):
+        return code
+    if is_too_dear(offer, demand):
+        return "price"
+    return None if demand.has_credits else "credits"
+
+
+def _too_small(offer: CloudOffer, demand: Demand) -> str | None:
+    """The code of `SIZES` for which the machine is too small; None: it is large enough."""
     if demand.cpu_count > offer.cpu_count:
         return "cpu"
     if demand.memory_bytes > offer.memory_bytes:
         return "memory"
-    if is_too_dear(offer, demand):
-        return "price"
-    return None if demand.has_credits else "credits"
+    most = offer.most_disk_gb
+    return "disk" if most is not None and boot_disk_gb(offer, demand) > most else None

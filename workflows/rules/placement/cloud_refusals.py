@@ -4,10 +4,15 @@ from collections.abc import Callable, Collection, Mapping
 
 from workflows.contracts.billing import MICROCREDITS
 from workflows.contracts.machines import MachineOffer, Shortage
-from workflows.contracts.placement import CloudOffer, Demand, Refusal
+from workflows.contracts.placement import CloudOffer, Demand, Refusal, SpotPolicy
 from workflows.rules.catalogue.gpu_names import accepted_types
 from workflows.rules.counts import counted
-from workflows.rules.placement.cloud_costs import gpu_hour_cost, worker_cost
+from workflows.rules.placement.cloud_costs import (
+    boot_disk_gb,
+    gpu_hour_cost,
+    is_rented,
+    worker_cost,
+)
 from workflows.rules.placement.node_refusals import NO_FEE_CREDITS
 
 GIB = 1024**3
@@ -86,7 +91,12 @@ def _not_owned(offer: CloudOffer, demand: Demand) -> str:  # noqa: ARG001
 
 
 def _provider(offer: CloudOffer, demand: Demand) -> str:
-    asked = " or ".join(demand.providers) or "none by name"
+    if not demand.providers:
+        return (
+            f"asked no provider, machines of {offer.provider_kind} are for jobs that name it: "
+            f"placement.providers: [{offer.provider_kind}]"
+        )
+    asked = " or ".join(demand.providers)
     return f"asked provider {asked}, is of {offer.provider_kind}"
 
 
@@ -97,7 +107,13 @@ def _untrusted(offer: CloudOffer, demand: Demand) -> str:  # noqa: ARG001
     )
 
 
-def _spot(offer: CloudOffer, demand: Demand) -> str:  # noqa: ARG001
+def _image(offer: CloudOffer, demand: Demand) -> str:  # noqa: ARG001
+    return f"asked an image, {offer.provider_kind} machines run none: leave environment.image out"
+
+
+def _spot(offer: CloudOffer, demand: Demand) -> str:
+    if demand.spot is SpotPolicy.REQUIRED and is_rented(offer):
+        return f"asked a spot machine (placement.spot), {offer.provider_kind} sells none"
     return f"spot machines are {demand.spot} for it"
 
 
@@ -108,6 +124,10 @@ def _cpu(offer: CloudOffer, demand: Demand) -> str:
 def _memory(offer: CloudOffer, demand: Demand) -> str:
     asked, has = demand.memory_bytes / GIB, offer.memory_bytes / GIB
     return f"asked {asked:.1f} GiB of memory, has {has:.1f}"
+
+
+def _disk(offer: CloudOffer, demand: Demand) -> str:
+    return f"asked {boot_disk_gb(offer, demand)} GB of disk, has {offer.most_disk_gb}"
 
 
 def _price(offer: CloudOffer, demand: Demand) -> str:
@@ -133,6 +153,8 @@ def _of_job(offer: CloudOffer, demand: Demand) -> float:
 _WORDS: dict[str, Callable[[CloudOffer, Demand], str]] = {
     "cpu": _cpu,
     "credits": _credits,
+    "disk": _disk,
+    "image": _image,
     "memory": _memory,
     "not-owned": _not_owned,
     "price": _price,

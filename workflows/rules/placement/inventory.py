@@ -13,6 +13,7 @@ from workflows.contracts.regions import GuestPolicy
 from workflows.rules.catalogue.gpu_names import accepted_types
 from workflows.rules.catalogue.providers import traits_of
 from workflows.rules.placement.guests import admits
+from workflows.rules.placement.named_providers import is_excluded
 
 
 def reserved_cpus(asked_cpus: int, asked_gpus: int, node_cpus: int, node_gpus: int) -> int:
@@ -263,8 +264,7 @@ class RegionCapacity:
             return "not-owned"
         if demand.has_secrets and traits_of(self.provider_kind).is_of_strangers:
             return "untrusted"
-        asked = demand.providers
-        if asked and self.provider_id not in asked and self.provider_kind not in asked:
+        if is_excluded(demand, self.provider_id, self.provider_kind):
             return "provider"
         return None if self.account_id == demand.account_id else self.guest_refusal(demand)
 

@@ -10,10 +10,12 @@ needs held back until it fits: later jobs are not placed there, and what runs th
 One job of each project is helped so. Guests, the jobs on nodes of another account, come last, on
 what the owner's own queue leaves: a node that a job of its owner waits for takes none.
 
-Choice: feasible → providers whose credits are used first → own machines before others' → cheapest,
-also of others' nodes and of machines that would be made → fewest nodes → fullest node, so that
-large holes stay whole. All workers of a job lie in one region,
-where the nodes reach each other, on one GPU type where that is possible; several may share a node.
+Choice: feasible → the first provider with room of those that the job names, in their order →
+providers whose credits are used first → own machines before others' → cheapest, also of others'
+nodes and of machines that would be made; of one price a node, a machine of an own cloud, one of a
+marketplace → fewest nodes → fullest node, so that large holes stay whole. All workers of a job lie
+in one region, where the nodes reach each other, on one GPU type where that is possible; several may
+share a node.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -40,6 +42,7 @@ from workflows.rules.placement.cloud_costs import worker_cost
 from workflows.rules.placement.cloud_market import NO_MARKET, Choice, Market
 from workflows.rules.placement.fair_share import FairShareQueue, Line
 from workflows.rules.placement.inventory import Inventory, NodeCapacity
+from workflows.rules.placement.named_providers import in_order
 from workflows.rules.placement.node_refusals import NOTHING_THERE, refusals_of
 from workflows.rules.placement.preemption import Notices, notices
 from workflows.rules.placement.volumes import VolumeHolder, VolumeHolders
@@ -147,10 +150,15 @@ class _Round:
     def decide(self, demand: Demand) -> _Decision:
         """Choose own nodes before a burst, except that preferred providers come first.
 
+        Providers that the job names are tried one after another, and the first with room is taken.
         `_GUEST`: the demand has no own node, and fits others' nodes.
         """
         if self._inventory.holder(demand) is not None:
             return None
+        found = (self._decide_among(each) for each in in_order(demand))
+        return next((chosen for chosen in found if chosen is not None), None)
+
+    def _decide_among(self, demand: Demand) -> _Decision:
         nodes = choose_nodes(demand, self._inventory, of_others=False)
         if nodes is not None and all(machine.preferred for machine in nodes):
             return nodes
@@ -162,9 +170,19 @@ class _Round:
         return made if nodes is None else nodes
 
     def decide_guest(self, demand: Demand) -> _Decision:
-        """Choose the cheaper of others' nodes and a burst."""
+        """Choose the cheaper of others' nodes and a burst, as `decide` of the first with room."""
         if self._inventory.holder(demand) is not None:
             return None
+        if len(demand.providers) < 2:
+            return self._decide_guest_among(demand)
+        for each in in_order(demand):  # Own nodes of a provider that is named after others' nodes.
+            chosen = choose_nodes(each, self._inventory, of_others=False)
+            found = chosen or self._decide_guest_among(each)
+            if found is not None:
+                return found
+        return None
+
+    def _decide_guest_among(self, demand: Demand) -> _Decision:
         nodes = choose_nodes(demand, self._inventory, of_others=True)
         made = self._context.market.choose(demand)
         if nodes is None or made is None:

@@ -2,12 +2,15 @@
 
 import heapq
 from collections.abc import Iterable
+from functools import partial
+from itertools import islice
 from operator import itemgetter
 
 from workflows.contracts.placement import Demand, NodeOffer, RankedOffer, Ranking
 from workflows.rules.placement.cloud_costs import gpu_hour_cost, worker_cost
 from workflows.rules.placement.cloud_market import NO_MARKET, Choice, Market
 from workflows.rules.placement.inventory import Inventory, NodeCapacity, RegionCapacity
+from workflows.rules.placement.named_providers import position_of
 from workflows.rules.placement.node_refusals import (
     NOTHING_THERE,
     ROOMY,
@@ -30,15 +33,21 @@ def rank(
         return Ranking(placeable=False, refusals=refusals_of(demand, inventory))
     found = findings_of(demand, inventory)
     fitting = [
-        (preference(machine, demand), machine, finding.region)
+        (
+            (
+                _position(finding.region.provider_id, finding.region.provider_kind, demand),
+                preference(machine, demand),
+            ),
+            machine,
+            finding.region,
+        )
         for finding in found
         if finding.code == ROOMY
         for machine in finding.machines
     ]
     best = heapq.nsmallest(most, fitting, key=itemgetter(0))
     nodes = [_ranked(machine, region, demand) for _, machine, region in best]
-    clouds = market.fitting(demand)
-    made = [_ranked_cloud(choice, demand) for choice in clouds]
+    made = [_ranked_cloud(choice, demand) for choice in islice(market.fitting(demand), most)]
     enough = bool(fitting)
     if demand.worker_count > 1:
         enough = any(
@@ -50,16 +59,27 @@ def rank(
         *(describe_refusals(refusing, demand) if refusing else ()),
         *market.refusals(demand),
     ]
-    placeable = enough or bool(clouds)
+    placeable = enough or bool(made)
     if not refusals and not placeable:
         refusals = [NOTHING_THERE]
-    items = tuple(sorted((*nodes, *made), key=_order)[:most])
+    items = tuple(sorted((*nodes, *made), key=partial(_order, demand=demand))[:most])
     return Ranking(placeable=placeable, items=items, refusals=tuple(refusals))
 
 
-def _order(item: RankedOffer) -> tuple[bool, bool, int]:
-    """As the planner decides: preferred providers first, own nodes before all others by price."""
-    return not item.preferred, not item.owned, 0 if item.owned else item.microcredits_per_hour
+def _order(item: RankedOffer, demand: Demand) -> tuple[int, bool, bool, int, int]:
+    """As the planner decides: by the order in which the job names providers, preferred providers
+    first, own nodes before all others by price; of one price nodes, clouds, then marketplaces."""
+    return (
+        _position(item.provider_id, item.provider_kind, demand),
+        not item.preferred,
+        not item.owned,
+        0 if item.owned else item.microcredits_per_hour,
+        0 if item.machine_type is None else 1 if item.read_at is None else 2,
+    )
+
+
+def _position(provider_id: str, kind: str, demand: Demand) -> int:
+    return position_of(demand.providers, provider_id, kind) or 0
 
 
 def _ranked(machine: NodeCapacity, region: RegionCapacity, demand: Demand) -> RankedOffer:
@@ -69,6 +89,7 @@ def _ranked(machine: NodeCapacity, region: RegionCapacity, demand: Demand) -> Ra
         node_name=machine.offer.node_name if owned else "",
         region_id=region.region_id,
         region_name=region.region_name,
+        provider_id=region.provider_id if owned else "",
         provider_kind=region.provider_kind,
         owned=owned,
         gpu_type=machine.offer.gpu_type if machine.gpu_total else None,
@@ -91,6 +112,7 @@ def _ranked_cloud(choice: Choice, demand: Demand) -> RankedOffer:
         offer_id=offer.offer_id,
         region_id=offer.region_id,
         region_name=offer.region_name,
+        provider_id=offer.provider_id,
         provider_kind=offer.provider_kind,
         owned=False,
         gpu_type=offer.gpu_type,
@@ -107,6 +129,7 @@ def _ranked_cloud(choice: Choice, demand: Demand) -> RankedOffer:
         machine_type=offer.machine_type,
         spot=offer.spot,
         zones=tuple(zone.zone for zone in choice.zones),
-        price_is_estimate=True,
+        price_is_estimate=offer.read_at is None,
         price_read_on=offer.price_read_on,
+        read_at=offer.read_at,
     )

@@ -550,6 +550,7 @@ class AsyncOperations:
         region_id: str | None = None,
         project_id: str | None = None,
         workers: int | None = None,
+        providers: Sequence[str] | None = None,
         only_owned: bool | None = None,
         spot: str | None = None,
     ) -> models.OfferList:
@@ -568,6 +569,7 @@ class AsyncOperations:
                     "region_id": region_id,
                     "project_id": project_id,
                     "workers": workers,
+                    "providers": providers,
                     "only_owned": only_owned,
                     "spot": spot,
                 },
@@ -1798,4 +1800,21 @@ class AsyncOperations:
         """Remove a key from the store; one that a provider uses is 409."""
         return await self._ask(
             models.Credential, Call("DELETE", f"/v1/credentials/{segment(kind)}/{segment(field)}")
+        )
+
+    async def get_colab_bootstrap(self, *, provider_id: str) -> models.ColabBootstrap:
+        """A cell for a notebook, with a one-time token that voids the one before."""
+        return await self._ask(
+            models.ColabBootstrap,
+            Call("GET", "/v1/colab/bootstrap", query={"provider_id": provider_id}),
+        )
+
+    async def announce_colab_endpoint(
+        self, body: models.ColabAnnouncementCreation
+    ) -> models.ColabAnnouncementReceipt:
+        """Announce where a notebook is reached, with the cell's one-time token in place of an API
+        key."""
+        return await self._ask(
+            models.ColabAnnouncementReceipt,
+            Call("POST", "/v1/colab/announcements", body=_sent(body)),
         )

@@ -526,6 +526,7 @@ class Operations:
         region_id: str | None = None,
         project_id: str | None = None,
         workers: int | None = None,
+        providers: Sequence[str] | None = None,
         only_owned: bool | None = None,
         spot: str | None = None,
     ) -> models.OfferList:
@@ -544,6 +545,7 @@ class Operations:
                     "region_id": region_id,
                     "project_id": project_id,
                     "workers": workers,
+                    "providers": providers,
                     "only_owned": only_owned,
                     "spot": spot,
                 },
@@ -1722,4 +1724,21 @@ class Operations:
         """Remove a key from the store; one that a provider uses is 409."""
         return self._ask(
             models.Credential, Call("DELETE", f"/v1/credentials/{segment(kind)}/{segment(field)}")
+        )
+
+    def get_colab_bootstrap(self, *, provider_id: str) -> models.ColabBootstrap:
+        """A cell for a notebook, with a one-time token that voids the one before."""
+        return self._ask(
+            models.ColabBootstrap,
+            Call("GET", "/v1/colab/bootstrap", query={"provider_id": provider_id}),
+        )
+
+    def announce_colab_endpoint(
+        self, body: models.ColabAnnouncementCreation
+    ) -> models.ColabAnnouncementReceipt:
+        """Announce where a notebook is reached, with the cell's one-time token in place of an API
+        key."""
+        return self._ask(
+            models.ColabAnnouncementReceipt,
+            Call("POST", "/v1/colab/announcements", body=_sent(body)),
         )

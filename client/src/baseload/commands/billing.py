@@ -147,6 +147,8 @@ def costs(
         + f", earned {credits_text(found['earned_microcredits'])}"
         * (found["earned_microcredits"] != 0)
     )
+    if not found["is_whole"]:
+        session.screen.say("There are more lines: ask for a shorter period.")
 
 
 def _show_statement(session: Session, query: Document, limit: int, *, csv: bool) -> None:

@@ -79,7 +79,10 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
         "Machines",
         (
             Entry(
-                "provider", "enable, checks, rotate, prefer, disable, ls, show", "providers", True
+                "provider",
+                "enable, checks, rotate, prefer, disable, colab-bootstrap, ls, show",
+                "providers",
+                True,
             ),
             Entry(
                 "credentials", "ls, set, rm: keys of providers in the store", "credentials", True

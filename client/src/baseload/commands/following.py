@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from baseload.commands.follow_order import InOrder
-from baseload.commands.jobs import job_has_ended, link_fields
+from baseload.commands.jobs import job_has_ended, link_fields, machine_cost_text
 from baseload.commands.session import Document, NegativeError, Session
 from baseload.commands.stream_merge import Feed, Stream
 from baseload.commands.terminal import credits_text
@@ -68,7 +68,8 @@ def follow_job(
 def say_end(session: Session, job: Document) -> None:
     """Say how a followed job has ended. Raises: NegativeError, unless it has finished."""
     line = f"{state_line(job)}, charged {credits_text(job['charged_microcredits'])} credits"
-    session.screen.say(line)
+    machines = machine_cost_text(job)
+    session.screen.say(line if machines is None else f"{line}; leased machines {machines}")
     if job["status"] != "finished":
         raise NegativeError(f"{job['name']} {ENDS.get(job['status'], 'has not finished')}")
 

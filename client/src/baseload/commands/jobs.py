@@ -27,7 +27,7 @@ from baseload.errors import BaseloadError
 app = new_app()
 FORWARD = "baseload forward "
 """The command that reaches the port of a job from anywhere; the job follows."""
-SPARE = ("created", "gpus", "type", "rate", "elapsed", "credits", "node", "reason")
+SPARE = ("created", "gpus", "type", "rate", "elapsed", "machines", "credits", "node", "reason")
 """The columns of `ps` that a narrow terminal lacks, what is needed least first."""
 Reference = Annotated[str, typer.Argument(help="id or name", autocompletion=job_names)]
 
@@ -58,7 +58,8 @@ def ps(
     """List jobs, newest first; --json has every field, also those that a narrow terminal lacks.
 
     While data of a job are on their way into the store or to its node, or its output from there,
-    the column data shows how far they are.
+    the column data shows how far they are. While one has leased machines, the column machines
+    shows what these cost.
     """
     most = NEWEST if only else limit
     jobs = session.items("/v1/jobs", most, status=status or None, label=label or None)
@@ -70,18 +71,24 @@ def ps(
         session.screen.json({"items": items})
         return
     data = ("data",) if progress else ()
+    has_machines = any(job.get("machine_microcredits_per_hour") is not None for job in jobs)
+    machines = ("machines",) if has_machines else ()
     columns = (
         "id", "name", "type", "status", *data, "node", "elapsed", "gpus", "credits", "rate",
-        "created", "reason",
+        *machines, "created", "reason",
     )  # fmt: skip
     rows = [
-        _listed(job, [progress_text(progress.get(job["id"], ()))] if progress else [])
+        _listed(
+            job,
+            [progress_text(progress.get(job["id"], ()))] if progress else [],
+            [machine_cost_text(job)] if machines else [],
+        )
         for job in jobs
     ]
     print_list(session.screen, columns, rows, SPARE)
 
 
-def _listed(job: Document, data: list[str | None]) -> list[object]:
+def _listed(job: Document, data: list[str | None], machines: list[str | None]) -> list[object]:
     return [
         *pick(job, "id", "name", "type", "status_label"),
         *data,
@@ -90,6 +97,7 @@ def _listed(job: Document, data: list[str | None]) -> list[object]:
         job["resources"].get("gpus") or _asked(job),
         cost_text(job),
         per_hour_text(job.get("microcredits_per_hour")),
+        *machines,
         moment_text(job["created_at"]),
         job.get("status_reason"),
     ]
@@ -132,6 +140,7 @@ def _show(session: Session, found: Document, on_their_way: Sequence[Document]) -
             ("charged", f"{credits_text(found.get('charged_microcredits'))} credits"),
             ("not yet posted", _unposted_text(found)),
             ("rate", _rate_text(found)),
+            ("machines", machine_cost_text(found)),
             ("data on their way", progress_text(data)),
             ("output on its way", progress_text(outputs)),
             ("output", bytes_text(found.get("output_bytes"))),
@@ -255,6 +264,20 @@ def nodes_text(job: Document) -> str | None:
     if len(found) < 2:
         return found[0] if found else None
     return f"{found[0]} and {len(found) - 1} more"
+
+
+def machine_cost_text(job: Document) -> str | None:
+    """What the leased machines of a job have cost, and their price: `1.25 at 2.50/h`; None: it has
+    had none.
+
+    `about` marks a cost by a price of a dated list.
+    """
+    hourly = job.get("machine_microcredits_per_hour")
+    if hourly is None:
+        return None
+    about = "about " * job["machine_cost_is_estimate"]
+    spent = credits_text(job["machine_cost_microcredits"])
+    return f"{about}{spent} at {per_hour_text(hourly)}"
 
 
 def cost_text(job: Document) -> str:

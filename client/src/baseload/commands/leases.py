@@ -127,13 +127,15 @@ def _show_listed(session: Session) -> None:
             [
                 listing.name,
                 *pick(each, "name", "zone", "state"),
+                credits_text(each["microcredits_per_hour"]),
                 moment_text(each["began_at"]),
                 each["lease_id"] if each["held"] else "nobody",
             ]
             for listing in market
             for each in listing.machines
         ]
-        session.screen.table(("provider", "machine", "zone", "state", "since", "held by"), rows)
+        columns = ("provider", "machine", "zone", "state", "an hour", "since", "held by")
+        session.screen.table(columns, rows)
     failures = [each.why for each in market if each.failure]
     if failures:
         raise NegativeError("\n".join(failures))

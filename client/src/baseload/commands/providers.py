@@ -42,20 +42,45 @@ KeyReference = Annotated[
 @command(app)
 def enable(
     session: Session,
-    kind: Annotated[str, typer.Argument(help="physical, gcp, runpod, vastai or local")],
+    kind: Annotated[str, typer.Argument(help="physical, gcp, runpod, vastai, local or colab")],
     name: Annotated[str | None, typer.Option(help="default: its kind")] = None,
     key: KeyFile = None,
     reference: KeyReference = None,
+    accept_terms: Annotated[
+        bool, typer.Option("--accept-terms", help="of a kind with terms; the refusal says them")
+    ] = False,
     wait: Annotated[bool, typer.Option("--wait", help="until it is ready")] = False,
 ) -> None:
     """Enable a provider. A key is never given as an argument: others could see it there."""
-    body = {"kind": kind} | ({"name": name} if name else {})
+    body: dict[str, object] = {"kind": kind, **({"name": name} if name else {})}
+    if accept_terms:
+        body["accept_terms"] = True
     if (credentials := _credentials(key, reference)) is not None:
         body["credentials"] = credentials
     provider = session.post("/v1/providers", body)
     if wait:
         provider = wait_for(session, "providers", provider, Goal(frozenset({"ready"})))
     _show_result(session, provider)
+
+
+@command(app)
+def colab_bootstrap(
+    session: Session,
+    provider: Annotated[
+        str | None, typer.Argument(help="id or name; default: the one of the kind colab")
+    ] = None,
+) -> None:
+    """Print the cell by which a Colab notebook announces itself, once."""
+    provider_id = find_id(session, "providers", provider) if provider else _only(session, "colab")
+    found = session.get("/v1/colab/bootstrap", provider_id=provider_id)
+    if session.screen.as_json:
+        session.screen.json(found)
+        return
+    session.screen.say(
+        "run this in a notebook, with your own ngrok token inserted; "
+        f"it works once, until {moment_text(found['expires_at'])}"
+    )
+    session.screen.result(found["cell"])
 
 
 @command(app)
@@ -163,6 +188,7 @@ def show(session: Session, provider: Reference) -> None:
             ("key", _key(credentials)),
             ("payment mode", found.get("payment_mode")),
             ("preferred until", _preferred(found)),
+            ("notebook", _notebook(found.get("endpoint"))),
             ("created", moment_text(found.get("created_at"))),
         ]
     )
@@ -197,6 +223,19 @@ def rm(session: Session, provider: Reference, force: Force = False) -> None:
     """Remove a provider: as disable, without waiting."""
     path = f"/v1/providers/{find_id(session, 'providers', provider)}"
     _show_result(session, session.delete(path, force=force or None))
+
+
+def _only(session: Session, kind: str) -> str:
+    """The id of the one provider of a kind. Raises: MistakeError."""
+    found = [
+        str(each["id"])
+        for each in session.items("/v1/providers")
+        if each["kind"] == kind and each["status"] != "archived"
+    ]
+    if len(found) != 1:
+        listed = ", ".join(found) or "none"
+        raise MistakeError(f"asked the one provider of the kind {kind}, found {listed}: name it")
+    return found[0]
 
 
 def _credentials(key: Path | None, reference: str | None) -> str | None:
@@ -248,6 +287,16 @@ def _show_result(session: Session, provider: Document) -> None:
         session.screen.json(provider)
     else:
         session.screen.result(f"{provider['id']}  {provider['name']}  {provider['status']}")
+
+
+def _notebook(endpoint: Document | None) -> str | None:
+    """Where a notebook has announced itself, and until when; None: none has."""
+    if endpoint is None:
+        return None
+    gpus = f"{endpoint['gpu_type']}:{endpoint['gpu_count']}" if endpoint["gpu_count"] else "cpu"
+    held = f", held by {endpoint['held_by']}" if endpoint["held_by"] else ""
+    until = moment_text(endpoint["expires_at"])
+    return f"{endpoint['host']}:{endpoint['port']}, {gpus}, until {until}{held}"
 
 
 def _preferred(found: Document) -> str | None:

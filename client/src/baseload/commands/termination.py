@@ -9,7 +9,7 @@ from baseload.commands.waiting import state_line
 from baseload.errors import BaseloadError
 
 OWNED = ("physical", "colab")
-"""Kinds of providers whose machines are not leased."""
+"""Kinds of providers whose machines their owners end; they are left alone unless they are named."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Ending:
     def _live(self) -> list[Document]:
         found = self._session.items("/v1/leases", live=True)
         if self._provider is None:
-            return found
+            return [each for each in found if each.get("provider_kind") not in OWNED]
         of = ("provider_kind", "provider_id")
         return [each for each in found if self._provider in [each[name] for name in of]]
 

@@ -54,7 +54,9 @@ def region(migrated: Database, folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     return found
 
 
-async def submitted(client: Client, database: Database, *providers: str) -> str:
+async def submitted(
+    client: Client, database: Database, *providers: str, command: str = COMMAND
+) -> str:
     """The id of a job without GPUs, begun as the API begins it."""
     with database.write() as session:
         account = session.exec(select(tables.Account)).one()
@@ -65,7 +67,7 @@ async def submitted(client: Client, database: Database, *providers: str) -> str:
             placement=SubmittedPlacement(providers=providers),
             created_at=datetime.now(UTC),
         )
-        job.status, job.spec = "new", {**job.spec, "workers": [{"command": COMMAND}]}
+        job.status, job.spec = "new", {**job.spec, "workers": [{"command": command}]}
         request = create(session, job)
     await relay(client, [request])
     return job.id

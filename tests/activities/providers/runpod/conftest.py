@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from activities.providers.json_api import JsonApi
-from activities.providers.runpod.session import RunPodSession
+from activities.providers.runpod.session import Pods, RunPodSession
 from activities.settings import settings
 from tests.doubles.runpod.double import API_KEY, RunPodDouble
 from tests.doubles.runpod.fixtures import make_runpod, runpod
@@ -27,9 +27,9 @@ def session_with() -> Iterator[Sessions]:
     """Makes sessions, whose connections are closed at the end of the test."""
     made: list[JsonApi] = []
 
-    def make(double: RunPodDouble, key: str = API_KEY) -> RunPodSession:
+    def make(double: RunPodDouble, key: str = API_KEY, listed: Pods | None = None) -> RunPodSession:
         made.append(JsonApi(double.url, key))
-        return RunPodSession(made[-1])
+        return RunPodSession(made[-1], listed)
 
     yield make
     for api in made:

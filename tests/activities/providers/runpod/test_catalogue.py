@@ -3,8 +3,9 @@
 import pytest
 
 from activities.providers.base import Unavailable
-from activities.providers.runpod.catalogue import GIB, offers_of
+from activities.providers.runpod.catalogue import GIB, offer_of, offers_of
 from tests.activities.providers.runpod.conftest import Sessions
+from tests.doubles.runpod.catalogue import GpuType
 from tests.doubles.runpod.double import RunPodDouble
 from workflows.contracts.machines import RentalOffer
 
@@ -59,3 +60,25 @@ def test_offers_that_cannot_be_read_are_unavailable(
     runpod.away(60)
     with pytest.raises(Unavailable):
         list(offers_of(session_with(runpod)))
+
+
+def test_one_offer_is_read_with_one_request_as_it_is_now(
+    runpod: RunPodDouble, session_with: Sessions, offers: Offers
+) -> None:
+    chosen, before = offers["H100", 2, "community"].machine, len(runpod.calls)
+    runpod.catalogue.reprice("NVIDIA H100 80GB HBM3", "COMMUNITY", 3.0)
+    found = offer_of(session_with(runpod), chosen)
+    assert found is not None
+    assert (found.machine.scope, found.machine.microcredits_per_hour) == (chosen.scope, 6_000_000)
+    runpod.catalogue.free["NVIDIA H100 80GB HBM3", "COMMUNITY"] = 1
+    assert offer_of(session_with(runpod), chosen) is None, "one is free, and two were chosen"
+    assert len(runpod.calls) == before + 2
+
+
+def test_a_model_that_the_catalogue_does_not_know_is_offered_under_its_own_name(
+    runpod: RunPodDouble, session_with: Sessions
+) -> None:
+    runpod.catalogue.types["NVIDIA  RTX 9999"] = GpuType("NVIDIA  RTX 9999", "9999", 64, 1.0, 0.5)
+    found = [each.machine for each in offers_of(session_with(runpod)) if "9999" in each.offer_id]
+    assert {each.gpu_type for each in found} == {"NVIDIA RTX 9999"}
+    assert {each.provider_offer_id for each in found} == {"NVIDIA  RTX 9999"}

@@ -11,6 +11,8 @@ from activities.providers.base import (
     Unavailable,
 )
 from activities.providers.runpod.driver import RunPodMachines
+from activities.providers.shared_list import SharedList
+from activities.secrets.login_keys import login_public_key
 from activities.secrets.machine_keys import host_key_fingerprint
 from activities.secrets.platform_key import fingerprint_of
 from activities.secrets.region_keys import region_public_key
@@ -100,6 +102,36 @@ def test_a_pod_is_the_image_with_a_disk_and_a_port_for_ssh_alone(
     assert set(pod.env) == {
         "BASELOAD_PLACE", "PUBLIC_KEY", "BASELOAD_OFFER", "BASELOAD_HOST_KEY", "BASELOAD_START",
     }  # fmt: skip
+
+
+def test_polls_share_a_list_and_neither_a_missing_pod_nor_a_creation_is_answered_by_it(
+    runpod: RunPodDouble, session_with: Sessions
+) -> None:
+    session = session_with(runpod, listed=SharedList(60.0))
+    machines = RunPodMachines(session, OURS)
+    machines.create(NAME, OFFER, SPEC)
+    assert machines.find(NAME, "secure") is not None, "which no list has shown yet"
+    before = runpod.calls.count("pods.list")
+    for _ in range(5):
+        assert machines.find(NAME, "secure") is not None
+    assert runpod.calls.count("pods.list") == before
+    other = f"{NAME}-other"
+    machines.create(other, OFFER, SPEC)
+    assert machines.find(other, "secure") is not None
+    machines.terminate(other, "secure")
+    assert machines.find(NAME, "secure") is not None
+    machines.create(NAME, OFFER, SPEC)
+    assert list(runpod.pods.by_id) != [], "the creation has found the first"
+    assert len(runpod.pods.by_id) == 1
+
+
+def test_a_machine_with_a_key_of_its_own_lets_in_no_other(
+    runpod: RunPodDouble, machines: RunPodMachines
+) -> None:
+    machines.create(NAME, OFFER, SPEC.model_copy(update={"has_own_key": True}))
+    (pod,) = runpod.pods.by_id.values()
+    own = login_public_key("reg-1", host_key_fingerprint(NAME))
+    assert pod.env["PUBLIC_KEY"] == own != region_public_key("reg-1")
 
 
 def test_a_job_without_an_image_gets_that_of_the_setting(

@@ -5,11 +5,11 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from sqlmodel import select
+from sqlmodel import col, select
 from temporalio.client import Client
 from temporalio.worker import Worker
 
@@ -28,6 +28,7 @@ from activities.site.node_client import close_connections
 from activities.temporal.client import set_client
 from tests.activities.placement.rows import add_waiting_job
 from tests.activities.placement.test_rental_market import add_marketplace
+from tests.doubles.rented.faults import FaultKind
 from tests.doubles.runpod.double import API_KEY, RunPodDouble
 from tests.waiting import eventually
 from workers.main import ROW_THREADS, cloud_workers, main_worker
@@ -35,6 +36,7 @@ from workers.serving import serving
 from workers.sites import site_worker
 from workflows.contracts import queues
 from workflows.contracts.job_submission import SubmittedEnvironment
+from workflows.contracts.machines import MachineOffer
 
 SECONDS_OF_THE_CLOUD_IN_ONE = 100.0
 COMMAND = 'echo "image: $(command -v python3)"; echo done > "$BASELOAD_OUTPUT/result"'
@@ -110,6 +112,23 @@ async def submitted(client: Client, database: Database) -> str:
     return job.id
 
 
+def distrusted(database: Database) -> dict[str, str]:
+    """The events of nodes whose host was distrusted, by node; none of them came to any work."""
+    with database.read() as session:
+        events = session.exec(select(tables.EventRow)).all()
+    found = {one.resource_id: one.message for one in events if one.type == "node.host-distrusted"}
+    worked = {one.resource_id for one in events if one.type in ("node.preparing", "node.active")}
+    assert not found.keys() & worked, "nothing ran there"
+    return found
+
+
+def shunned(database: Database) -> dict[str, timedelta]:
+    """For how long from now what is rented no more, by its scope."""
+    with database.read() as session:
+        rows = session.exec(select(tables.ShortageRow)).all()
+    return {row.scope: row.until - datetime.now(UTC) for row in rows}
+
+
 def is_over(double: RunPodDouble, database: Database) -> bool:
     with database.read() as session:
         nodes = session.exec(select(tables.Node.status)).all()
@@ -136,3 +155,24 @@ async def test_a_job_runs_in_its_image_on_a_pod_that_is_gone_and_paid_for_after(
     assert 1_190_000 < charged < 1_200_000, "of the cheapest A100"
     assert lease.began_at is not None
     assert lease.ended_at is not None
+
+
+async def test_a_pod_with_other_gpus_is_gone_before_any_work_and_its_offer_is_left_alone(
+    double: RunPodDouble, region: tables.Region, migrated: Database, temporal_server: Client
+) -> None:
+    double.fault(FaultKind.OTHER_MACHINE, "pods.create")
+    async with at_work(temporal_server):
+        job_id = await submitted(temporal_server, migrated)
+        handle = temporal_server.get_workflow_handle(f"job/{job_id}")
+        ended = await asyncio.wait_for(handle.result(), 300)
+        await eventually(lambda: is_over(double, migrated), "nothing is left of the machines")
+    assert ended["status"] == "finished", ended
+    assert double.pods.made == 2
+    (message,) = distrusted(migrated).values()
+    assert "was created with A100-80GB, has RTXA4000" in message
+    (scope,) = (scope for scope, left in shunned(migrated).items() if left > timedelta(minutes=50))
+    assert scope in message
+    with migrated.read() as session:
+        leases = session.exec(select(tables.Lease).order_by(col(tables.Lease.id))).all()
+    first, second = (MachineOffer.model_validate(lease.offer).scope for lease in leases)
+    assert first == scope != second

@@ -3,7 +3,7 @@
 import pytest
 
 from activities.providers.base import Unavailable
-from activities.providers.vastai.catalogue import MOST_ALIKE, gpu_type_of, offers_of
+from activities.providers.vastai.catalogue import MOST_ALIKE, gpu_type_of, offer_of, offers_of
 from tests.activities.providers.vastai.conftest import Sessions
 from tests.doubles.vastai.double import VastDouble
 from tests.doubles.vastai.market import Offer
@@ -34,7 +34,7 @@ def test_an_offer_has_the_price_without_its_disk_and_the_price_of_a_disk(
     assert offer.machine.microcredits_per_hour == 310_000
     assert offer.disk_microcredits_per_gb_month == 150_000
     assert offer.cpu_count == 16
-    assert offer.memory_bytes == 257_000 // 4 * 1024**2
+    assert offer.memory_bytes == 20_000 // 4 * 1024**2
 
 
 def test_a_country_that_is_not_stated_is_any(vastai: VastDouble, session_with: Sessions) -> None:
@@ -93,3 +93,24 @@ def test_offers_that_cannot_be_read_are_unavailable(
     vastai.limits.searches = 0
     with pytest.raises(Unavailable, match="search_quota_exceeded"):
         read(vastai, session_with)
+
+
+def test_one_ask_is_read_with_one_request_as_it_is_now(
+    vastai: VastDouble, session_with: Sessions
+) -> None:
+    chosen = read(vastai, session_with)["7000002"].machine
+    vastai.market.offers[7000002].dph_base = 0.5
+    found = offer_of(session_with(vastai), chosen)
+    assert found is not None
+    assert (found.machine.scope, found.machine.microcredits_per_hour) == (chosen.scope, 500_000)
+    assert found.most_disk_gb == 500
+    vastai.market.offers[7000002].renter = 1
+    assert offer_of(session_with(vastai), chosen) is None, "somebody has it"
+    assert vastai.calls == ["asks.search"] * 3
+
+
+def test_a_model_that_the_catalogue_does_not_know_is_offered_under_its_own_name(
+    vastai: VastDouble, session_with: Sessions
+) -> None:
+    vastai.market.add(Offer(8000000, "RTX 9999", 1, 65536, 0.5))
+    assert read(vastai, session_with)["8000000"].machine.gpu_type == "RTX 9999"
