@@ -42,9 +42,10 @@ from workers.runner.stack import Program
 
 REAL = 1.0
 """The cloud's seconds in one of ours: leases and the meter are compared."""
-GPU_TYPES = ("RTX4090", "RTX3090", "RTXA4000", "RTXA6000", "L4", "L40S", "A40", "A100-80GB",
+GPU_TYPES = ("RTX4090", "RTX3090", "RTXA6000", "L4", "L40S", "A40", "A100-80GB",
              "H100", "H200", "B200")  # fmt: skip
-"""Any of them will do, because what was once gone is not asked for again in a while."""
+"""Any of them will do, because what was once gone is not asked for again in a while.
+Not the one that a host has that lies."""
 BEYOND_ANY_LIMIT = 1000.0
 KINDS = (*LOST.values(), UNREACHABLE, HOST_DIES, HOST_STANDS_STILL, *OF_A_MARKET)
 Misdeed = tuple[FaultKind, str, dict[str, float]]
@@ -111,8 +112,7 @@ RUNPOD = Rental(
 
 ALIKE = 8
 """Offers of each model: one is one machine."""
-MODELS = (("RTX 4090", 24564, 0.31), ("RTX 3090", 24576, 0.16), ("RTX A4000", 16376, 0.12),
-          ("RTX A6000", 49140, 0.44), ("L4", 23034, 0.29), ("L40S", 46068, 0.62),
+MODELS = (("RTX 4090", 24564, 0.31), ("RTX 3090", 24576, 0.16), ("RTX A6000", 49140, 0.44), ("L4", 23034, 0.29), ("L40S", 46068, 0.62),
           ("A40", 46068, 0.34), ("A100 SXM4", 81920, 0.97), ("H100 SXM", 81559, 1.99),
           ("H200", 143771, 2.49), ("B200", 183359, 3.99))  # fmt: skip
 NEIGHBOURS_ASK = 7_900_001
