@@ -51,8 +51,11 @@ from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import Journal
 from workflows.primitives.waiting import Interrupted, interruptible, shielded, with_watch
+from workflows.rules.catalogue.providers import traits_of
 
 POLL_INTERVAL = timedelta(minutes=10)
+QUIET_POLL_INTERVAL = timedelta(minutes=2)
+"""At a provider that sends no notifications."""
 START_POLL_INTERVAL = timedelta(minutes=1)
 """While a machine starts that does not answer over SSH yet."""
 NOTIFIED_POLL_INTERVAL = timedelta(seconds=30)
@@ -241,7 +244,10 @@ class LeaseLifecycle:
                 self._machine.notification = None
 
     def _poll_interval(self) -> timedelta:
-        interval = NOTIFIED_POLL_INTERVAL if self._machine.notification else POLL_INTERVAL
+        notifies = traits_of(self._request.provider_kind).notifies
+        interval = POLL_INTERVAL if notifies else QUIET_POLL_INTERVAL
+        if self._machine.notification:
+            interval = NOTIFIED_POLL_INTERVAL
         if (until := self._machine.runs_until) is not None:
             left = max(until - workflow.now(), timedelta(seconds=1))
             interval = min(NOTIFIED_POLL_INTERVAL, left)

@@ -119,10 +119,19 @@ def pauses(at_s: list[int]) -> set[int]:
     return {10 * round((after - before) / 10) for before, after in pairwise(at_s)}
 
 
-def test_a_ready_lease_looks_at_its_machine_every_ten_minutes(world: World) -> None:
-    world.begin()
+@pytest.mark.parametrize(
+    ("kind", "pause_s"),
+    [
+        (ProviderKind.GCP, 10 * MINUTE_S),
+        (ProviderKind.RUNPOD, 2 * MINUTE_S),  # Which does not notify of a machine's end.
+    ],
+)
+def test_a_ready_lease_looks_at_its_machine_every_few_minutes(
+    world: World, kind: ProviderKind, pause_s: int
+) -> None:
+    world.begin(provider_kind=kind)
     world.engine.play(until=3 * HOUR_S)
-    assert pauses(world.asked_s["describe_machine"]) == {10 * MINUTE_S}
+    assert pauses(world.asked_s["describe_machine"]) == {pause_s}
     assert len(world.told) == 1, "that the machine is ready"
 
 

@@ -112,9 +112,10 @@ RUNPOD = Rental(
 
 ALIKE = 8
 """Offers of each model: one is one machine."""
-MODELS = (("RTX 4090", 24564, 0.31), ("RTX 3090", 24576, 0.16), ("RTX A6000", 49140, 0.44), ("L4", 23034, 0.29), ("L40S", 46068, 0.62),
-          ("A40", 46068, 0.34), ("A100 SXM4", 81920, 0.97), ("H100 SXM", 81559, 1.99),
-          ("H200", 143771, 2.49), ("B200", 183359, 3.99))  # fmt: skip
+MODELS = (("RTX 4090", 24564, 0.31), ("RTX 3090", 24576, 0.16), ("RTX A6000", 49140, 0.44),
+          ("L4", 23034, 0.29), ("L40S", 46068, 0.62), ("A40", 46068, 0.34),
+          ("A100 SXM4", 81920, 0.97), ("H100 SXM", 81559, 1.99), ("H200", 143771, 2.49),
+          ("B200", 183359, 3.99))  # fmt: skip
 NEIGHBOURS_ASK = 7_900_001
 
 
@@ -129,6 +130,10 @@ def _offers() -> list[dict[str, Any]]:
     ]  # fmt: skip
     old = {"id": NEIGHBOURS_ASK, "gpu_name": "Tesla V100", "num_gpus": 1, "gpu_ram": 16384}
     return [*offers, {**old, "dph_base": 0.12}]
+
+
+def _hasty(pauses: dict[str, float]) -> dict[str, float]:
+    return {call: seconds / HASTE for call, seconds in pauses.items()}
 
 
 def _in_haste(program: Program) -> Program:
@@ -149,7 +154,8 @@ VASTAI = Rental(
     settle=vastai_settings.settle,
     settings={
         "offers": _offers(),
-        "intervals": {call: seconds / HASTE for call, seconds in limits.INTERVALS.items()},
+        "intervals": _hasty(limits.INTERVALS),
+        "penalties": _hasty(limits.PENALTIES),
         "durations": {"created_s": 0.1, "loading_s": 0.2, "running_s": 0.5, "notices_s": 1.0},
     },
     listed=lambda double: [
