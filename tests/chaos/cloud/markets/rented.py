@@ -82,6 +82,8 @@ class Rental:
     listed: Callable[[Any], Iterable[tuple[str, str, str]]]
     happens: Callable[[Any, str, str], object]
     neighbour: tuple[str, str, Callable[[str], dict[str, Any]]]
+    death: str = "host_lost"
+    """The event by which a host dies; Vast.ai's `host_lost` is of one that may come back."""
     adapt: Callable[[Program], Program] = field(default=lambda program: program)
     misdeeds: dict[str, tuple[Misdeed, ...]] = field(default_factory=dict)
 
@@ -170,6 +172,7 @@ VASTAI = Rental(
             "runtype": "ssh_direc ssh_proxy", "cancel_unavail": True,
         },
     ),
+    death="exit",
     adapt=_in_haste,
     misdeeds={
         OFFER_GONE: (
@@ -264,7 +267,7 @@ class Rented(Market):
         )
 
     def lose(self, name: str) -> bool:
-        return self.happens("host_lost", name)
+        return self.happens(self.rental.death, name)
 
     def happens(self, event: str, name: str) -> bool:
         """Let this happen to a machine. False: there is none of the name."""
