@@ -66,6 +66,7 @@ async def test_its_region_is_removed_with_the_provider_alone(site: Site, ada: Pe
 async def test_its_region_takes_no_datastores_whose_password_a_host_could_read(
     site: Site, ada: Person
 ) -> None:
+    site.set(tables.Account, ada.account_id, plan="team")
     await enabled(ada)
     (region,) = site.rows(tables.Region)
     asked = {

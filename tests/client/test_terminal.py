@@ -30,7 +30,7 @@ def _on_a_terminal(desk: Desk, *arguments: str, width: int = 160) -> str:
             cwd=desk.folder, stdin=theirs, stdout=theirs, stderr=theirs, check=False,
             env={**os.environ, "TERM": "xterm-256color", "COLUMNS": str(width)}, timeout=60,
         )  # fmt: skip
-        assert done.returncode == 0
+        assert done.returncode == 0, os.read(ours, 65536).decode()
         return os.read(ours, 65536).decode()
     finally:
         os.close(ours)

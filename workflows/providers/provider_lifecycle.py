@@ -32,7 +32,7 @@ from workflows.primitives.dependents import Dependents
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import Journal
-from workflows.primitives.waiting import cancel_and_wait
+from workflows.primitives.waiting import Interrupted, cancel_and_wait, interruptible
 from workflows.providers.cloud_resources import CloudResources
 from workflows.providers.machine_reconciliation import MachineReconciliation
 from workflows.providers.orphaned_machines import OrphanedMachines
@@ -122,10 +122,16 @@ class ProviderLifecycle:
             await self._read_offers()
 
     async def _read_offers(self) -> None:
-        """Read what the marketplace offers, which its schedule does a few minutes later, too."""
+        """Read what the marketplace offers, which its schedule does a few minutes later, too.
+
+        A message is more urgent: it may be the removal of the provider.
+        """
         kind = self._request.kind
+        reading = refresh_offers(RefreshOffers(provider_kind=kind), summary=kind)
         try:
-            await refresh_offers(RefreshOffers(provider_kind=kind), summary=kind)
+            await interruptible(reading, when=lambda: len(self._inbox) > 0)
+        except Interrupted:
+            return
         except EFFECT_FAILED as failure:
             if is_cancelled_exception(failure):
                 raise

@@ -16,7 +16,7 @@ from tests.failure.stories.job import (
     TrainingStory,
 )
 from tests.failure.stories.lease import DeadlineStory, ImageMachineStory, MachineStory
-from tests.failure.stories.leased_node import EndingNodeStory, LeasedNodeStory
+from tests.failure.stories.leased_node import EndingNodeStory, LeasedNodeStory, LyingHostStory
 from tests.failure.stories.loops import (
     BalanceGuardStory,
     DeviceFeesStory,
@@ -35,6 +35,7 @@ from tests.failure.stories.notebook import NOTEBOOK_STORIES
 from tests.failure.stories.own_storage import OwnStorageStory
 from tests.failure.stories.regions import (
     CloudProviderStory,
+    MarketplaceStory,
     ProviderStory,
     ReconciledProviderStory,
     RegionStory,
@@ -56,9 +57,11 @@ STORIES: tuple[type[Story], ...] = (
     StuckRunStory,
     LeasedNodeStory,
     EndingNodeStory,
+    LyingHostStory,
     ProviderStory,
     CloudProviderStory,
     ReconciledProviderStory,
+    MarketplaceStory,
     RegionStory,
     CloudRegionStory,
     OwnStorageStory,

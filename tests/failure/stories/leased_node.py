@@ -112,3 +112,33 @@ class EndingNodeStory(LeasedNodeStory):
             self.expect(told == {"ending"}, f"its job was told {sorted(told)}")
             run = self.world.ever[run_id(GUEST, 0, 1)]
             self.expect(run.state is RunState.EXITED, "its job runs on")
+
+
+class LyingHostStory(LeasedNodeStory):
+    """Its machine has less memory than its host offered, which all jobs are to know."""
+
+    only = frozenset({"remember_shortage"})
+    silent: ClassVar[dict[str, str]] = {
+        **NodeStory.silent,
+        "remember_shortage": "the next job may rent it in vain once more, and that is all",
+    }
+
+    @property
+    def request(self) -> NodeRequest:
+        (offer,) = CLAIM.offers
+        offered = {"provider_offer_id": "7000001", "host": "31", "memory_bytes": 2**40}
+        claim = CLAIM.model_copy(
+            update={
+                "provider_kind": ProviderKind.VASTAI,
+                "offers": (offer.model_copy(update=offered),),
+            }
+        )
+        return super().request.model_copy(update={"machine": claim})
+
+    def look(self) -> None:
+        world = self.world
+        self.expect(not world.machines_there, f"still there, and costs: {world.machines_there}")
+        self.expect("node.active" not in world.events["nod-1"], "it works on such a machine")
+        if self.mode in HARMLESS:
+            self.expect("node.host-distrusted" in world.events["nod-1"], "nobody is told why")
+        self.look_at_the_cause()

@@ -176,6 +176,27 @@ class ReconciledProviderStory(ProviderStory):
         self.expect(not self.world.cloud.stray, "a machine that no lease needs is left")
 
 
+class MarketplaceStory(ProviderStory):
+    """A marketplace, whose offers are read as soon as it is ready."""
+
+    only = frozenset({"refresh_offers"})
+    silent: ClassVar[dict[str, str]] = {
+        "refresh_offers": "their schedule reads them a few minutes later",
+    }
+    kind = ProviderKind.RUNPOD
+
+    async def answer(self, status: str) -> None:
+        """A person removes it after its offers are known, or could not be read."""
+        if status == ProviderStatus.FAILED:
+            await self.signal(self.workflow_id, "recheck")
+
+    async def step(self) -> bool:
+        is_ready = self.status == ProviderStatus.READY and not self.asked
+        if is_ready and self.is_struck and not self.has_ended():
+            await self.cancel()
+        return await super().step()
+
+
 class RegionStory(PlaceStory):
     lifecycle = "RegionLifecycle"
     resource_id, dependent = REGION, "nod-1"

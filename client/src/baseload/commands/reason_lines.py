@@ -49,7 +49,7 @@ def without_spare_columns(
         }
         widths[columns[-1]] = min(widths[columns[-1]], NARROWEST)
         room = shutil.get_terminal_size().columns
-        for name in spare:
+        for name in (each for each in spare if each in columns):
             if sum(widths.values()) + frame_width(len(widths)) <= room:
                 break
             left_out.add(name)
