@@ -99,7 +99,8 @@ def test_a_machine_ends_in_whatever_zone_its_provider_lists_it(desk: Desk) -> No
 
 def test_the_list_of_machines_says_what_an_orphan_costs(desk: Desk, runpod: RunPodDouble) -> None:
     provider_id = enabled(desk, "runpod", RUNPOD_KEY)
-    driver_of("runpod", provider_id).create(ORPHAN, AT_RUNPOD, SPEC)
+    made = driver_of("runpod", provider_id).create(ORPHAN, AT_RUNPOD, SPEC)
     listed = desk.baseload("leases", "--listed")
-    assert f"{next(iter(runpod.pods.by_id.values())).usd:.2f}" in listed.out
+    assert f"{(made.microcredits_per_hour or 0) / 1_000_000:g}" in listed.out
+    assert len(runpod.pods.by_id) == 1
     assert "nobody" in listed.out

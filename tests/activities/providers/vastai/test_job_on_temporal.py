@@ -161,11 +161,12 @@ async def test_an_ask_that_is_gone_by_then_is_not_accepted_and_the_next_one_is(
     double: VastDouble, region: tables.Region, migrated: Database, temporal_server: Client
 ) -> None:
     double.market.add(Offer(8000000, "A100 SXM4", 1, 40960, 0.9, disk_space=4000.0))
-    offers = vastai_offers(region.provider_id)
+    offers = read_anew(region)
     with migrated.write() as session:
         before = datetime.now(UTC) - timedelta(seconds=2 * settings().rental_offer_valid_s)
         keep_offers(session, region.provider_id, offers, before)
     double.market.offers[ASK].renter = 1
+    sessions.searches_of.cache_clear()
     async with at_work(temporal_server):
         job_id = await submitted(temporal_server, migrated)
         handle = temporal_server.get_workflow_handle(f"job/{job_id}")
