@@ -126,7 +126,7 @@ def test_the_training_goes_on_from_the_state_that_it_finds(tmp_path: Path) -> No
             "BASELOAD_STATE": str(tmp_path),
             "BASELOAD_OUTPUT": str(tmp_path / "output"),
         }
-        program = [sys.executable, JOB_FILE.parent / "train.py"]
+        program = [sys.executable, str(JOB_FILE.parent / "train.py")]
         environment = {**os.environ, **settings}
         return subprocess.run(
             program, env=environment, capture_output=True, text=True, check=True
