@@ -71,8 +71,7 @@ class Round:
             self.paths.append(await aside(self._submit_one))
 
     def _has_room(self) -> bool:
-        most, there = self.room.market.most_at_once, len(self.life())
-        return self._unfinished() < self.at_once and there <= most
+        return self._unfinished() < self.at_once
 
     def _submit_one(self) -> str:
         room = self.room
