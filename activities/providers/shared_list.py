@@ -46,3 +46,8 @@ class SharedList(Generic[Item]):
         """The last list, or nothing when it is too old. What it does not show may be there."""
         with self._lock:
             return self._items if self._now() - self._began_at < self._kept_s else ()
+
+    def forget(self) -> None:
+        """Count the last list as too old, because the caller has changed what is there."""
+        with self._lock:
+            self._began_at = float("-inf")

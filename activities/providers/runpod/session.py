@@ -56,6 +56,7 @@ class RunPodSession:
         answer = self._api.ask("DELETE", f"{PODS}/{quote(pod_id, safe='')}")
         if answer.status != MISSING:
             self._succeeded(answer)
+        self._listed.forget()
 
     def ssh_keys(self) -> None:
         """Read the SSH keys of the account, which costs nothing and proves the key."""
