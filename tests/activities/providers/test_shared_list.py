@@ -1,5 +1,6 @@
 """One list for all who ask at the same time, and never one that is older than the question."""
 
+import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -14,32 +15,32 @@ def test_a_question_is_answered_by_a_request_that_began_after_it() -> None:
 
 
 def test_those_who_wait_for_one_request_share_the_next() -> None:
-    listed: SharedList[int] = SharedList()
+    instants = itertools.count(1)
+    all_asked = threading.Event()
     requests: list[int] = []
-    began, go_on = threading.Event(), threading.Event()
+    began = threading.Event()
+
+    def now() -> float:
+        """The first asks and begins to read; then the eight others ask."""
+        instant = next(instants)
+        if instant == 2 + 8:
+            all_asked.set()
+        return float(instant)
 
     def read() -> list[int]:
         requests.append(len(requests))
         began.set()
-        assert go_on.wait(30)
+        assert all_asked.wait(30)
         return [len(requests)]
 
+    listed: SharedList[int] = SharedList(now=now)
     with ThreadPoolExecutor(9) as threads:
         first = threads.submit(listed.fresh, read)
         assert began.wait(30)
-        asking = threading.Barrier(9)
-
-        def ask() -> object:
-            asking.wait(30)
-            return listed.fresh(read)
-
-        others = [threads.submit(ask) for _ in range(8)]
-        asking.wait(30)
-        go_on.set()
+        others = [threads.submit(listed.fresh, read) for _ in range(8)]
         assert first.result() == [1]
         answers = [other.result() for other in others]
-    assert len(requests) < 9, "most have shared one"
-    assert [1] not in answers, "whose request began before they asked"
+    assert answers == [[2]] * 8, "of one request, which began after they asked"
 
 
 def test_a_list_is_recent_for_a_short_time_and_shows_nothing_before_and_after() -> None:
