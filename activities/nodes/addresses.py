@@ -15,7 +15,7 @@ from workflows.effects.nodes import (
     FindPeers,
     PeersFound,
 )
-from workflows.rules.catalogue.providers import kinds_of_strangers
+from workflows.rules.catalogue.providers import kinds_of_strangers, traits_of
 from workflows.rules.nodes.requirements import private_address
 
 SSH_PORT = 22
@@ -41,6 +41,7 @@ def address_of(node: Node | Device, region: Region) -> NodeAddress:
         own_worker=region.own_worker,
         leased=machine is not None,
         has_own_key=machine is not None and machine.get("spec", {}).get("has_own_key", False),
+        is_stated=machine is not None and traits_of(region.provider_kind).states_addresses,
     )
 
 

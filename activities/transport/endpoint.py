@@ -24,7 +24,8 @@ class NodeEndpoint:
     pythons: tuple[str, ...] = PYTHONS
     """The Pythons to try; the first that can run the agent is used, or the last if none can."""
     is_given: bool = False
-    """Whether a person gave the address, so that it must be in a network where nodes may be."""
+    """Whether a person gave the address, or somebody outside states it, so that it must be in a
+    network where nodes may be."""
     is_device: bool = False
     """Whether it is one of very many machines that hardly ever have anything to say."""
     has_own_key: bool = False
@@ -39,7 +40,7 @@ class NodeEndpoint:
             address.user,
             address.minion_id,
             address.root or "",
-            is_given=not address.leased,
+            is_given=address.is_stated or not address.leased,
             is_device=address.node_id.startswith(f"{DEVICE.prefix}-"),
             has_own_key=address.has_own_key,
         )

@@ -77,6 +77,11 @@ class HostRequest(Contract):
         return False
 
     @property
+    def leased_from(self) -> str:
+        """The provider kind of a leased machine; empty: it is not leased."""
+        return ""
+
+    @property
     def relaxed(self) -> tuple[str, ...]:
         """Requirements that are waived."""
         return self.relaxed_requirements

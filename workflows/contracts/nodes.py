@@ -36,6 +36,9 @@ class NodeAddress(Contract):
     has_own_key: bool = False
     """Whether the machine lets in a key of its own, which no other machine does; else its region's
     key."""
+    is_stated: bool = False
+    """Whether somebody outside states the address of a leased machine, so that it must be in a
+    network where nodes may be."""
 
 
 class Gpu(Contract):
@@ -225,6 +228,10 @@ class NodeRequest(HostRequest):
     @property
     def has_own_key(self) -> bool:
         return self.machine is not None and self.machine.spec.has_own_key
+
+    @property
+    def leased_from(self) -> str:
+        return "" if self.machine is None else self.machine.provider_kind
 
     @property
     def relaxed(self) -> tuple[str, ...]:

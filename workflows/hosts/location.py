@@ -9,6 +9,7 @@ from workflows.contracts.hosts import Announcement, HostRequest
 from workflows.contracts.lifecycles import HostChanges
 from workflows.contracts.machines import MachineObservation
 from workflows.contracts.nodes import NodeAddress
+from workflows.rules.catalogue.providers import traits_of
 
 
 class HostLocation:
@@ -106,6 +107,7 @@ class HostLocation:
             own_worker=self._request.own_worker,
             leased=self._request.is_leased,
             has_own_key=self._request.has_own_key,
+            is_stated=traits_of(self._request.leased_from).states_addresses,
         )
 
     def changes(self) -> HostChanges:

@@ -81,6 +81,7 @@ class Machine:
             minion_id=seen.minion_id or "",
             leased=True,
             has_own_key=self._request.spec.has_own_key,
+            is_stated=traits_of(self._request.provider_kind).states_addresses,
             own_worker=self._request.own_worker,
         )
 

@@ -85,6 +85,7 @@ async def test_a_placed_job_is_told_once_with_all_that_it_needs(
         "own_worker": False,
         "leased": False,
         "has_own_key": False,
+        "is_stated": False,
     }
     await handle.terminate()
 

@@ -51,6 +51,9 @@ class Traits:
     """A machine stands at somebody whom nobody knows, who can read all that is on it."""
     notifies: bool = True
     """Its cloud sends notifications of what happens to machines."""
+    states_addresses: bool = False
+    """Its users or its hosts state the addresses of machines, so each is checked at every
+    connection, as one that a person gave."""
     ends_machines: bool = True
     """A machine ends with its lease. Otherwise its owner ends it, and it is never an orphan."""
     only_if_named: bool = False
@@ -97,6 +100,7 @@ TRAITS: dict[str, Traits] = {
         machine_is_image=True,
         is_of_strangers=True,
         notifies=False,
+        states_addresses=True,
     ),
     ProviderKind.VASTAI: Traits(
         is_cloud=True,
@@ -104,6 +108,7 @@ TRAITS: dict[str, Traits] = {
         machine_is_image=True,
         is_of_strangers=True,
         notifies=False,
+        states_addresses=True,
     ),
     ProviderKind.LOCAL: Traits(
         is_cloud=True,
@@ -117,6 +122,7 @@ TRAITS: dict[str, Traits] = {
         is_cloud=True,
         has_implied_region=True,
         notifies=False,
+        states_addresses=True,
         ends_machines=False,
         only_if_named=True,
         runs_images=False,
