@@ -231,4 +231,4 @@ def _delay_of(error: ProviderError) -> timedelta | None:
     """The pause that a provider asks for, at most `LONGEST_PAUSE`; None: Temporal's own."""
     if error.retry_after_s is None:
         return None
-    return min(timedelta(seconds=error.retry_after_s), LONGEST_PAUSE)
+    return timedelta(seconds=min(error.retry_after_s, LONGEST_PAUSE.total_seconds()))

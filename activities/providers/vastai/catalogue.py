@@ -22,6 +22,10 @@ LEAST_PORTS = 2
 MEMORY_TOLERANCE = Decimal("0.07")
 """How far the memory that Vast.ai states is from the model's, as a share."""
 MIB = 1024**2
+MOST = Decimal(10**12)
+"""The highest number that is believed: in whichever unit, no machine has so much. A number of a
+few characters, such as 1e999999999, has more digits than any memory."""
+LEAST = 1 / MOST
 FILTERS = {
     "verified": {"eq": True},
     "rentable": {"eq": True},
@@ -90,6 +94,8 @@ def _offer(ask: Mapping[str, Any]) -> RentalOffer | None:
     number, name, count = ask.get("id"), ask.get("gpu_name"), ask.get("num_gpus")
     if not isinstance(number, int) or not isinstance(name, str) or not isinstance(count, int):
         return None
+    if max(number, count) > MOST:
+        return None
     gpu_type = gpu_type_of(name, ask.get("gpu_ram"))
     price = microcredits_of(ask.get("dph_base"))
     cpus, memory_mib = _number(ask.get("cpu_cores_effective")), _memory_mib(ask)
@@ -130,9 +136,9 @@ def _is_near(found: Decimal, nominal: int) -> bool:
 
 
 def _number(value: Any) -> Decimal | None:
-    """A number that is not negative; None: it is none."""
+    """A number that is not negative and can be believed; None: it is none."""
     try:
         found = Decimal(str(value))
     except InvalidOperation:
         return None
-    return found if found.is_finite() and found >= 0 else None
+    return found if found.is_finite() and (not found or LEAST <= found <= MOST) else None

@@ -1,13 +1,29 @@
 """What Vast.ai offers, as a search says it at this moment."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, cast
+
 import pytest
 
 from activities.providers.base import Unavailable
 from activities.providers.vastai.catalogue import MOST_ALIKE, gpu_type_of, offer_of, offers_of
+from activities.providers.vastai.session import VastSession
 from tests.activities.providers.vastai.conftest import Sessions
 from tests.doubles.vastai.double import VastDouble
 from tests.doubles.vastai.market import Offer
 from workflows.contracts.machines import RentalOffer
+
+
+@dataclass(frozen=True)
+class Asks:
+    """A session whose search finds these asks."""
+
+    found: list[Mapping[str, Any]]
+
+    def search(self, filters: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        return self.found
 
 
 def read(vastai: VastDouble, session_with: Sessions) -> dict[str, RentalOffer]:
@@ -114,3 +130,22 @@ def test_a_model_that_the_catalogue_does_not_know_is_offered_under_its_own_name(
 ) -> None:
     vastai.market.add(Offer(8000000, "RTX 9999", 1, 65536, 0.5))
     assert read(vastai, session_with)["8000000"].machine.gpu_type == "RTX 9999"
+
+
+@pytest.mark.parametrize(
+    "field",
+    ["gpu_ram", "disk_bw", "disk_space", "cpu_ram", "cpu_cores", "cpu_cores_effective"],
+)
+@pytest.mark.parametrize("number", ["1e9999999", "1e-9999999", "1e999999999", "-1", "NaN"])
+def test_a_number_that_no_machine_has_spoils_no_other_offer(field: str, number: str) -> None:
+    ask = Offer(7000001, "RTX 4090", 1, 24564, 0.3).row(0, 0)
+    liar = {**ask, "id": 7000002, field: Decimal(number)}
+    found = list(offers_of(cast("VastSession", Asks([liar, ask]))))
+    assert found[-1].machine.provider_offer_id == "7000001"
+    assert all(each.memory_bytes < 2**60 for each in found)
+
+
+@pytest.mark.parametrize("field", ["id", "num_gpus"])
+def test_a_count_that_no_machine_has_is_no_offer(field: str) -> None:
+    ask = Offer(7000001, "RTX 4090", 1, 24564, 0.3).row(0, 0)
+    assert list(offers_of(cast("VastSession", Asks([{**ask, field: 10**4000}])))) == []
