@@ -58,6 +58,24 @@ def test_kill_all_is_done_only_when_nothing_of_the_provider_is_left(desk: Desk) 
 def test_kill_needs_to_be_told_what(desk: Desk) -> None:
     assert desk.baseload("kill", "--yes").code == 2
     assert desk.baseload("kill", "lea-1", "--all", "--yes").code == 2
+    assert desk.baseload("kill", "lea-1", "--provider", "gcp", "--yes").code == 2
+
+
+def test_kill_all_finds_a_provider_by_its_name(desk: Desk) -> None:
+    lease(desk, "lea-1")
+    (row,) = desk.site.rows(tables.Lease, id="lea-1")
+    desk.site.set(tables.Provider, row.provider_id, name="burst")
+    ended = desk.baseload("kill", "--all", "--provider", "burst", "-y", "--timeout", "0")
+    assert (ended.code, "lea-1" in ended.err) == (1, True)
+    assert desk.site.asked_of("lea-1")[-1][0] == "release"
+
+
+def test_kill_all_says_of_an_unknown_provider_that_it_has_ended_nothing(desk: Desk) -> None:
+    lease(desk, "lea-1")
+    for unknown in ("runpodd", "prv-1"):
+        ended = desk.baseload("kill", "--all", "--provider", unknown, "-y", "--timeout", "0")
+        assert (ended.code, ended.out) == (2, ""), unknown
+        assert f"no provider has the kind, the id or the name {unknown!r}" in ended.err
 
 
 @pytest.fixture

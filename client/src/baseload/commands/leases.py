@@ -12,7 +12,7 @@ from baseload.commands.confirmation import Yes, confirm
 from baseload.commands.reason_lines import print_list
 from baseload.commands.session import Document, MistakeError, NegativeError, Session, command
 from baseload.commands.terminal import counted, credits_text, moment_text, pick
-from baseload.commands.termination import Ending, Listing, listings
+from baseload.commands.termination import Ending, Listing, kind_or_id, listings
 from baseload.commands.waiting import WAIT_LIMIT_S, spinner, state_line
 from baseload.errors import BaseloadError
 
@@ -63,7 +63,7 @@ def kill(
     lease: Annotated[list[str] | None, typer.Argument(help="ids of leases")] = None,
     every: Annotated[bool, typer.Option("--all", help="every machine that costs money")] = False,
     provider: Annotated[
-        str | None, typer.Option(help="with --all: only of this kind or id")
+        str | None, typer.Option(help="with --all: only of this kind, name or id")
     ] = None,
     yes: Yes = False,
     timeout: Annotated[float, typer.Option(help="seconds to wait at most")] = WAIT_LIMIT_S,
@@ -71,7 +71,9 @@ def kill(
     """Terminate machines, whatever runs there, and wait until their providers say they are gone."""
     if bool(lease) == every:
         raise MistakeError("asked either ids of leases or --all")
-    ending = Ending(session, provider) if every else None
+    if provider is not None and not every:
+        raise MistakeError("asked --provider without --all")
+    ending = Ending(session, kind_or_id(session, provider) if provider else None) if every else None
     count = ending.count() if ending else len(lease or ())
     if count:
         confirm(f"End {counted(count, 'machine')}?", yes=yes)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import get_args
 
+from baseload.commands.lookup import UnknownNameError, find_id
 from baseload.commands.session import Document, Session
 from baseload.commands.waiting import state_line
 from baseload.errors import BaseloadError
@@ -32,6 +34,24 @@ class Listing:
     def orphans(self) -> list[Document]:
         """The orphaned machines, which no lease holds."""
         return [each for each in self.machines if not each["held"]]
+
+
+def kind_or_id(session: Session, provider: str) -> str:
+    """The kind of providers, or the id of the one provider, that a person means.
+
+    A word that is a kind is never a name. Raises: UnknownNameError, when nothing is meant by it;
+    MistakeError, when several providers have the name.
+    """
+    from baseload.models import ProviderCreation  # All models take longer than most commands.
+
+    if provider in get_args(ProviderCreation.model_fields["kind"].annotation):
+        return provider
+    try:
+        return find_id(session, "providers", provider)
+    except UnknownNameError as cause:
+        raise UnknownNameError(
+            f"no provider has the kind, the id or the name {provider!r}"
+        ) from cause
 
 
 def listings(session: Session, provider: str | None) -> list[Listing]:
