@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from baseload.commands.terminal import credits_text
 from baseload.errors import ApiError
 
 from activities.db import tables
@@ -14,9 +15,11 @@ from activities.providers.vastai.limits import Limiter
 from activities.settings import settings
 from tests.activities.providers.driver_contract import SPEC
 from tests.client.conftest import Desk
+from tests.doubles.rented.meter import USD
 from tests.doubles.runpod.double import API_KEY as RUNPOD_KEY
 from tests.doubles.runpod.double import RunPodDouble
 from tests.doubles.runpod.fixtures import runpod
+from tests.doubles.runpod.pods import DISK_USD
 from tests.doubles.vastai.double import API_KEY as VASTAI_KEY
 from tests.doubles.vastai.double import VastDouble
 from tests.doubles.vastai.fixtures import vastai
@@ -101,5 +104,7 @@ def test_the_list_of_machines_says_what_an_orphan_costs(desk: Desk, runpod: RunP
     provider_id = enabled(desk, "runpod", RUNPOD_KEY)
     driver_of("runpod", provider_id).create(ORPHAN, AT_RUNPOD, SPEC)
     listed = desk.baseload("leases", "--listed")
-    assert f"{next(iter(runpod.pods.by_id.values())).usd:.2f}" in listed.out
+    (pod,) = runpod.pods.by_id.values()
+    with_disk = round(pod.usd * USD) + pod.asked["disk"] * round(DISK_USD * USD) // 720
+    assert credits_text(with_disk) in listed.out
     assert "nobody" in listed.out
