@@ -78,5 +78,5 @@ def _no_node() -> Check:
     if node_id is None:
         return Check(name="no-node", status="passed", detail="this host is no node")
     detail = f"this host is node {node_id}, and would be lent twice"
-    fix = f"remove the node (baseload node remove {node_id}), or run jobs on it as it is"
+    fix = f"remove the node (baseload node rm {node_id}), or run jobs on it as it is"
     return Check(name="no-node", status="failed", detail=detail, fix=fix)

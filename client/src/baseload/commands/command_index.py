@@ -138,7 +138,7 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                 "Compare providers' machines with the leases now; --end (administrators)",
                 "reconciliation",
             ),
-            Entry("kill", "Terminate such machines, and wait until gone: kill --all", "leases"),
+            Entry("kill", "Terminate leased machines, and wait until gone: kill --all", "leases"),
         ),
     ),
     (

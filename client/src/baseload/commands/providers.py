@@ -91,7 +91,7 @@ def rotate(
     reference: KeyReference = None,
     wait: Annotated[bool, typer.Option("--wait", help="until it is ready with it")] = False,
 ) -> None:
-    """Give a provider another key of the same project, and check everything with it."""
+    """Give a provider another key, of the same project of a cloud, and check it all again."""
     credentials = _credentials(key, reference)
     if credentials is None:
         raise MistakeError("asked a key: --key FILE or --reference WHERE")

@@ -31,6 +31,8 @@ def test_a_host_that_is_a_node_is_not_lent_until_the_node_is_removed(migrated: D
     with migrated.write() as session:
         node = add_node(session, add_region(session, add_payer(session)))
     assert statuses()["no-node"] == "failed"
+    (fix,) = [check.fix for check in check_host("prv-1") if check.name == "no-node"]
+    assert f"(baseload node rm {node.id})" in fix
     assert node_of_this_host() == node.id
     with migrated.write() as session:
         row = session.merge(node)
