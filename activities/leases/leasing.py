@@ -61,13 +61,20 @@ def _leased(session: Session, command: AcquireLease) -> tuple[LeaseAcquired, str
         raise ApplicationError(f"{command.node_id}: there is no such node", type=NOT_FOUND)
     row = session.get(Lease, command.lease_id) or _live_lease(session, node.id)
     if row is not None:
-        return _acquired(row), None
+        return _acquired(row), _refresh(session, row, command)
     if node.status in (NodeStatus.REMOVING, NodeStatus.ARCHIVED):
         raise ApplicationError(
             f"node {node.name}: is being removed and gets no machine", type=REFUSED
         )
     row = _lease_of(node, command)
     return _acquired(row), create(session, row)
+
+
+def _refresh(session: Session, row: Lease, command: AcquireLease) -> str | None:
+    """Have a ready lease poll its provider whose machine cannot be reached."""
+    if not command.is_unreachable or row.status != LeaseStatus.READY:
+        return None
+    return enqueue(session, row.id, "refresh", None, command.at)
 
 
 def _live_lease(session: Session, node_id: str) -> Lease | None:

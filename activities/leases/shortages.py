@@ -6,7 +6,7 @@ from sqlmodel import Session, col, select
 from temporalio import activity
 
 from activities.db.session import database
-from activities.db.tables import Node, ShortageRow
+from activities.db.tables import Node, Provider, ShortageRow
 from workflows.contracts.base import Done
 from workflows.contracts.machines import MachineClaim, Shortage
 from workflows.contracts.statuses import NodeType
@@ -15,9 +15,12 @@ from workflows.effects.machines import (
     RememberShortage,
     ShortagesFound,
 )
+from workflows.rules.catalogue.providers import traits_of
 
-SHORTAGE_KEPT = timedelta(minutes=10)
-"""How long a shortage is remembered, so that no job asks for the same scope too early."""
+
+def shortage_kept(provider_kind: str) -> timedelta:
+    """How long a shortage at a provider of this kind is remembered."""
+    return timedelta(seconds=traits_of(provider_kind).shortage_limit_s)
 
 
 @activity.defn
@@ -36,14 +39,16 @@ def find_shortages(command: FindShortages) -> ShortagesFound:
 @activity.defn
 def remember_shortage(command: RememberShortage) -> Done:
     """Remember a shortage for all jobs; it replaces an older one of the same scope."""
-    kept = SHORTAGE_KEPT if command.kept_s is None else timedelta(seconds=command.kept_s)
-    row = ShortageRow(
-        provider_id=command.provider_id,
-        scope=command.scope,
-        reason=command.reason,
-        until=datetime.now(UTC) + kept,
-    )
     with database().write() as session:
+        kept = shortage_kept(session.get_one(Provider, command.provider_id).kind)
+        if command.kept_s is not None:
+            kept = timedelta(seconds=command.kept_s)
+        row = ShortageRow(
+            provider_id=command.provider_id,
+            scope=command.scope,
+            reason=command.reason,
+            until=datetime.now(UTC) + kept,
+        )
         session.merge(row)
     return Done()
 
@@ -66,6 +71,6 @@ def remember_shortages(session: Session, node: Node, reason: str, at: datetime) 
                     provider_id=claim.provider_id,
                     scope=offer.scope,
                     reason=reason,
-                    until=at + SHORTAGE_KEPT,
+                    until=at + shortage_kept(claim.provider_kind),
                 )
             )

@@ -21,6 +21,9 @@ class AcquireLease(Contract):
     region_id: str
     machine: MachineClaim
     at: datetime
+    is_unreachable: bool = False
+    """Whether the node cannot reach the machine of its ready lease, which then polls its provider:
+    not every cloud notifies of a machine's end."""
 
 
 class LeaseAcquired(Contract):

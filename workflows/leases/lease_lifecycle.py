@@ -51,8 +51,11 @@ from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import Journal
 from workflows.primitives.waiting import Interrupted, interruptible, shielded, with_watch
+from workflows.rules.catalogue.providers import traits_of
 
 POLL_INTERVAL = timedelta(minutes=10)
+QUIET_POLL_INTERVAL = timedelta(minutes=2)
+"""At a provider that sends no notifications."""
 START_POLL_INTERVAL = timedelta(minutes=1)
 """While a machine starts that does not answer over SSH yet."""
 NOTIFIED_POLL_INTERVAL = timedelta(seconds=30)
@@ -62,6 +65,8 @@ RUNS_WHILE_ENDING = "an-ending-machine-still-runs"
 """The patch since which a machine that its provider is ending is not lost before it has ended."""
 CAP_AT_CREATION = "the-cap-holds-at-the-creation"
 """The patch since which a machine above the price cap is ended before it is awaited."""
+GIVES_UP_AWAY = "a-host-that-stays-away-is-given-up"
+"""The patch since which a rented machine is ended whose host is away for long."""
 RELEASE_INTERVAL = timedelta(minutes=1)
 """Between two notifications of a holder that could not be notified of the loss."""
 CANCELED_OUTSIDE = LeaseRelease(reason="canceled in Temporal")
@@ -241,7 +246,10 @@ class LeaseLifecycle:
                 self._machine.notification = None
 
     def _poll_interval(self) -> timedelta:
-        interval = NOTIFIED_POLL_INTERVAL if self._machine.notification else POLL_INTERVAL
+        notifies = traits_of(self._request.provider_kind).notifies
+        interval = POLL_INTERVAL if notifies else QUIET_POLL_INTERVAL
+        if self._machine.notification:
+            interval = NOTIFIED_POLL_INTERVAL
         if (until := self._machine.runs_until) is not None:
             left = max(until - workflow.now(), timedelta(seconds=1))
             interval = min(NOTIFIED_POLL_INTERVAL, left)
@@ -295,8 +303,16 @@ class LeaseLifecycle:
             if (event := self._machine.begin_end(seen)) is not None:
                 await self._record_event(event)
             return
-        if reason := self._machine.loss(seen):
+        reason = self._machine.loss(seen) or self._absence(seen)
+        if reason:
             raise ApplicationError(reason)
+
+    def _absence(self, seen: MachineObservation) -> str | None:
+        """Why a ready machine is given up that its provider has shown without an address."""
+        if not self._was_ready:
+            return None
+        reason = self._machine.absence(seen)
+        return reason if reason and workflow.patched(GIVES_UP_AWAY) else None
 
     def _still_runs(self, seen: MachineObservation) -> bool:
         """Whether the holder's commands may still run on a machine that its provider is ending."""

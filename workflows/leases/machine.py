@@ -18,6 +18,8 @@ from workflows.effects.machines import (
 from workflows.rules.billing.metering import cumulative_microcredits
 from workflows.rules.catalogue.providers import traits_of
 
+AWAY_LIMIT = timedelta(minutes=10)
+"""How long a machine of a marketplace may have no address, because its host is away."""
 _ALIVE = (MachineState.RUNNING, MachineState.MAKING)
 
 
@@ -36,6 +38,8 @@ class Machine:
         """Until when at most the machine runs, because its provider has begun to end it."""
         self.earlier_microcredits = resumed_from.earlier_microcredits if resumed_from else 0
         """The cost of the terminated machines of earlier offers."""
+        self._away_since: datetime | None = None
+        """Since when the provider has shown no address of a machine that serves; None: it has."""
         self._earlier_ended_at: datetime | None = None
         """When the last of these machines ended."""
 
@@ -146,6 +150,21 @@ class Machine:
             self.is_lost_at_provider = True
             return f"{self.known_id} is gone, and another machine has its name"
         return None
+
+    def absence(self, seen: MachineObservation) -> str | None:
+        """Why the observed machine is given up, whose host is away for too long; None: it is not.
+
+        Only marketplaces, which send no notifications, show such a machine as one that runs.
+        """
+        quiet = not traits_of(self._request.provider_kind).notifies
+        if not quiet or seen.state is not MachineState.RUNNING or seen.host is not None:
+            self._away_since = None
+            return None
+        self._away_since = self._away_since or workflow.now()
+        if workflow.now() - self._away_since < AWAY_LIMIT:
+            return None
+        minutes = int(AWAY_LIMIT.total_seconds() // 60)
+        return f"{seen.reason or 'it has no address any more'}, for {minutes} minutes"
 
     def ended(self, gone: MachineObservation) -> MachineObservation:
         """The last observation with the machine's end, by the provider's clock if it says when."""

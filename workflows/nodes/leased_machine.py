@@ -167,7 +167,7 @@ class LeasedMachine:
             raise refusal(self._request, leased.reason or f"its lease is {leased.status}")
         return leased.ready
 
-    async def _acquire(self, claim: MachineClaim) -> LeaseAcquired:
+    async def _acquire(self, claim: MachineClaim, *, is_unreachable: bool = False) -> LeaseAcquired:
         return await acquire_lease.run_locally(
             AcquireLease(
                 lease_id=self.lease_id,
@@ -175,6 +175,7 @@ class LeasedMachine:
                 region_id=self._request.region_id,
                 machine=claim,
                 at=workflow.now(),
+                is_unreachable=is_unreachable,
             )
         )
 
@@ -240,11 +241,14 @@ class LeasedMachine:
         await with_watch(work, self._watch_lease(self._claim))
 
     async def _watch_lease(self, claim: MachineClaim) -> None:
-        """Poll the lease until its machine is gone. Raises: MachineGoneError."""
+        """Poll the lease, and have it poll its provider, until its machine is gone.
+
+        Raises: MachineGoneError.
+        """
         pause = POLL_INTERVAL_MIN
         while True:
             await workflow.sleep(pause, summary="does the lease hold the machine?")
-            leased = await self._acquire(claim)
+            leased = await self._acquire(claim, is_unreachable=True)
             if leased.lease_id == self.lease_id and leased.status.is_final:
                 self.lost = f"{self.lease_id} is {leased.status}: {leased.reason}"
                 raise self.loss()

@@ -51,7 +51,7 @@ _STATES = {
     "unknown": MachineState.RUNNING,
 }
 """By Vast.ai's status; any other is of a machine in the making. A host that is offline may come
-back, and the instance with it; whether the node is lost says its agent."""
+back, and the instance with it; its lease gives it up when it stays away."""
 _AWAY = ("offline", "unknown")
 _CANNOT_START = "OCI runtime create failed"
 

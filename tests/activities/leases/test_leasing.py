@@ -51,7 +51,7 @@ class World:
             )
             self.node, _ = add_leased_node(session, region, asked, NOW)
 
-    def lease(self, lease_id: str = LEASE) -> LeaseAcquired:
+    def lease(self, lease_id: str = LEASE, *, is_unreachable: bool = False) -> LeaseAcquired:
         return acquire_lease(
             AcquireLease(
                 lease_id=lease_id,
@@ -59,6 +59,7 @@ class World:
                 region_id=self.node.region_id,
                 machine=self.claim,
                 at=NOW,
+                is_unreachable=is_unreachable,
             )
         )
 
@@ -116,6 +117,17 @@ def test_a_node_whose_workflow_has_forgotten_its_lease_gets_no_second_machine(
     assert (found.ready.seen.host, found.ready.seen.minion_id) == ("10.0.0.9", "SHA256:k")
     world.set(LEASE, status="releasing")
     assert world.lease(ANOTHER).lease_id == ANOTHER
+
+
+def test_a_ready_lease_looks_at_its_machine_when_its_node_cannot_reach_that(world: World) -> None:
+    world.lease()
+    world.lease(is_unreachable=True)
+    assert world.asked(LEASE, "refresh") == [], "it is not ready"
+    world.ready()
+    world.lease()
+    assert world.asked(LEASE, "refresh") == []
+    world.lease(is_unreachable=True)
+    assert len(world.asked(LEASE, "refresh")) == 1
 
 
 @pytest.mark.parametrize("status", ["removing", "archived"])

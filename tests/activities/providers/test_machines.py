@@ -244,6 +244,23 @@ async def test_shortages_are_remembered_for_all_and_forgotten_in_time(
     assert (await do_now(find_shortages, asked)).shortages == ()
 
 
+@pytest.mark.parametrize(("kind", "within_s"), [("gcp", 600), ("local", 10)])
+async def test_a_host_that_is_lent_is_asked_again_soon_and_a_cloud_that_is_sold_out_later(
+    migrated: Database, kind: str, within_s: int
+) -> None:
+    books = Books(migrated)
+    with migrated.write() as session:
+        session.get_one(tables.Provider, books.provider_id).kind = kind
+    short = RememberShortage(provider_id=books.provider_id, scope=OFFER.scope, reason="is lent")
+    asked_at = datetime.now(UTC)
+    await do_now(remember_shortage, short)
+    (found,) = (
+        await do_now(find_shortages, FindShortages(provider_id=books.provider_id))
+    ).shortages
+    kept_s = (found.until - asked_at).total_seconds()
+    assert within_s <= kept_s < within_s + 60
+
+
 async def do_now(activity: Any, command: Any) -> Any:
     """One that blocks."""
     return ActivityEnvironment().run(activity, command)

@@ -71,7 +71,8 @@ class Round:
             self.paths.append(await aside(self._submit_one))
 
     def _has_room(self) -> bool:
-        return self._unfinished() < self.at_once
+        most, there = self.room.market.most_at_once, len(self.life())
+        return self._unfinished() < self.at_once and there <= most
 
     def _submit_one(self) -> str:
         room = self.room

@@ -13,7 +13,7 @@ from tests.chaos.cloud.points import POINTS, Life
 from tests.chaos.cloud.round import Seen
 from tests.chaos.cloud.runs import SAID
 from tests.chaos.cloud.tally import Tally
-from tests.chaos.cloud.verdicts import machines_made, machines_refused, verdicts
+from tests.chaos.cloud.verdicts import machines_made, machines_refused, seconds_beyond, verdicts
 
 PRICE = 360_000
 AT = datetime.fromisoformat("2026-11-22T10:00:00+00:00").timestamp()
@@ -47,6 +47,7 @@ def test_nothing_is_wrong_with_a_job_that_had_one_machine_which_is_gone_and_char
     ("change", "what"),
     [
         ({"left": ["machine m-1: RUNNING"]}, "leaked"),
+        ({"touched": ["m-1.of-another"]}, "lost"),
         ({"charges": [charge(), charge(number="2", seconds=0)]}, "doubled"),
         ({"charges": [charge(), charge("m-2", "2")], "leases": [lease()]}, "doubled"),
         ({"charges": [charge("m-2")]}, "doubled"),
@@ -59,6 +60,8 @@ def test_nothing_is_wrong_with_a_job_that_had_one_machine_which_is_gone_and_char
         ({"charges": [charge(seconds=8.5)]}, "billed"),
         ({"leases": [lease(cost_microcredits=701)]}, "billed"),
         ({"leases": [lease(began_at=None)]}, "billed"),
+        ({"charges": [replace(charge(), price=PRICE + 2)]}, "billed"),
+        ({"charges": [replace(charge(), started_at=AT - 5, ended_at=AT + 2.4)]}, "billed"),
     ],
 )
 def test_what_is_wrong_with_a_round_is_found(change: dict[str, Any], what: str) -> None:
@@ -90,6 +93,16 @@ def test_the_cost_of_a_lease_includes_the_machine_of_its_earlier_offer(
         lost=1,
     )
     assert found(seen) == wrong
+
+
+def test_a_lease_lasts_beyond_its_machine_only_if_nobody_says_when_that_ended() -> None:
+    seen = replace(RIGHT, charges=[charge(seconds=3)])
+    assert found(seen) == {"billed"}
+    untold = replace(seen, is_end_told=False)
+    assert found(untold) == set()
+    assert seconds_beyond(untold) == pytest.approx(4.4)
+    assert found(replace(untold, charges=[charge(seconds=9)])) == {"billed"}, "it ended too early"
+    assert found(replace(untold, leases=[lease(cost_microcredits=701)])) == {"billed"}
 
 
 def test_a_machine_that_was_refused_is_one_more_that_may_be_made() -> None:

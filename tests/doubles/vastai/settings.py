@@ -53,6 +53,10 @@ def _intervals(double: VastDouble, value: Any) -> None:
     double.limits.intervals = {call: float(seconds) for call, seconds in value.items()}
 
 
+def _penalties(double: VastDouble, value: Any) -> None:
+    double.limits.penalties = {call: float(seconds) for call, seconds in value.items()}
+
+
 def _searches(double: VastDouble, value: Any) -> None:
     double.limits.searches = int(value)
 
@@ -69,6 +73,7 @@ _SETTINGS: dict[str, Callable[[VastDouble, Any], None]] = {
     "list_lag_s": _list_lag,
     "missing_is_200": _missing,
     "intervals": _intervals,
+    "penalties": _penalties,
     "searches": _searches,
     "api_keys": _api_keys,
 }

@@ -6,7 +6,7 @@ As activities/placement/allocations.py, withdrawals.py and activities/nodes/ephe
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
-from activities.leases.shortages import SHORTAGE_KEPT
+from activities.leases.shortages import shortage_kept
 from activities.nodes.ephemeral import LEAVING
 from tests.simulation.contracts import Attempt, Handler
 from tests.simulation.rows_model.connection import Connection
@@ -238,7 +238,10 @@ class Allocations:
             known = self._tables.shortages.get((node.machine.provider_id, offer.scope))
             if known is None or known.until <= at:
                 self.remember_shortage(
-                    node.machine.provider_id, offer.scope, reason, at + SHORTAGE_KEPT
+                    node.machine.provider_id,
+                    offer.scope,
+                    reason,
+                    at + shortage_kept(node.machine.provider_kind),
                 )
 
     def remember_shortage(self, provider_id: str, scope: str, reason: str, until: datetime) -> None:

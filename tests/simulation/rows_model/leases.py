@@ -8,7 +8,7 @@ from datetime import timedelta
 from temporalio.exceptions import ApplicationError
 
 from activities.leases.leasing import _LIVE, MACHINE_PREFIX, _message
-from activities.leases.shortages import SHORTAGE_KEPT
+from activities.leases.shortages import shortage_kept
 from activities.providers.registry import unavailable
 from tests.simulation.contracts import AlreadyStarted, Attempt, Handler, Unavailable
 from tests.simulation.rows_model.allocations import Allocations
@@ -138,7 +138,8 @@ class Leases:
         )
 
     def _remember_shortage(self, attempt: Attempt, command: RememberShortage) -> Done:
-        until = self._connection.now() + SHORTAGE_KEPT
+        kind = self._tables.providers[command.provider_id].kind
+        until = self._connection.now() + shortage_kept(kind)
         with self._tables.write():
             self._allocations.remember_shortage(
                 command.provider_id, command.scope, command.reason, until

@@ -50,6 +50,7 @@ class World:
         self.fails: dict[str, Callable[[int], bool]] = {}
         self.found: MachineObservation = UP
         self.termination_s = 1.0
+        self.terminated_s: list[int] = []
         self.run_ids: set[str] = set()
         answers: dict[str, Callable[[Any], Contract]] = {
             "record": self._record,
@@ -88,6 +89,7 @@ class World:
         return HolderNotified(is_there=True)
 
     def _terminate(self, attempt: Attempt, asked: Contract) -> Steps:
+        self.terminated_s.append(round(self.engine.clock.now / 1e6))
         yield Sleep(self.termination_s)
         return GONE
 
@@ -119,10 +121,19 @@ def pauses(at_s: list[int]) -> set[int]:
     return {10 * round((after - before) / 10) for before, after in pairwise(at_s)}
 
 
-def test_a_ready_lease_looks_at_its_machine_every_ten_minutes(world: World) -> None:
-    world.begin()
+@pytest.mark.parametrize(
+    ("kind", "pause_s"),
+    [
+        (ProviderKind.GCP, 10 * MINUTE_S),
+        (ProviderKind.RUNPOD, 2 * MINUTE_S),  # Which does not notify of a machine's end.
+    ],
+)
+def test_a_ready_lease_looks_at_its_machine_every_few_minutes(
+    world: World, kind: ProviderKind, pause_s: int
+) -> None:
+    world.begin(provider_kind=kind)
     world.engine.play(until=3 * HOUR_S)
-    assert pauses(world.asked_s["describe_machine"]) == {10 * MINUTE_S}
+    assert pauses(world.asked_s["describe_machine"]) == {pause_s}
     assert len(world.told) == 1, "that the machine is ready"
 
 
@@ -196,6 +207,34 @@ def test_a_machine_that_its_provider_has_restarted_is_not_lost(world: World) -> 
     world.engine.play(until=3 * HOUR_S)
     assert world.steps[-1].status == "ready"
     assert pauses(world.asked_s["describe_machine"][-3:]) == {10 * MINUTE_S}
+
+
+AWAY = MachineObservation(
+    state=MachineState.RUNNING, provider_machine_id=UP.provider_machine_id, reason="it is offline"
+)
+
+
+def test_a_rented_machine_whose_host_stays_away_is_ended_before_its_holder_hears_of_it(
+    world: World,
+) -> None:
+    world.begin(provider_kind=ProviderKind.VASTAI)
+    world.engine.later(HOUR_S, lambda: setattr(world, "found", AWAY))
+    world.engine.play(until=HOUR_S + 9 * MINUTE_S)
+    assert world.steps[-1].status == "ready", "it may come back"
+    world.engine.play(until=HOUR_S + 15 * MINUTE_S)
+    assert world.steps[-1].status == "released"
+    (lost,) = (told.lost for told in world.told if told.lost is not None)
+    assert lost.reason == "it is offline, for 10 minutes"
+    assert world.terminated_s[0] < world.asked_s["notify_holder"][-1], "nothing runs there any more"
+
+
+def test_a_rented_machine_whose_host_comes_back_is_not_ended(world: World) -> None:
+    world.begin(provider_kind=ProviderKind.VASTAI)
+    for away_s in (HOUR_S, HOUR_S + 12 * MINUTE_S):
+        world.engine.later(away_s, lambda: setattr(world, "found", AWAY))
+        world.engine.later(away_s + 7 * MINUTE_S, lambda: setattr(world, "found", UP))
+    world.engine.play(until=3 * HOUR_S)
+    assert world.steps[-1].status == "ready"
 
 
 def test_the_holder_is_told_of_the_deadline_every_minute_until_it_has_left(world: World) -> None:

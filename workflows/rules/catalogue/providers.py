@@ -59,7 +59,8 @@ class Traits:
     only_if_named: bool = False
     """Placement chooses its machines only for jobs that name the kind or the provider, because
     their price of 0 would win every comparison."""
-
+    shortage_limit_s: int = 600
+    """How long a shortage is remembered, so that no job asks for the same scope too early."""
     runs_images: bool = True
     """Its machines run jobs that name an image, in a container or as that image."""
     only_for_administrators: bool = False
@@ -115,6 +116,8 @@ TRAITS: dict[str, Traits] = {
         has_implied_region=True,
         notifies=False,
         only_if_named=True,
+        # The one machine there is will be free when its job has ended, and asking costs nothing.
+        shortage_limit_s=10,
         only_for_administrators=True,
     ),
     # Its machine is a runtime in the account of the user, who opens it: no stranger has it.

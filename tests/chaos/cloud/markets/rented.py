@@ -42,9 +42,10 @@ from workers.runner.stack import Program
 
 REAL = 1.0
 """The cloud's seconds in one of ours: leases and the meter are compared."""
-GPU_TYPES = ("RTX4090", "RTX3090", "RTXA4000", "RTXA6000", "L4", "L40S", "A40", "A100-80GB",
+GPU_TYPES = ("RTX4090", "RTX3090", "RTXA6000", "L4", "L40S", "A40", "A100-80GB",
              "H100", "H200", "B200")  # fmt: skip
-"""Any of them will do, because what was once gone is not asked for again in a while."""
+"""Any of them will do, because what was once gone is not asked for again in a while.
+Not the one that a host has that lies."""
 BEYOND_ANY_LIMIT = 1000.0
 KINDS = (*LOST.values(), UNREACHABLE, HOST_DIES, HOST_STANDS_STILL, *OF_A_MARKET)
 Misdeed = tuple[FaultKind, str, dict[str, float]]
@@ -81,6 +82,8 @@ class Rental:
     listed: Callable[[Any], Iterable[tuple[str, str, str]]]
     happens: Callable[[Any, str, str], object]
     neighbour: tuple[str, str, Callable[[str], dict[str, Any]]]
+    death: str = "host_lost"
+    """The event by which a host dies; Vast.ai's `host_lost` is of one that may come back."""
     adapt: Callable[[Program], Program] = field(default=lambda program: program)
     misdeeds: dict[str, tuple[Misdeed, ...]] = field(default_factory=dict)
 
@@ -111,10 +114,10 @@ RUNPOD = Rental(
 
 ALIKE = 8
 """Offers of each model: one is one machine."""
-MODELS = (("RTX 4090", 24564, 0.31), ("RTX 3090", 24576, 0.16), ("RTX A4000", 16376, 0.12),
-          ("RTX A6000", 49140, 0.44), ("L4", 23034, 0.29), ("L40S", 46068, 0.62),
-          ("A40", 46068, 0.34), ("A100 SXM4", 81920, 0.97), ("H100 SXM", 81559, 1.99),
-          ("H200", 143771, 2.49), ("B200", 183359, 3.99))  # fmt: skip
+MODELS = (("RTX 4090", 24564, 0.31), ("RTX 3090", 24576, 0.16), ("RTX A6000", 49140, 0.44),
+          ("L4", 23034, 0.29), ("L40S", 46068, 0.62), ("A40", 46068, 0.34),
+          ("A100 SXM4", 81920, 0.97), ("H100 SXM", 81559, 1.99), ("H200", 143771, 2.49),
+          ("B200", 183359, 3.99))  # fmt: skip
 NEIGHBOURS_ASK = 7_900_001
 
 
@@ -129,6 +132,10 @@ def _offers() -> list[dict[str, Any]]:
     ]  # fmt: skip
     old = {"id": NEIGHBOURS_ASK, "gpu_name": "Tesla V100", "num_gpus": 1, "gpu_ram": 16384}
     return [*offers, {**old, "dph_base": 0.12}]
+
+
+def _hasty(pauses: dict[str, float]) -> dict[str, float]:
+    return {call: seconds / HASTE for call, seconds in pauses.items()}
 
 
 def _in_haste(program: Program) -> Program:
@@ -149,7 +156,8 @@ VASTAI = Rental(
     settle=vastai_settings.settle,
     settings={
         "offers": _offers(),
-        "intervals": {call: seconds / HASTE for call, seconds in limits.INTERVALS.items()},
+        "intervals": _hasty(limits.INTERVALS),
+        "penalties": _hasty(limits.PENALTIES),
         "durations": {"created_s": 0.1, "loading_s": 0.2, "running_s": 0.5, "notices_s": 1.0},
     },
     listed=lambda double: [
@@ -164,6 +172,7 @@ VASTAI = Rental(
             "runtype": "ssh_direc ssh_proxy", "cancel_unavail": True,
         },
     ),
+    death="exit",
     adapt=_in_haste,
     misdeeds={
         OFFER_GONE: (
@@ -258,7 +267,7 @@ class Rented(Market):
         )
 
     def lose(self, name: str) -> bool:
-        return self.happens("host_lost", name)
+        return self.happens(self.rental.death, name)
 
     def happens(self, event: str, name: str) -> bool:
         """Let this happen to a machine. False: there is none of the name."""
