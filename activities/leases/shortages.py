@@ -40,7 +40,8 @@ def find_shortages(command: FindShortages) -> ShortagesFound:
 def remember_shortage(command: RememberShortage) -> Done:
     """Remember a shortage for all jobs; it replaces an older one of the same scope."""
     with database().write() as session:
-        kept = shortage_kept(session.get_one(Provider, command.provider_id).kind)
+        provider = session.get(Provider, command.provider_id)
+        kept = shortage_kept(provider.kind if provider is not None else "")
         if command.kept_s is not None:
             kept = timedelta(seconds=command.kept_s)
         row = ShortageRow(
