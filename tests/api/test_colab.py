@@ -89,8 +89,8 @@ async def test_a_token_works_once(site: Site, ada: Person) -> None:
     token = (await bootstrap(ada, provider_id))["token"]
     answer = await announce(site, token)
     assert answer.status_code == 202, answer.text
-    told = answer.json()
-    assert (told["provider_id"], told["gpu_type"]) == (provider_id, "T4")
+    answered = answer.json()
+    assert (answered["provider_id"], answered["gpu_type"]) == (provider_id, "T4")
     again = await announce(site, token)
     assert (again.status_code, again.json()["code"]) == (401, "unauthorized")
     shown = (await ada.get(f"/v1/providers/{provider_id}")).json()["endpoint"]
@@ -140,10 +140,20 @@ async def test_what_is_announced_wrongly_is_refused_and_leaves_the_token(
     assert (await announce(site, token)).status_code == 202
 
 
+async def test_an_announcement_does_not_show_which_names_the_platform_can_resolve(
+    site: Site, ada: Person
+) -> None:
+    token = (await bootstrap(ada, await enabled(ada)))["token"]
+    inside, nowhere = "localhost", "nowhere.invalid"
+    refused = [(name, await announce(site, token, host=name)) for name in (inside, nowhere)]
+    assert [answer.status_code for _, answer in refused] == [422, 422]
+    assert len({answer.text.replace(name, "") for name, answer in refused}) == 1
+
+
 async def test_a_notebook_without_gpus_is_offered_for_its_cpus(site: Site, ada: Person) -> None:
     token = (await bootstrap(ada, await enabled(ada)))["token"]
-    told = await announce(site, token, gpu_name=None, gpu_count=0)
-    assert (told.status_code, told.json()["gpu_type"]) == (202, None)
+    answered = await announce(site, token, gpu_name=None, gpu_count=0)
+    assert (answered.status_code, answered.json()["gpu_type"]) == (202, None)
 
 
 async def test_a_new_session_replaces_the_endpoint_and_the_lease_looks_at_once(

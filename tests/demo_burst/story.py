@@ -1,4 +1,4 @@
-"""What is told: one job file, a full machine of one's own, two marketplaces, and the bill."""
+"""The story: one job file, a full machine of one's own, two marketplaces, and the bill."""
 
 from __future__ import annotations
 

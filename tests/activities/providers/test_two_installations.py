@@ -145,7 +145,7 @@ def test_each_ends_its_own_machine_of_a_name_alone(account: Account) -> None:
 
 
 async def test_a_reconciliation_names_and_ends_no_machine_of_the_other(
-    account: Account, told: list[str]
+    account: Account, notified: list[str]
 ) -> None:
     account.rent(account.theirs, *NAMES)
     found = await reconciled(account)
@@ -153,7 +153,7 @@ async def test_a_reconciliation_names_and_ends_no_machine_of_the_other(
     assert account.there() == account.of_theirs(*NAMES)
     account.rent(account.ours, NAMES[1])
     assert (await reconciled(account)).unknown == (NAMES[1],)
-    assert told == [f"provider/{account.ours}"]
+    assert notified == [f"provider/{account.ours}"]
 
 
 async def test_a_person_who_ends_an_orphaned_machine_ends_no_machine_of_the_other(
@@ -190,7 +190,7 @@ def test_a_name_that_the_platform_does_not_make_is_of_none_of_its_machines(name:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def notified(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The workflows that a reconciliation has signalled."""
     found: list[str] = []
 

@@ -140,5 +140,5 @@ class LyingHostStory(LeasedNodeStory):
         self.expect(not world.machines_there, f"still there, and costs: {world.machines_there}")
         self.expect("node.active" not in world.events["nod-1"], "it works on such a machine")
         if self.mode in HARMLESS:
-            self.expect("node.host-distrusted" in world.events["nod-1"], "nobody is told why")
+            self.expect("node.host-distrusted" in world.events["nod-1"], "nobody can read why")
         self.look_at_the_cause()
