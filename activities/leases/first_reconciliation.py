@@ -9,7 +9,7 @@ from sqlmodel import col, select
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
-from activities.db.session import database
+from activities.db.session import AWAY, database
 from activities.db.tables import Provider
 from activities.temporal.client import tell
 from workflows.contracts.lifecycles import workflow_id_of
@@ -34,7 +34,12 @@ async def reconcile_all() -> Sequence[str]:
         async with slots:
             return provider_id if await _ask(provider_id) else None
 
-    answers = await asyncio.gather(*map(ask, await asyncio.to_thread(_providers)))
+    try:
+        providers = await asyncio.to_thread(_providers)
+    except AWAY as cause:
+        log.warning("no provider was asked to reconcile", why=type(cause).__name__)
+        return []
+    answers = await asyncio.gather(*map(ask, providers))
     return [found for found in answers if found is not None]
 
 
