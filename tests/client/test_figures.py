@@ -65,7 +65,9 @@ def test_what_a_dated_list_prices_is_marked_everywhere(desk: Desk) -> None:
     lease_its_machine(desk.site, job_id, offer=GOOGLE_OFFER)
     assert re.search(r"machines +about 3\.67\d* at 3\.67/h", desk.baseload("show", job_id).out)
     assert re.search(r"machines +1 leased, about 3\.67/h", desk.baseload("status").out)
-    assert re.search(r" about 3\.67", desk.baseload("costs").out)
+    costs = desk.baseload("costs").out
+    assert re.search(r" about \d", costs), "of each day, two after midnight"
+    assert "3.67" in costs
     assert desk.json("status")["machines"] == {
         "count": 1, "microcredits_per_hour": 3_670_000, "price_is_estimate": True,
     }  # fmt: skip
