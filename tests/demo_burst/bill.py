@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from tests.demo_burst.marketplaces import HOUR_S, Charge
 from workers.runner.commands import Resource
 
-AGREE_WITHIN_S = 60.0
+AGREE_WITHIN_S = 30.0
 """How much longer a lease may be than its machine was charged. Neither marketplace tells when a
 machine has ended, so a lease ends by the platform's clock when a list shows that it is gone. It
 waits for its turn, too: Vast.ai takes one deletion in three seconds and one list in two."""
