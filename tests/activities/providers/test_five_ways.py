@@ -16,6 +16,7 @@ from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import Database
 from activities.leases.first_reconciliation import reconcile_all
+from activities.providers.base import Unavailable
 from activities.providers.registry import driver_of
 from tests.activities.providers.driver_contract import SPEC
 from tests.activities.providers.local.conftest import folder
@@ -159,8 +160,16 @@ def _is_said(stage: Stage, event: str, name: str) -> bool:
 async def _made(stage: Stage, name: str, offer: MachineOffer) -> None:
     driver = driver_of(stage.market.kind, stage.region.provider_id)
     spec = SPEC.model_copy(update={"tags": {"region": stage.region.id}})
-    await asyncio.to_thread(driver.create, name, offer, spec)
-    assert stage.market.has(name)
+
+    async def is_made() -> bool:
+        """Repeated as the lease repeats it, when the market limits its calls or does not answer."""
+        try:
+            await asyncio.to_thread(driver.create, name, offer, spec)
+        except Unavailable:
+            return False
+        return stage.market.has(name)
+
+    await eventually(is_made, f"{name} is rented")
 
 
 def _free_offers(stage: Stage) -> list[MachineOffer]:
