@@ -6,7 +6,7 @@ compared for the chosen one only.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -33,6 +33,7 @@ from workflows.rules.placement.cloud_refusals import (
 from workflows.rules.placement.named_providers import in_order, is_excluded
 
 SHORTAGE = "shortage"
+PRICE = "price"
 QUOTA = "quota"
 SIZES = ("cpu", "memory", "disk")
 """The refusal codes that a larger machine of the same region may avoid."""
@@ -45,6 +46,8 @@ _Kind = tuple[str, str | None, int]
 """Account, GPU type and count."""
 _Seller = tuple[str, str, int]
 """Provider, its kind, and the price of its disks."""
+_Rank = tuple[int, bool, tuple[int, bool, str]]
+"""Size, negative; whether the provider is not preferred; price, whether rented, offer."""
 
 
 @dataclass(slots=True)
@@ -91,13 +94,17 @@ class CloudOffers:
         return self._regions.get(account_id, [])
 
     def sold_to(self, demand: Demand) -> Iterator[CloudOffer]:
-        """The offers with an accepted GPU type and the count of the demand, cheapest first, of the
-        providers that the demand names."""
+        """The offers of `pools_for`, cheapest first."""
+        return merge(*self.pools_for(demand), key=partial(_price, demand))
+
+    def pools_for(self, demand: Demand) -> list[list[CloudOffer]]:
+        """The offers with an accepted GPU type and the count of the demand, of the providers that
+        the demand names; of each type and seller, cheapest first."""
         types: list[str | None] = [None]
         if demand.gpu_count:
             types = [*sorted(accepted_types(demand.gpu_types))]
         account_id, count = demand.account_id, demand.gpu_count
-        pools = [
+        return [
             pool
             for gpu_type in types
             for (provider_id, kind, _), pool in self._sold.get(
@@ -105,7 +112,6 @@ class CloudOffers:
             ).items()
             if not is_excluded(demand, provider_id, kind)
         ]
-        return merge(*pools, key=partial(_price, demand))
 
 
 def _price(demand: Demand, offer: CloudOffer) -> tuple[int, bool, str]:
@@ -157,7 +163,7 @@ class Market:
 
         None: no offer fits, or the best one is out of quota and the job fails for that.
         """
-        for offer in self._ordered(demand):
+        for offer in self._affordable(demand):
             if _unfit(offer, demand) is not None:
                 continue
             if zones := self._open(offer):
@@ -170,7 +176,7 @@ class Market:
         """The refusal for which a job fails that fails on quota; None: it does not fail."""
         if not demand.fails_on_quota:
             return None
-        for offer in self._ordered(demand):
+        for offer in self._affordable(demand):
             if _unfit(offer, demand) is not None:
                 continue
             if self._open(offer):
@@ -183,7 +189,7 @@ class Market:
         """The offers that fit now, best first, each found when it is asked for."""
         known: set[str] = set()
         for each in in_order(demand):
-            for offer in self._ordered(each):
+            for offer in self._affordable(each):
                 if offer.offer_id in known or _unfit(offer, each) is not None:
                     continue
                 if zones := self._open(offer):
@@ -196,24 +202,45 @@ class Market:
 
     def refusals(self, demand: Demand) -> list[Refusal]:
         """The refusals of the account's cloud regions, one for each region and code."""
-        found: dict[tuple[str, str], CloudOffer] = {}
+        regions = self._offers.regions_of(demand.account_id)
+        whole = {region.example.region_id: _refused(region, demand) for region in regions}
+        found: dict[tuple[str, str], tuple[_Rank, CloudOffer]] = {}
         large_enough: set[str] = set()
-        for offer in self._ordered(demand):
-            code = self._code(offer, demand)
+        for offer, code in self._coded(demand, {name for name in whole if not whole[name]}):
             if code not in SIZES:
                 large_enough.add(offer.region_id)
             if code is not None:
-                key = offer.region_id, code
-                found[key] = _representative(found.get(key, offer), offer, code)
+                key, rank = (offer.region_id, code), self._rank(offer, code, demand)
+                if key not in found or rank < found[key][0]:
+                    found[key] = rank, offer
         of_region: dict[str, list[Refusal]] = defaultdict(list)
-        for (region_id, code), representative in found.items():
+        for (region_id, code), (_, shown) in sorted(found.items(), key=_by_price):
             if code not in SIZES or region_id not in large_enough:
-                of_region[region_id].append(self._refusal(representative, code, demand))
-        return [
-            refusal
-            for region in self._offers.regions_of(demand.account_id)
-            for refusal in (_refused(region, demand) or of_region[region.example.region_id])
-        ]
+                of_region[region_id].append(self._refusal(shown, code, demand))
+        return [each for name, refused in whole.items() for each in (refused or of_region[name])]
+
+    def _coded(
+        self, demand: Demand, region_ids: Container[str]
+    ) -> Iterator[tuple[CloudOffer, str | None]]:
+        """The offers of these regions, each with the code for which it is refused now.
+
+        Of those that are too dear the cheapest of each pool and region, spot or not, is enough.
+        """
+        for pool in self._offers.pools_for(demand):
+            dear: set[tuple[str, bool]] = set()
+            for offer in pool:
+                key = offer.region_id, offer.spot
+                if key in dear or offer.region_id not in region_ids:
+                    continue
+                code = self._code(offer, demand)
+                if code == PRICE:
+                    dear.add(key)
+                yield offer, code
+
+    def _rank(self, offer: CloudOffer, code: str, demand: Demand) -> _Rank:
+        """Of one code the lowest is shown: the largest of too small ones, else the best."""
+        size = _LARGEST[code](offer) if code in _LARGEST else 0
+        return -size, offer.provider_id not in self.preferred, _price(demand, offer)
 
     def _code(self, offer: CloudOffer, demand: Demand) -> str | None:
         """The code for which an offer is refused now; None: it is not."""
@@ -222,13 +249,13 @@ class Market:
             return unfit
         return SHORTAGE if self._quota(offer) is None else QUOTA
 
-    def _ordered(self, demand: Demand) -> Iterator[CloudOffer]:
-        if not self.preferred:
-            yield from self._offers.sold_to(demand)
-            return
-        for first in (True, False):
+    def _affordable(self, demand: Demand) -> Iterator[CloudOffer]:
+        """The offers that are not too dear, best first: after one that is come dearer ones."""
+        for first in (True, False) if self.preferred else (None,):
             for offer in self._offers.sold_to(demand):
-                if (offer.provider_id in self.preferred) is first:
+                if is_too_dear(offer, demand):
+                    break
+                if first is None or (offer.provider_id in self.preferred) is first:
                     yield offer
 
     def _open(self, offer: CloudOffer) -> tuple[MachineOffer, ...]:
@@ -277,15 +304,18 @@ def is_of_quota(short: Shortage) -> bool:
     return QUOTA in short.reason.lower()
 
 
-def _representative(known: CloudOffer, offer: CloudOffer, code: str) -> CloudOffer:
-    """The offer whose numbers a refusal shows: the cheapest, or the largest of too small ones."""
-    if code == "cpu":
-        return max(known, offer, key=lambda each: each.cpu_count)
-    if code == "memory":
-        return max(known, offer, key=lambda each: each.memory_bytes)
-    if code == "disk":
-        return max(known, offer, key=lambda each: each.most_disk_gb or 0)
-    return known
+def _by_price(found: tuple[tuple[str, str], tuple[_Rank, CloudOffer]]) -> tuple[object, ...]:
+    """Sorts the refusals of one region: those of the best offers come first."""
+    _, ((_, *best), _) = found
+    return tuple(best)
+
+
+_LARGEST: dict[str, Callable[[CloudOffer], int]] = {
+    "cpu": lambda offer: offer.cpu_count,
+    "memory": lambda offer: offer.memory_bytes,
+    "disk": lambda offer: offer.most_disk_gb or 0,
+}
+"""What is compared of machines that are too small, by the code of their refusal."""
 
 
 def spec_of(
@@ -351,7 +381,7 @@ def _unfit(offer: CloudOffer, demand: Demand) -> str | None:
     if code := _too_small(offer, demand):
         return code
     if is_too_dear(offer, demand):
-        return "price"
+        return PRICE
     return None if demand.has_credits else "credits"
 
 
