@@ -38,6 +38,7 @@ STEPS = {
     "datastores": "first byte of a file on NFS and SMB, and a copy, beside this disk",
     "transfers": "1 GB into the object store from the web and through the API, beside the disk",
     "burst": "20 jobs until each has a machine in a cloud, and the calls that it takes",
+    "rented": "20 jobs on 20 rented machines until all run, and the calls that it takes",
     "engine": "starts and signals, beside the shortest calls to Temporal",
 }
 """Modules beside this one, each with `rows()`, in the order of the table."""
