@@ -13,7 +13,12 @@ from sqlmodel import Session, col, select
 
 from activities.billing.preferred_credits import left_of
 from activities.db.tables import Provider, Region, ShortageRow
-from activities.placement.rental_market import RentalInputs, rental_inputs, rental_offers
+from activities.placement.rental_market import (
+    RentalInputs,
+    being_rented,
+    rental_inputs,
+    rental_offers,
+)
 from activities.providers.prices import Version, catalogue_of, known_prices
 from activities.providers.registry import kind_of
 from workflows.contracts.billing import UsageRates
@@ -88,7 +93,8 @@ def market(session: Session, at: datetime) -> Market:
         ]
         made = CloudOffers([*of_clouds, *rental_offers(session, rentals)])
         _all = ((*sold, *rentals), made)
-    return Market(made, _shortages(session, provider_ids, at), preferred)
+    short = being_rented(session, rentals, at) | _shortages(session, provider_ids, at)
+    return Market(made, short, preferred)
 
 
 def _regions(session: Session) -> list[Any]:

@@ -2,16 +2,19 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from sqlmodel import Session, col, select
 
-from activities.db.tables import Provider, Region
+from activities.db.tables import Node, Provider, Region
 from activities.providers.rental_offers import KnownOffer, Version, known_offers, known_versions
 from workflows.contracts.billing import UsageRates
+from workflows.contracts.machines import MachineClaim, Shortage
 from workflows.contracts.placement import CloudOffer
-from workflows.contracts.statuses import ProviderStatus, RegionStatus
-from workflows.rules.catalogue.providers import rented_kinds
+from workflows.contracts.statuses import NodeStatus, ProviderStatus, RegionStatus
+from workflows.rules.catalogue.providers import rented_kinds, traits_of
+from workflows.rules.placement.cloud_market import taken_by_another
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,30 @@ def rental_inputs(session: Session) -> tuple[RentalInputs, ...]:
 def rental_offers(session: Session, inputs: Iterable[RentalInputs]) -> list[CloudOffer]:
     """The offers of these regions; each process caches those of a region until they change."""
     return [offer for each in inputs for offer in _offers_of(session, each)]
+
+
+def being_rented(
+    session: Session, inputs: Iterable[RentalInputs], at: datetime
+) -> dict[tuple[str, str], Shortage]:
+    """The offers that are one machine each and that live nodes have, by provider and scope.
+
+    Each may stand among the offers until these are read again.
+    """
+    region_ids = {
+        each.region_id for each in inputs if traits_of(each.provider_kind).offers_are_machines
+    }
+    if not region_ids:
+        return {}
+    live = [status for status in NodeStatus if status != NodeStatus.ARCHIVED]
+    query = select(Node.machine).where(
+        col(Node.status).in_(live), col(Node.region_id).in_(region_ids)
+    )
+    found = [MachineClaim.model_validate(each) for each in session.exec(query) if each is not None]
+    return {
+        (claim.provider_id, offer.scope): taken_by_another(offer, claim.provider_kind, at)
+        for claim in found
+        for offer in claim.offers
+    }
 
 
 def _regions(session: Session) -> list[Any]:

@@ -6,7 +6,7 @@ after every unclear answer; what a refusal leaves is destroyed at once. An insta
 never stopped, because a stopped one pays for its disk.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +48,13 @@ class VastMachines:
         self._provider_id = provider_id
 
     def find(self, name: str, zone: str) -> MachineObservation | None:  # noqa: ARG002
+        """An instance that a list showed seconds ago is found in it; that one is gone is asked
+        anew."""
+        if seen := self._named(name, self._session.recent_instances()):
+            return shown(seen[0], name)
+        return self._find_anew(name)
+
+    def _find_anew(self, name: str) -> MachineObservation | None:
         instances = self._instances(name)
         if not instances:
             return None
@@ -61,7 +68,7 @@ class VastMachines:
 
         Raises: Unavailable, CapacityExhausted, RequestRefused.
         """
-        if (found := self.find(name, offer.zone)) is not None:
+        if (found := self._find_anew(name)) is not None:
             return found
         if not offer.provider_offer_id.isdecimal():
             raise RequestRefused(
@@ -124,9 +131,12 @@ class VastMachines:
         return shown(instance, name)
 
     def _instances(self, name: str) -> list[Mapping[str, Any]]:
-        """The instances of a name, the oldest first."""
+        """The instances of a name that are there, the oldest first."""
+        return self._named(name, self._session.instances())
+
+    def _named(self, name: str, instances: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         wanted = marketplace_name(name, self._provider_id)
-        found = [each for each in self._session.instances(wanted) if each.get("label") == wanted]
+        found = [each for each in instances if each.get("label") == wanted]
         return sorted(found, key=lambda each: int(each["id"]))
 
 

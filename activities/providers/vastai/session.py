@@ -1,12 +1,13 @@
 """Vast.ai's REST API with the key of one provider."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 from activities.providers.base import KeyMistakeError, RequestRefused
 from activities.providers.json_api import Answer, JsonApi, json_api
+from activities.providers.shared_list import KEPT_S, SharedList
 from activities.providers.vastai.errors import (
     NO_MORE_SEARCHES,
     TOO_MANY,
@@ -24,7 +25,10 @@ PAGE = 25
 MOST_PAGES = 400
 SEARCH_KEPT_S = 60.0
 """For how long the answer to a search is used again; an offer that is gone by then refuses."""
-KEPT_SEARCHES = 64
+KEPT_KEYS = 64
+"""Of how many keys the searches and lists are kept."""
+
+Instances = SharedList[Mapping[str, Any]]
 
 
 class Searches:
@@ -48,17 +52,33 @@ class Searches:
 class VastSession:
     """The requests that the platform makes. Blocking, with the pauses that Vast.ai wants."""
 
-    def __init__(self, api: JsonApi, limiter: Limiter, searches: Searches | None = None) -> None:
+    def __init__(
+        self,
+        api: JsonApi,
+        limiter: Limiter,
+        searches: Searches | None = None,
+        listed: Instances | None = None,
+    ) -> None:
         self._api = api
         self._limiter = limiter
         self._searches = searches or Searches()
+        self._listed = listed or SharedList()
 
-    def instances(self, label: str | None = None) -> list[Mapping[str, Any]]:
-        """The instances of the account, or those with this label, whoever has made them.
+    def instances(self) -> Sequence[Mapping[str, Any]]:
+        """All instances of the account, whoever has made them, read after this was called.
+
+        Vast.ai wants seconds between two lists, so all who ask at once share one.
 
         Raises: Unavailable, RequestRefused.
         """
-        return [each for page in self._pages(label) for each in page if each.get("id")]
+        return self._listed.fresh(self._read_instances)
+
+    def recent_instances(self) -> Sequence[Mapping[str, Any]]:
+        """The instances that a list has shown a few seconds ago; others may be there as well."""
+        return self._listed.recent()
+
+    def _read_instances(self) -> list[Mapping[str, Any]]:
+        return [each for page in self._pages() for each in page if each.get("id")]
 
     def instance(self, number: int) -> Mapping[str, Any] | None:
         """One instance; None: it does not exist. Raises: Unavailable, RequestRefused."""
@@ -84,6 +104,7 @@ class VastSession:
         answer = self._ask("destroy", "DELETE", f"/api/v0/instances/{number}/")
         if not is_missing(answer):
             self._succeeded(answer)
+        self._listed.forget()
 
     def user(self) -> Mapping[str, Any]:
         """The account, which costs nothing and proves the key.
@@ -108,10 +129,8 @@ class VastSession:
         self._searches.keep(asked, now, found)
         return found
 
-    def _pages(self, label: str | None) -> Iterator[list[Mapping[str, Any]]]:
+    def _pages(self) -> Iterator[list[Mapping[str, Any]]]:
         query = {"limit": str(PAGE), "order_by": '[{"col":"id","dir":"asc"}]'}
-        if label is not None:
-            query["select_filters"] = json.dumps({"label": {"eq": label}})
         for _ in range(MOST_PAGES):
             answer = self._succeeded(self._ask("list", "GET", "/api/v1/instances/", query=query))
             page, token = answer.fields.get("instances"), answer.fields.get("next_token")
@@ -159,10 +178,18 @@ def vastai_session(provider_id: str) -> VastSession:
         raise RequestRefused(f"key of {provider_id}: {error}") from error
     endpoint = settings().vastai_endpoint
     of_key = endpoint, key.api_key
-    return VastSession(json_api(*of_key), limiter_of(*of_key), searches_of(*of_key))
+    return VastSession(
+        json_api(*of_key), limiter_of(*of_key), searches_of(*of_key), _list_of(*of_key)
+    )
 
 
-@lru_cache(maxsize=KEPT_SEARCHES)
+@lru_cache(maxsize=KEPT_KEYS)
 def searches_of(endpoint: str, key: str) -> Searches:  # noqa: ARG001 - they are what it is kept by
     """The searches of a key, the same for all threads of this process."""
     return Searches()
+
+
+@lru_cache(maxsize=KEPT_KEYS)
+def _list_of(endpoint: str, key: str) -> Instances:  # noqa: ARG001 - they are what it is kept by
+    """The list of the instances of a key, the same for all threads of this process."""
+    return SharedList(KEPT_S)

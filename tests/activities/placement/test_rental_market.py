@@ -39,7 +39,11 @@ def rental(zone: str = "community", price: int = PRICE, gpu_type: str = "A100-80
 
 
 def add_marketplace(
-    session: Session, account: tables.Account, *offers: RentalOffer, name: str = "runpod"
+    session: Session,
+    account: tables.Account,
+    *offers: RentalOffer,
+    name: str = "runpod",
+    kind: str = "runpod",
 ) -> tables.Region:
     """The implied region of a ready provider with these offers."""
     provider = tables.Provider(
@@ -47,7 +51,7 @@ def add_marketplace(
         account_id=account.id,
         name=name,
         status="ready",
-        kind="runpod",
+        kind=kind,
         checks=[],
         created_at=NOW,
         updated_at=NOW,
@@ -60,7 +64,7 @@ def add_marketplace(
         name=name,
         status="healthy",
         provider_id=provider.id,
-        provider_kind="runpod",
+        provider_kind=kind,
         relaxed_requirements=[],
         options={},
         created_at=NOW,
@@ -231,3 +235,36 @@ def test_of_two_keys_the_one_that_the_job_prefers_is_used_whatever_the_other_cos
     assert round_of_planning() == 1
     with migrated.read() as session:
         assert cheap.id in {node.region_id for node in ephemeral_nodes(session)}
+
+
+def test_an_offer_that_is_one_machine_is_for_one_job_until_its_node_is_gone(
+    migrated: Database,
+) -> None:
+    def ask(number: int) -> RentalOffer:
+        found = rental(price=PRICE + number)
+        machine = found.machine.model_copy(update={"provider_offer_id": str(number)})
+        return found.model_copy(update={"machine": machine})
+
+    def asked() -> list[str]:
+        with migrated.read() as session:
+            claims = [
+                MachineClaim.model_validate(node.machine) for node in ephemeral_nodes(session)
+            ]
+        claims = [MachineClaim.model_validate(node.machine) for node in nodes]
+        return sorted(claim.offers[0].provider_offer_id for claim in claims)
+
+    with migrated.write() as session:
+        account = payer(session)
+        add_marketplace(session, account, ask(1), ask(2), kind="vastai")
+        for _ in range(2):
+            add_waiting_job(session, account)
+    assert round_of_planning() == 2
+    assert asked() == ["1", "2"]
+    with migrated.write() as session:
+        waiting = add_waiting_job(session, account)
+    assert round_of_planning() == 0
+    with migrated.write() as session:
+        assert [each["code"] for each in refusals(session, waiting)] == ["shortage"]
+        first = min(ephemeral_nodes(session), key=lambda node: str(node.machine))
+        first.status = "archived"
+    assert round_of_planning() == 1

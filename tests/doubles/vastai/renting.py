@@ -15,6 +15,7 @@ from tests.doubles.vastai.market import Market, Offer
 from tests.doubles.vastai.starts import Start, start_of
 
 LEAST_DISK_GB = 8.0
+LARGE_A100_MIB = 76_000
 LONGEST_SCRIPT = 4096
 """Of `args`, `args_str` and `onstart` together."""
 LONGEST_VARIABLE = 256
@@ -77,7 +78,7 @@ class Renting:
         *,
         is_started: bool,
     ) -> Instance:
-        gpu, usd = (offer.gpu_name, offer.num_gpus, offer.gpu_ram), offer.dph_base
+        gpu, usd = (_driver_name(offer), offer.num_gpus, offer.gpu_ram), offer.dph_base
         if fault is not None and fault.kind is FaultKind.OTHER_MACHINE:
             gpu = OTHER
         if fault is not None and fault.kind is FaultKind.DEARER:
@@ -121,3 +122,9 @@ class Renting:
 
 def _is_free(offer: Offer) -> bool:
     return offer.is_listed and offer.renter is None
+
+
+def _driver_name(offer: Offer) -> str:
+    """The name that the driver prints: that of a large A100 says its memory, Vast.ai's does not."""
+    is_large = offer.gpu_name.startswith("A100") and offer.gpu_ram > LARGE_A100_MIB
+    return f"{offer.gpu_name}-80GB" if is_large else offer.gpu_name

@@ -7,6 +7,7 @@ import pytest
 from tests.rules.placement.cloud_offers import cloud_offer, market
 from tests.rules.placement.offers import GIB, NOW, OTHER, by_demand, job, offer
 from workflows.contracts.billing import UsageRates
+from workflows.contracts.machines import MachineOffer
 from workflows.contracts.placement import (
     Burst,
     CloudOffer,
@@ -268,3 +269,36 @@ def test_a_job_is_placeable_where_its_machines_can_be_made() -> None:
     asked = job(gpus=1, worker_count=5).demand
     assert rank(asked, [offer(gpus=1)], market(SPOT)).placeable
     assert not rank(asked, [offer(gpus=1)], market(SPOT, short=FULL)).placeable
+
+
+def ask(number: int) -> CloudOffer:
+    """An offer of Vast.ai, which is one machine, dearer by its number."""
+    price = 1_000_000 + number
+    machine = MachineOffer(
+        zone="us",
+        machine_type="ask",
+        gpu_type="A100",
+        gpu_count=1,
+        microcredits_per_hour=price,
+        provider_offer_id=str(number),
+    )
+    return cloud_offer(
+        str(number), provider_kind="vastai", zones=(machine,), microcredits_per_hour=price
+    )
+
+
+def test_an_offer_that_is_one_machine_is_for_one_job_of_a_round() -> None:
+    jobs = [job(f"job-{number}", gpus=1, age_s=9 - number) for number in range(3)]
+    sold = market(ask(1), ask(2))
+    made = planned(jobs, sold)
+    assert taken(made) == [f"reg-c/{number}/on-demand" for number in (1, 2)]
+    (refusal,) = made.refused[0].refusals
+    assert refusal.code == "shortage"
+    assert "is rented for another job" in refusal.detail
+    assert taken(planned(jobs[2:], sold)) == ["reg-c/1/on-demand"], "of the next round"
+
+
+def test_a_job_of_two_workers_has_no_offer_that_is_one_machine() -> None:
+    refusal = only_refusal(job(gpus=1, worker_count=2), ask(1), ask(2))
+    assert refusal.code == "workers"
+    assert refusal.detail.endswith("asked 2 workers, an offer of vastai is one machine")

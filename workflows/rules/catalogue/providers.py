@@ -49,6 +49,8 @@ class Traits:
     reads."""
     is_of_strangers: bool = False
     """A machine stands at somebody whom nobody knows, who can read all that is on it."""
+    offers_are_machines: bool = False
+    """Each of its offers is one machine, so that one job alone can have it, with one worker."""
     notifies: bool = True
     """Its cloud sends notifications of what happens to machines."""
     states_addresses: bool = False
@@ -108,6 +110,7 @@ TRAITS: dict[str, Traits] = {
         has_implied_region=True,
         machine_is_image=True,
         is_of_strangers=True,
+        offers_are_machines=True,
         notifies=False,
         states_addresses=True,
     ),

@@ -8,7 +8,7 @@ compared for the chosen one only.
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from heapq import merge
 
@@ -147,8 +147,21 @@ class Market:
         preferred: frozenset[str] = frozenset(),
     ) -> None:
         self._offers = offers
-        self._shortages = shortages or {}
+        self._shortages = dict(shortages or {})
         self.preferred = preferred
+
+    def of_a_round(self) -> "Market":
+        """The same market, in which `take` changes nothing for others."""
+        return Market(self._offers, self._shortages, self.preferred)
+
+    def take(self, choice: Choice, at: datetime) -> None:
+        """Let no other job have the machine of this choice, where its offer is one machine."""
+        offer = choice.offer
+        if not traits_of(offer.provider_kind).offers_are_machines:
+            return
+        for zone in choice.zones:
+            short = taken_by_another(zone, offer.provider_kind, at)
+            self._shortages[offer.provider_id, zone.scope] = short
 
     @property
     def gpu_types(self) -> frozenset[str]:
@@ -292,6 +305,12 @@ class Market:
         return cloud_refusal(cheapest, code, f"{describe_machine(cheapest)}: {words}", ever=passes)
 
 
+def taken_by_another(offer: MachineOffer, provider_kind: str, at: datetime) -> Shortage:
+    """The shortage of an offer that is one machine, which a job of ours has or will have."""
+    kept = timedelta(seconds=traits_of(provider_kind).shortage_limit_s)
+    return Shortage(scope=offer.scope, reason="is rented for another job", until=at + kept)
+
+
 def _until(short: Shortage) -> datetime:
     return short.until
 
@@ -366,6 +385,8 @@ def _unwanted(offer: CloudOffer, demand: Demand) -> str | None:
     traits = traits_of(offer.provider_kind)
     if demand.has_secrets and traits.is_of_strangers:
         return "untrusted"
+    if demand.worker_count > 1 and traits.offers_are_machines:
+        return "workers"
     is_left_out = traits.only_if_named and not demand.providers
     if is_left_out or is_excluded(demand, offer.provider_id, offer.provider_kind):
         return "provider"

@@ -150,6 +150,10 @@ def _of_job(offer: CloudOffer, demand: Demand) -> float:
     return worker_cost(offer, demand) * demand.worker_count / MICROCREDITS
 
 
+def _workers(offer: CloudOffer, demand: Demand) -> str:
+    return f"asked {demand.worker_count} workers, an offer of {offer.provider_kind} is one machine"
+
+
 _WORDS: dict[str, Callable[[CloudOffer, Demand], str]] = {
     "cpu": _cpu,
     "credits": _credits,
@@ -161,5 +165,6 @@ _WORDS: dict[str, Callable[[CloudOffer, Demand], str]] = {
     "provider": _provider,
     "spot": _spot,
     "untrusted": _untrusted,
+    "workers": _workers,
     "wrong-region": _wrong_region,
 }
