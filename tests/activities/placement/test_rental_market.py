@@ -247,9 +247,7 @@ def test_an_offer_that_is_one_machine_is_for_one_job_until_its_node_is_gone(
 
     def asked() -> list[str]:
         with migrated.read() as session:
-            claims = [
-                MachineClaim.model_validate(node.machine) for node in ephemeral_nodes(session)
-            ]
+            nodes = ephemeral_nodes(session)
         claims = [MachineClaim.model_validate(node.machine) for node in nodes]
         return sorted(claim.offers[0].provider_offer_id for claim in claims)
 
