@@ -54,6 +54,8 @@ class Traits:
     states_addresses: bool = False
     """Its users or its hosts state the addresses of machines, so each is checked at every
     connection, as one that a person gave."""
+    offer_is_machine: bool = False
+    """An offer is one machine, which one worker gets; else there may be any number of them."""
     ends_machines: bool = True
     """A machine ends with its lease. Otherwise its owner ends it, and it is never an orphan."""
     only_if_named: bool = False
@@ -106,6 +108,7 @@ TRAITS: dict[str, Traits] = {
     ProviderKind.VASTAI: Traits(
         is_cloud=True,
         has_implied_region=True,
+        offer_is_machine=True,
         machine_is_image=True,
         is_of_strangers=True,
         notifies=False,
@@ -114,6 +117,7 @@ TRAITS: dict[str, Traits] = {
     ProviderKind.LOCAL: Traits(
         is_cloud=True,
         has_implied_region=True,
+        offer_is_machine=True,
         notifies=False,
         only_if_named=True,
         # The one machine there is will be free when its job has ended, and asking costs nothing.
@@ -124,6 +128,7 @@ TRAITS: dict[str, Traits] = {
     ProviderKind.COLAB: Traits(
         is_cloud=True,
         has_implied_region=True,
+        offer_is_machine=True,
         notifies=False,
         states_addresses=True,
         ends_machines=False,

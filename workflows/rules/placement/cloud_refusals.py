@@ -146,6 +146,11 @@ def _credits(offer: CloudOffer, demand: Demand) -> str:
     return f"the job costs {cost:g} credits an hour, and its payer has none left: add some"
 
 
+def _workers(offer: CloudOffer, demand: Demand) -> str:
+    asked = counted(demand.worker_count, "worker")
+    return f"asked {asked}, {offer.provider_kind} offers fewer such machines now"
+
+
 def _of_job(offer: CloudOffer, demand: Demand) -> float:
     return worker_cost(offer, demand) * demand.worker_count / MICROCREDITS
 
@@ -161,5 +166,6 @@ _WORDS: dict[str, Callable[[CloudOffer, Demand], str]] = {
     "provider": _provider,
     "spot": _spot,
     "untrusted": _untrusted,
+    "workers": _workers,
     "wrong-region": _wrong_region,
 }

@@ -108,6 +108,7 @@ class _Round:
         self._inventory = inventory
         self._holders = holders
         self._context = context
+        self._market = context.market.of_round()
         self._assignments: list[Assignment] = []
         self._bursts: list[Burst] = []
         self._waiting: list[Line] = []
@@ -131,9 +132,8 @@ class _Round:
                 continue
             if chosen is not None:
                 if isinstance(chosen, Choice):
-                    offer_id = chosen.offer.offer_id
-                    burst = Burst(job_id=job.job_id, offer_id=offer_id, zones=chosen.zones)
-                    self._bursts.append(burst)
+                    self._bursts.append(chosen.burst(job.job_id))
+                    self._market.take(chosen, self._context.now)
                 else:
                     self._assignments.append(_take(job.job_id, chosen, demand))
                     self._inventory.hold(demand, job.job_id)
@@ -162,7 +162,7 @@ class _Round:
         nodes = choose_nodes(demand, self._inventory, of_others=False)
         if nodes is not None and all(machine.preferred for machine in nodes):
             return nodes
-        made = self._context.market.choose(demand)
+        made = self._market.choose(demand)
         if made is not None and made.preferred:
             return made
         if nodes is None and choose_nodes(demand, self._inventory, of_others=True) is not None:
@@ -184,7 +184,7 @@ class _Round:
 
     def _decide_guest_among(self, demand: Demand) -> _Decision:
         nodes = choose_nodes(demand, self._inventory, of_others=True)
-        made = self._context.market.choose(demand)
+        made = self._market.choose(demand)
         if nodes is None or made is None:
             return nodes or made
         cost = sum(machine.cost_per_hour(demand) for machine in nodes)
@@ -201,7 +201,7 @@ class _Round:
         return [replace(line.pending, jobs=line.left()) for line in self.guests]
 
     def result(self) -> Plan:
-        market, holders, waiting = self._context.market, self._holders, self._waiting
+        market, holders, waiting = self._market, self._holders, self._waiting
         failing = {
             demand: refusal
             for demand in {line.pending.demand for line in waiting}
