@@ -138,20 +138,24 @@ def leases_of(provider_id: str, names: set[str]) -> dict[str, Leased]:
 
 
 def _leased(session: Session, provider_id: str, which: ColumnElement[bool]) -> dict[str, Leased]:
+    kind = session.exec(select(Provider.kind).where(Provider.id == provider_id)).one()
+    in_any_zone = traits_of(kind).has_implied_region
     query = select(Lease.id, Lease.name, Lease.status, Lease.offer).where(
         col(Lease.provider_id) == provider_id, which
     )
     return {
-        name: _readable(lease_id, status, offer)
+        name: _readable(lease_id, status, offer, in_any_zone=in_any_zone)
         for lease_id, name, status, offer in session.exec(query)
     }
 
 
-def _readable(lease_id: str, status: str, offer: Mapping[str, Any] | None) -> Leased:
+def _readable(
+    lease_id: str, status: str, offer: Mapping[str, Any] | None, *, in_any_zone: bool
+) -> Leased:
     """A lease from its columns; what one of them lacks must not stop the others."""
     try:
         zone = None if offer is None else str(offer["zone"])
-        return Leased(lease_id, zone, LeaseStatus(status))
+        return Leased(lease_id, zone, LeaseStatus(status), in_any_zone=in_any_zone)
     except (KeyError, TypeError, ValueError) as error:
         why = f"its row cannot be read: {type(error).__name__}: {error}"
         return Leased(lease_id, None, LeaseStatus.CREATING, unreadable=why)

@@ -41,12 +41,15 @@ def make_nodes(
     requests: list[str] = []
     allocations: list[dict[str, Any]] = []
     for burst, job, offer in taken:
-        claim = _claim(burst, job, offer, _image_of(session, job, offer))
+        image = _image_of(session, job, offer)
         for worker in range(job.demand.worker_count):
+            of_worker = burst.of_worker(worker)
+            own = market.offer(of_worker.offer_id)
+            claim = _claim(of_worker, job, own, image)
             node, request = _add_node(session, regions[offer.region_id], (job, worker), claim, now)
-            _fill(node, offer, job)
+            _fill(node, own, job)
             requests.append(request)
-            allocations.append(_allocation(job, worker, node, offer, now))
+            allocations.append(_allocation(job, worker, node, own, now))
     values = [_job_values(*each) for each in taken]
     write_allocations(session, allocations, values, [job for _, job, _ in taken])
     return requests

@@ -59,22 +59,22 @@ def rental_offers(session: Session, inputs: Iterable[RentalInputs]) -> list[Clou
 def being_rented(
     session: Session, inputs: Iterable[RentalInputs], at: datetime
 ) -> dict[tuple[str, str], Shortage]:
-    """The offers that are one machine each and that live nodes have, by provider and scope.
+    """The offers that are one machine each and that nodes have or will have, by provider and scope.
 
     Each may stand among the offers until these are read again.
     """
     region_ids = {
-        each.region_id for each in inputs if traits_of(each.provider_kind).offers_are_machines
+        each.region_id for each in inputs if traits_of(each.provider_kind).offer_is_machine
     }
     if not region_ids:
         return {}
-    live = [status for status in NodeStatus if status != NodeStatus.ARCHIVED]
+    live = set(NodeStatus) - {NodeStatus.REMOVING, NodeStatus.ARCHIVED}
     query = select(Node.machine).where(
         col(Node.status).in_(live), col(Node.region_id).in_(region_ids)
     )
     found = [MachineClaim.model_validate(each) for each in session.exec(query) if each is not None]
     return {
-        (claim.provider_id, offer.scope): taken_by_another(offer, claim.provider_kind, at)
+        (claim.provider_id, offer.scope): taken_by_another(offer, at)
         for claim in found
         for offer in claim.offers
     }

@@ -16,6 +16,7 @@ from api.services import leases
 from api.services.ownership import own, own_locked
 from workflows.contracts.machines import OrphanedMachine, TerminateOrphan
 from workflows.contracts.statuses import LeaseStatus, ProviderKind, ProviderStatus
+from workflows.rules.catalogue.providers import traits_of
 
 
 def machines_of(caller: Caller, provider_id: str, now: datetime) -> schemas.ProviderMachineList:
@@ -80,8 +81,10 @@ def end(
 
 
 def _is_in(lease: tables.Lease, zone: str) -> bool:
-    in_zone = lease.offer is not None and lease.offer["zone"] == zone
-    return in_zone and not LeaseStatus(lease.status).is_final
+    """Whether the lease holds the machine; a marketplace finds it by the name in any zone."""
+    if lease.offer is None or LeaseStatus(lease.status).is_final:
+        return False
+    return traits_of(lease.provider_kind).has_implied_region or lease.offer["zone"] == zone
 
 
 def must_not_be_archived(row: tables.Provider) -> None:

@@ -91,6 +91,9 @@ async def test_a_machine_is_ended_by_its_lease_or_else_by_its_provider(
         )
         for name in ("baseload-lea-2", "baseload-stray")
     ]
+    site.set(tables.Lease, "lea-1", provider_kind="vastai")
+    elsewhere = f"/v1/providers/{provider_id}/machines/baseload-lea-1?zone=elsewhere"
+    assert (await ada.call("DELETE", elsewhere)).json()["lease_id"] == "lea-1"
     site.set(tables.Provider, provider_id, status="archived")
     assert (await ada.call("DELETE", path)).status_code == 409
     assert (await ada.get(f"/v1/providers/{provider_id}/machines")).status_code == 409

@@ -236,12 +236,19 @@ class Assignment(Contract):
 
 
 class Burst(Contract):
-    """The burst of one job: each worker has a machine of the same cloud offer created for it."""
+    """The burst of one job: each worker has a machine created for it, of the same cloud offer
+    unless that is one machine."""
 
     job_id: str
     offer_id: str
     zones: tuple[MachineOffer, ...]
     """The machine offers without a known shortage, in the order in which they are tried."""
+    others: tuple["Burst", ...] = ()
+    """For the second worker and the next ones, where an offer is one machine; else empty."""
+
+    def of_worker(self, worker: int) -> "Burst":
+        """The burst with the offer of this worker."""
+        return self.others[worker - 1] if worker and self.others else self
 
 
 class Refusal(Contract):

@@ -3,7 +3,7 @@
 RunPod has neither labels nor a key by which a repeated creation finds the first one, and names are
 not unique. So a pod is looked for by its name, which has the provider's id, before one is created
 and after every unclear answer. A second pod of one name, which a late request has made, is deleted
-when it is seen.
+when it is seen; of two, one that runs is kept.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from activities.providers.image_machines import marketplace_name, own_machine_name
-from activities.providers.runpod.pods import TERMINATED, pod_body, shown
+from activities.providers.runpod.pods import RUNNING, TERMINATED, pod_body, shown
 from activities.providers.runpod.session import RunPodSession, runpod_session
 from workflows.contracts.machines import MachineObservation, MachineOffer, MachineSpec
 from workflows.contracts.statuses import MachineState
@@ -91,13 +91,19 @@ class RunPodMachines:
         return owned
 
     def _pods(self, name: str) -> list[Mapping[str, Any]]:
-        """The pods of a name that are there, the oldest first."""
+        """The pods of a name that are there, the one to keep first: one that runs, which may have
+        work, however late another one has appeared; else the oldest."""
         return self._named(name, self._session.pods())
 
     def _named(self, name: str, pods: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         wanted = marketplace_name(name, self._provider_id)
         found = [pod for pod in pods if pod["name"] == wanted and pod.get("status") != TERMINATED]
-        return sorted(found, key=lambda pod: (str(pod.get("createdAt")), str(pod["id"])))
+        return sorted(found, key=_order)
+
+
+def _order(pod: Mapping[str, Any]) -> tuple[bool, str, str]:
+    is_running = pod.get("status") == RUNNING
+    return not is_running, str(pod.get("createdAt")), str(pod["id"])
 
 
 def runpod_machines(provider_id: str) -> RunPodMachines:

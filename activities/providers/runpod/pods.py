@@ -12,6 +12,7 @@ from workflows.contracts.statuses import MachineState
 from workflows.rules.catalogue.prices import microcredits_of
 
 SSH_PORT = "22/tcp"
+RUNNING = "RUNNING"
 TERMINATED = "TERMINATED"
 DISK_MICROCREDITS_PER_GB_MONTH = 100_000
 """A container's disk while it runs: 0.10 USD, by `pods/pricing.mdx` of RunPod's documentation of
@@ -20,7 +21,7 @@ HOURS_OF_MONTH = 720
 _STATES = {
     "PROVISIONING": MachineState.MAKING,
     "STARTING": MachineState.MAKING,
-    "RUNNING": MachineState.RUNNING,
+    RUNNING: MachineState.RUNNING,
     "EXITED": MachineState.STOPPED,
     "ERROR": MachineState.STOPPED,
     TERMINATED: MachineState.GONE,

@@ -13,7 +13,7 @@ from typing import Any
 from activities.providers.base import CapacityExhausted, RequestRefused
 from activities.providers.image_machines import marketplace_name, own_machine_name
 from activities.providers.vastai.errors import failure_of, misread
-from activities.providers.vastai.instances import instance_body, is_held, shown
+from activities.providers.vastai.instances import HAVE_RUN, instance_body, is_held, shown
 from activities.providers.vastai.session import VastSession, vastai_session
 from workflows.contracts.machines import MachineObservation, MachineOffer, MachineSpec
 from workflows.contracts.statuses import MachineState
@@ -131,13 +131,17 @@ class VastMachines:
         return shown(instance, name)
 
     def _instances(self, name: str) -> list[Mapping[str, Any]]:
-        """The instances of a name that are there, the oldest first."""
+        """The instances of a name, the one to keep first: one that has run, which may have work,
+        however late another one has appeared; else the oldest."""
         return self._named(name, self._session.instances())
 
     def _named(self, name: str, instances: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         wanted = marketplace_name(name, self._provider_id)
-        found = [each for each in instances if each.get("label") == wanted]
-        return sorted(found, key=lambda each: int(each["id"]))
+        return sorted((each for each in instances if each.get("label") == wanted), key=_order)
+
+
+def _order(instance: Mapping[str, Any]) -> tuple[bool, int]:
+    return instance.get("actual_status") not in HAVE_RUN, int(instance["id"])
 
 
 def vastai_machines(provider_id: str) -> VastMachines:

@@ -53,6 +53,8 @@ _STATES = {
 """By Vast.ai's status; any other is of a machine in the making. A host that is offline may come
 back, and the instance with it; its lease gives it up when it stays away."""
 _AWAY = ("offline", "unknown")
+HAVE_RUN = ("running", *_AWAY)
+"""The statuses of an instance that runs, or runs on unseen."""
 _CANNOT_START = "OCI runtime create failed"
 
 

@@ -101,6 +101,25 @@ def test_a_job_gets_the_cheapest_machine_of_the_marketplace_which_is_its_image(
         assert UsageRates.model_validate(rates["0"]).gpu_count == 1
 
 
+def test_each_worker_is_to_rent_a_machine_of_its_own_where_an_offer_is_one(
+    migrated: Database,
+) -> None:
+    asks = [rental(price=PRICE + number) for number in range(3)]
+    for number, ask in enumerate(asks):
+        own = ask.machine.model_copy(update={"provider_offer_id": str(number)})
+        asks[number] = ask.model_copy(update={"machine": own})
+    with migrated.write() as session:
+        account = payer(session)
+        region = add_marketplace(session, account, *asks)
+        region.provider_kind = "vastai"
+        session.get_one(tables.Provider, region.provider_id).kind = "vastai"
+        add_waiting_job(session, account, workers=2)
+    round_of_planning()
+    with migrated.read() as session:
+        claims = [MachineClaim.model_validate(node.machine) for node in ephemeral_nodes(session)]
+    assert sorted(each.provider_offer_id for claim in claims for each in claim.offers) == ["0", "1"]
+
+
 def test_the_ledger_charges_no_usage_fee_for_a_rented_machine(migrated: Database) -> None:
     with migrated.write() as session:
         account = payer(session)

@@ -55,6 +55,42 @@ def test_a_job_that_fits_no_node_has_a_machine_made_for_it_and_the_next_one_too(
     assert made.refused == ()
 
 
+def asks(*prices: int, kind: str = "vastai") -> list[CloudOffer]:
+    """Offers of a marketplace, each with an id of its own."""
+    found = []
+    for number, price in enumerate(prices):
+        name = f"ask-{number}"
+        made = cloud_offer(name, microcredits_per_hour=price, provider_kind=kind)
+        own = made.zones[0].model_copy(update={"provider_offer_id": str(number)})
+        found.append(made.model_copy(update={"zones": (own,)}))
+    return found
+
+
+def test_what_is_one_machine_is_given_to_one_job_of_a_round() -> None:
+    jobs = [job(f"job-{number}", gpus=1, age_s=9 - number) for number in range(3)]
+    made = planned(jobs, market(*asks(1_000_000, 1_100_000)))
+    assert taken(made) == ["reg-c/ask-0/on-demand", "reg-c/ask-1/on-demand"]
+    (refused,) = made.refused
+    assert [each.code for each in refused.refusals] == ["shortage"]
+    assert "another job gets it" in refused.refusals[0].detail
+    assert taken(planned(jobs, market(*asks(1_000_000, kind="runpod")))) == (
+        ["reg-c/ask-0/on-demand"] * 3
+    )
+
+
+def test_each_worker_gets_a_machine_of_its_own_or_none_does() -> None:
+    asked = job(gpus=1, worker_count=2)
+    (burst,) = planned([asked], market(*asks(1_000_000, 1_200_000, 1_100_000))).bursts
+    assert [burst.of_worker(number).offer_id for number in range(2)] == [
+        "reg-c/ask-0/on-demand",
+        "reg-c/ask-2/on-demand",
+    ]
+    assert [each.zones[0].provider_offer_id for each in (burst, *burst.others)] == ["0", "2"]
+    refusal = only_refusal(asked, *asks(1_000_000))
+    assert (refusal.code, refusal.ever) == ("workers", True)
+    assert "asked 2 workers, vastai offers fewer such machines now" in refusal.detail
+
+
 @pytest.mark.parametrize(
     ("asked", "sold", "code"),
     [
@@ -294,11 +330,5 @@ def test_an_offer_that_is_one_machine_is_for_one_job_of_a_round() -> None:
     assert taken(made) == [f"reg-c/{number}/on-demand" for number in (1, 2)]
     (refusal,) = made.refused[0].refusals
     assert refusal.code == "shortage"
-    assert "is rented for another job" in refusal.detail
+    assert "another job gets it" in refusal.detail
     assert taken(planned(jobs[2:], sold)) == ["reg-c/1/on-demand"], "of the next round"
-
-
-def test_a_job_of_two_workers_has_no_offer_that_is_one_machine() -> None:
-    refusal = only_refusal(job(gpus=1, worker_count=2), ask(1), ask(2))
-    assert refusal.code == "workers"
-    assert refusal.detail.endswith("asked 2 workers, an offer of vastai is one machine")

@@ -49,13 +49,13 @@ class Traits:
     reads."""
     is_of_strangers: bool = False
     """A machine stands at somebody whom nobody knows, who can read all that is on it."""
-    offers_are_machines: bool = False
-    """Each of its offers is one machine, so that one job alone can have it, with one worker."""
     notifies: bool = True
     """Its cloud sends notifications of what happens to machines."""
     states_addresses: bool = False
     """Its users or its hosts state the addresses of machines, so each is checked at every
     connection, as one that a person gave."""
+    offer_is_machine: bool = False
+    """An offer is one machine, which one worker gets; else there may be any number of them."""
     ends_machines: bool = True
     """A machine ends with its lease. Otherwise its owner ends it, and it is never an orphan."""
     only_if_named: bool = False
@@ -108,15 +108,16 @@ TRAITS: dict[str, Traits] = {
     ProviderKind.VASTAI: Traits(
         is_cloud=True,
         has_implied_region=True,
+        offer_is_machine=True,
         machine_is_image=True,
         is_of_strangers=True,
-        offers_are_machines=True,
         notifies=False,
         states_addresses=True,
     ),
     ProviderKind.LOCAL: Traits(
         is_cloud=True,
         has_implied_region=True,
+        offer_is_machine=True,
         notifies=False,
         only_if_named=True,
         # The one machine there is will be free when its job has ended, and asking costs nothing.
@@ -127,6 +128,7 @@ TRAITS: dict[str, Traits] = {
     ProviderKind.COLAB: Traits(
         is_cloud=True,
         has_implied_region=True,
+        offer_is_machine=True,
         notifies=False,
         states_addresses=True,
         ends_machines=False,

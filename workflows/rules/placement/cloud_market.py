@@ -7,13 +7,14 @@ compared for the chosen one only.
 
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from heapq import merge
+from itertools import islice
 
 from workflows.contracts.machines import MachineOffer, MachineSpec, Shortage
-from workflows.contracts.placement import CloudOffer, Demand, Refusal, SpotPolicy
+from workflows.contracts.placement import Burst, CloudOffer, Demand, Refusal, SpotPolicy
 from workflows.rules.catalogue.gpu_names import accepted_types
 from workflows.rules.catalogue.providers import traits_of
 from workflows.rules.placement.cloud_costs import (
@@ -35,6 +36,9 @@ from workflows.rules.placement.named_providers import in_order, is_excluded
 SHORTAGE = "shortage"
 PRICE = "price"
 QUOTA = "quota"
+WORKERS = "workers"
+TAKEN_LIMIT = timedelta(minutes=1)
+"""How long another job's machine counts as a shortage, at most: until the next planning round."""
 SIZES = ("cpu", "memory", "disk")
 """The refusal codes that a larger machine of the same region may avoid."""
 
@@ -132,10 +136,16 @@ class Choice:
     offer: CloudOffer
     zones: tuple[MachineOffer, ...]
     preferred: bool
+    others: tuple["Choice", ...] = ()
+    """Of the second worker and the next ones, where an offer is one machine; else empty."""
+
+    def burst(self, job_id: str) -> Burst:
+        others = tuple(each.burst(job_id) for each in self.others)
+        return Burst(job_id=job_id, offer_id=self.offer.offer_id, zones=self.zones, others=others)
 
 
 class Market:
-    """The cloud market of one planning round.
+    """The cloud market as it is known.
 
     preferred: ids of the providers whose credits are used first.
     """
@@ -150,18 +160,9 @@ class Market:
         self._shortages = dict(shortages or {})
         self.preferred = preferred
 
-    def of_a_round(self) -> "Market":
-        """The same market, in which `take` changes nothing for others."""
+    def of_round(self) -> "Market":
+        """The market of one planning round, in which jobs take machines."""
         return Market(self._offers, self._shortages, self.preferred)
-
-    def take(self, choice: Choice, at: datetime) -> None:
-        """Let no other job have the machine of this choice, where its offer is one machine."""
-        offer = choice.offer
-        if not traits_of(offer.provider_kind).offers_are_machines:
-            return
-        for zone in choice.zones:
-            short = taken_by_another(zone, offer.provider_kind, at)
-            self._shortages[offer.provider_id, zone.scope] = short
 
     @property
     def gpu_types(self) -> frozenset[str]:
@@ -180,10 +181,20 @@ class Market:
             if _unfit(offer, demand) is not None:
                 continue
             if zones := self._open(offer):
-                return self._chosen(offer, zones, demand)
+                if (chosen := self._chosen(offer, zones, demand)) is not None:
+                    return chosen
+                continue
             if demand.fails_on_quota and self._quota(offer) is not None:
                 return None
         return None
+
+    def take(self, choice: Choice, at: datetime) -> None:
+        """Give no other job of this planning round the machines of a choice, if they are single."""
+        for each in (choice, *choice.others):
+            if _is_machine(each.offer):
+                for zone in each.offer.zones:
+                    short = taken_by_another(zone, at)
+                    self._shortages[each.offer.provider_id, zone.scope] = short
 
     def quota_refusal(self, demand: Demand) -> Refusal | None:
         """The refusal for which a job fails that fails on quota; None: it does not fail."""
@@ -192,7 +203,7 @@ class Market:
         for offer in self._affordable(demand):
             if _unfit(offer, demand) is not None:
                 continue
-            if self._open(offer):
+            if (zones := self._open(offer)) and self._chosen(offer, zones, demand) is not None:
                 return None
             if self._quota(offer) is not None:
                 return self._refusal(offer, QUOTA, demand)
@@ -205,13 +216,39 @@ class Market:
             for offer in self._affordable(each):
                 if offer.offer_id in known or _unfit(offer, each) is not None:
                     continue
-                if zones := self._open(offer):
+                zones = self._open(offer)
+                chosen = self._chosen(offer, zones, each) if zones else None
+                if chosen is not None:
                     known.add(offer.offer_id)
-                    yield self._chosen(offer, zones, demand)
+                    yield chosen
 
-    def _chosen(self, offer: CloudOffer, zones: tuple[MachineOffer, ...], demand: Demand) -> Choice:
+    def _chosen(
+        self, offer: CloudOffer, zones: tuple[MachineOffer, ...], demand: Demand
+    ) -> Choice | None:
+        """The choice of an offer that fits, with others like it if it is the machine of one worker;
+        None: there are too few of them."""
+        others = list(islice(self._others(offer, demand), demand.worker_count - 1))
+        if len(others) < demand.worker_count - 1 and _is_machine(offer):
+            return None
+        first, *rest = (self._choice(*each, demand) for each in ((offer, zones), *others))
+        return replace(first, others=tuple(rest))
+
+    def _choice(self, offer: CloudOffer, zones: tuple[MachineOffer, ...], demand: Demand) -> Choice:
         disk = offer.disk_microcredits_per_hour(boot_disk_gb(offer, demand))
         return Choice(offer, priced_zones(zones, disk), offer.provider_id in self.preferred)
+
+    def _others(
+        self, first: CloudOffer, demand: Demand
+    ) -> Iterator[tuple[CloudOffer, tuple[MachineOffer, ...]]]:
+        """Further single machines of this region with these GPUs, cheapest first."""
+        if demand.worker_count == 1 or not _is_machine(first):
+            return
+        of_first = first.region_id, first.gpu_type
+        for offer in self._affordable(demand):
+            if offer == first or (offer.region_id, offer.gpu_type) != of_first:
+                continue
+            if _unfit(offer, demand) is None and (zones := self._open(offer)):
+                yield offer, zones
 
     def refusals(self, demand: Demand) -> list[Refusal]:
         """The refusals of the account's cloud regions, one for each region and code."""
@@ -258,8 +295,10 @@ class Market:
     def _code(self, offer: CloudOffer, demand: Demand) -> str | None:
         """The code for which an offer is refused now; None: it is not."""
         unfit = _unfit(offer, demand)
-        if unfit is not None or self._open(offer):
+        if unfit is not None:
             return unfit
+        if zones := self._open(offer):
+            return WORKERS if self._chosen(offer, zones, demand) is None else None
         return SHORTAGE if self._quota(offer) is None else QUOTA
 
     def _affordable(self, demand: Demand) -> Iterator[CloudOffer]:
@@ -296,8 +335,8 @@ class Market:
 
     def _refusal(self, cheapest: CloudOffer, code: str, demand: Demand) -> Refusal:
         """The refusal of one offer on behalf of the offers of its region."""
-        passes = code in (SHORTAGE, QUOTA)
-        if passes:
+        passes = code in (SHORTAGE, QUOTA, WORKERS)
+        if code in (SHORTAGE, QUOTA):
             short = self._quota(cheapest) or min(self._short(cheapest), key=_until)
             words = describe_shortage(short)
         else:
@@ -305,10 +344,14 @@ class Market:
         return cloud_refusal(cheapest, code, f"{describe_machine(cheapest)}: {words}", ever=passes)
 
 
-def taken_by_another(offer: MachineOffer, provider_kind: str, at: datetime) -> Shortage:
+def _is_machine(offer: CloudOffer) -> bool:
+    """Whether the offer is one machine, which one worker alone can have."""
+    return traits_of(offer.provider_kind).offer_is_machine
+
+
+def taken_by_another(offer: MachineOffer, at: datetime) -> Shortage:
     """The shortage of an offer that is one machine, which a job of ours has or will have."""
-    kept = timedelta(seconds=traits_of(provider_kind).shortage_limit_s)
-    return Shortage(scope=offer.scope, reason="is rented for another job", until=at + kept)
+    return Shortage(scope=offer.scope, reason="another job gets it", until=at + TAKEN_LIMIT)
 
 
 def _until(short: Shortage) -> datetime:
@@ -385,8 +428,6 @@ def _unwanted(offer: CloudOffer, demand: Demand) -> str | None:
     traits = traits_of(offer.provider_kind)
     if demand.has_secrets and traits.is_of_strangers:
         return "untrusted"
-    if demand.worker_count > 1 and traits.offers_are_machines:
-        return "workers"
     is_left_out = traits.only_if_named and not demand.providers
     if is_left_out or is_excluded(demand, offer.provider_id, offer.provider_kind):
         return "provider"

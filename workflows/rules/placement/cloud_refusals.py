@@ -146,12 +146,13 @@ def _credits(offer: CloudOffer, demand: Demand) -> str:
     return f"the job costs {cost:g} credits an hour, and its payer has none left: add some"
 
 
+def _workers(offer: CloudOffer, demand: Demand) -> str:
+    asked = counted(demand.worker_count, "worker")
+    return f"asked {asked}, {offer.provider_kind} offers fewer such machines now"
+
+
 def _of_job(offer: CloudOffer, demand: Demand) -> float:
     return worker_cost(offer, demand) * demand.worker_count / MICROCREDITS
-
-
-def _workers(offer: CloudOffer, demand: Demand) -> str:
-    return f"asked {demand.worker_count} workers, an offer of {offer.provider_kind} is one machine"
 
 
 _WORDS: dict[str, Callable[[CloudOffer, Demand], str]] = {

@@ -106,9 +106,9 @@ class _Round:
         self.guests: list[Line] = []
         """The lines that may be placed on others' nodes, once all owners' jobs have had a turn."""
         self._inventory = inventory
-        self._market = context.market.of_a_round()
         self._holders = holders
         self._context = context
+        self._market = context.market.of_round()
         self._assignments: list[Assignment] = []
         self._bursts: list[Burst] = []
         self._waiting: list[Line] = []
@@ -132,9 +132,7 @@ class _Round:
                 continue
             if chosen is not None:
                 if isinstance(chosen, Choice):
-                    offer_id = chosen.offer.offer_id
-                    burst = Burst(job_id=job.job_id, offer_id=offer_id, zones=chosen.zones)
-                    self._bursts.append(burst)
+                    self._bursts.append(chosen.burst(job.job_id))
                     self._market.take(chosen, self._context.now)
                 else:
                     self._assignments.append(_take(job.job_id, chosen, demand))

@@ -77,6 +77,23 @@ def test_of_two_pods_of_one_name_the_older_one_stays(
     assert list(runpod.pods.by_id) == [first.provider_machine_id]
 
 
+def test_an_older_pod_that_appears_late_does_not_cost_the_one_that_runs(
+    runpod: RunPodDouble, machines: RunPodMachines
+) -> None:
+    machines.create(NAME, OFFER, SPEC)
+    (late,) = runpod.pods.by_id.values()
+    runpod.pods.by_id.clear()  # Its answer is lost, and no list shows it yet.
+    runpod.clock.advance(1)
+    running = machines.create(NAME, OFFER, SPEC)
+    runpod.clock.advance(600)
+    late.status = "STARTING"
+    runpod.pods.by_id[late.id] = late
+    found = machines.find(NAME, "secure")
+    assert found is not None
+    assert found.provider_machine_id == running.provider_machine_id
+    assert list(runpod.pods.by_id) == [running.provider_machine_id]
+
+
 def test_a_release_deletes_every_pod_of_the_name_and_says_so(
     runpod: RunPodDouble, machines: RunPodMachines
 ) -> None:

@@ -164,6 +164,21 @@ def test_of_two_instances_of_one_label_the_older_one_stays(
     assert [str(number) for number in vastai.instances.by_id] == [first.provider_machine_id]
 
 
+def test_an_older_instance_that_appears_late_does_not_cost_the_one_that_runs(
+    vastai: VastDouble, machines: VastMachines
+) -> None:
+    machines.create(NAME, OFFER, SPEC)
+    ((late_id, late),) = vastai.instances.by_id.items()
+    vastai.instances.by_id.clear()  # Its answer is lost, and no list shows it yet.
+    another = OFFER.model_copy(update={"provider_offer_id": "7000001"})
+    running = machines.create(NAME, another, SPEC)
+    vastai.clock.advance(RUNS_AFTER_S)
+    vastai.instances.by_id[late_id] = late
+    late.actual = "loading"
+    assert found_by(machines).provider_machine_id == running.provider_machine_id
+    assert [str(number) for number in vastai.instances.by_id] == [running.provider_machine_id]
+
+
 def test_a_release_destroys_every_instance_of_the_label_and_says_so(
     vastai: VastDouble, machines: VastMachines
 ) -> None:
