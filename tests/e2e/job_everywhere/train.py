@@ -3,9 +3,10 @@
 import json
 import os
 import random
+import sys
 from pathlib import Path
 
-chance = random.Random(4711)  # noqa: S311 - points to fit, and no secret
+chance = random.Random(4711)
 slope = offset = 0.0
 output = Path(os.environ["BASELOAD_OUTPUT"])
 for epoch in range(int(os.environ["EPOCHS"])):
@@ -13,6 +14,6 @@ for epoch in range(int(os.environ["EPOCHS"])):
         x = chance.uniform(-1, 1)
         error = slope * x + offset - (3 * x - 1)
         slope, offset = slope - 0.1 * error * x, offset - 0.1 * error
-    print(f"epoch {epoch}: slope {slope:.9f}, offset {offset:.9f}", flush=True)
+    sys.stdout.write(f"epoch {epoch}: slope {slope:.9f}, offset {offset:.9f}\n")
 (output / "model.json").write_text(json.dumps({"slope": slope, "offset": offset}))
 (output / "weights.bin").write_bytes(chance.randbytes(100_000))
