@@ -11,8 +11,15 @@ from tests.lab.machine import Machine
 
 def put_gpus(machine: Machine, model: str, count: int, memory_mib: int = 81_920) -> list[str]:
     """Put `count` GPUs into the machine, as nvidia-smi shows them. Their uuids."""
-    names = uuid.uuid5(uuid.NAMESPACE_DNS, machine.minion_id)
-    gpus = [
+    gpus = shown_gpus(machine.minion_id, model, count, memory_mib)
+    _put_nvidia_smi(machine, {"gpus": gpus})
+    return [str(gpu["uuid"]) for gpu in gpus]
+
+
+def shown_gpus(machine: str, model: str, count: int, memory_mib: int) -> list[dict[str, object]]:
+    """The GPUs of a machine of this name, as the double of nvidia-smi reads them."""
+    names = uuid.uuid5(uuid.NAMESPACE_DNS, machine)
+    return [
         {
             "index": index,
             "name": model,
@@ -26,8 +33,6 @@ def put_gpus(machine: Machine, model: str, count: int, memory_mib: int = 81_920)
         }
         for index in range(count)
     ]
-    _put_nvidia_smi(machine, {"gpus": gpus})
-    return [str(gpu["uuid"]) for gpu in gpus]
 
 
 def put_gpu_devices(machine: Machine, uuids: list[str]) -> None:
