@@ -74,6 +74,11 @@ class Notebook:
     def printed(self) -> str:
         return (self.folder / "printed").read_text()
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the cell does not run any more."""
+        return self._process is None or self._process.poll() is not None
+
     def wait(self) -> int:
         """The exit status of the kernel's process."""
         assert self._process is not None
