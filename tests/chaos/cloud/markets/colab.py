@@ -8,12 +8,10 @@ of ours is left in the notebook that no lease holds.
 from __future__ import annotations
 
 import shutil
-import signal
 import sqlite3
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +20,7 @@ from typing import Any, NamedTuple
 import httpx
 import psycopg
 
-from tests.activities.providers.colab.notebook import Notebook
+from tests.activities.providers.colab.notebook import MarkedNotebook
 from tests.chaos.cloud.database import ReadRows
 from tests.chaos.cloud.markets.market import (
     HOST_DIES,
@@ -31,15 +29,6 @@ from tests.chaos.cloud.markets.market import (
     Enabled,
     Machine,
     Market,
-)
-from tests.chaos.leftovers import processes_left
-from tests.doubles.rented.plain_boot import (
-    MARK,
-    NODE_ROOT,
-    kill_marked,
-    marked,
-    signal_marked,
-    with_children,
 )
 from tests.e2e.platform import Platform, Refused
 from tests.lab.waiting import wait_until
@@ -52,11 +41,6 @@ HELD = (
     "SELECT held_by, endpoint_id, held_at FROM colab_endpoints "
     "WHERE held_by IS NOT NULL AND endpoint_id IS NOT NULL"
 )
-SSHD = """#!/bin/sh
-sed -i '/^SetEnv /s|$| "{root}={folder}/node" "{mark}={folder}"|' "$3"
-exec /usr/sbin/sshd "$@"
-"""
-"""What its sessions have besides, because the notebook shares this host with others."""
 
 
 class Hold(NamedTuple):
@@ -83,7 +67,7 @@ class Colab(Market):
         self._owner: Platform
         self._provider_id = ""
         self._sessions = 0
-        self._notebook: Notebook | None = None
+        self._notebook: MarkedNotebook | None = None
         self._charges: dict[Hold, Charge] = {}
         self._turn = threading.Lock()
         self._closing = threading.Event()
@@ -94,7 +78,6 @@ class Colab(Market):
         if self._meter.is_alive():
             self._meter.join()
         self._end_session()
-        kill_marked(str(self._folder))
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def watch(self, rows: ReadRows) -> None:
@@ -119,7 +102,8 @@ class Colab(Market):
         held = self._held()
         if held is not None:
             return [Machine(held.name, held.number, "held")]
-        return [Machine(LEFT, str(self._sessions), each) for each in self._left()]
+        left = self._notebook.left() if self._notebook is not None else ()
+        return [Machine(LEFT, str(self._sessions), each) for each in left]
 
     def charges(self) -> list[Charge]:
         return list(self._charges.values())
@@ -138,12 +122,12 @@ class Colab(Market):
         held = self._held()
         if held is None or held.name != name or self._notebook is None:
             return False
-        signal_marked(str(self._notebook.folder), signal.SIGSTOP)
+        self._notebook.stand_still()
         return True
 
     def go_on(self, name: str) -> None:
         if self._notebook is not None:
-            signal_marked(str(self._notebook.folder), signal.SIGCONT)
+            self._notebook.go_on()
 
     # ── the notebook ────────────────────────────────────────────────────────────────────────
 
@@ -151,14 +135,13 @@ class Colab(Market):
         """A fresh runtime, in which new cells are run until one has announced it."""
         self._sessions += 1
         folder = self._folder / f"session-{self._sessions}"
-        sshd = SSHD.format(root=NODE_ROOT, mark=MARK, folder=folder)
-        notebook = self._notebook = Notebook(folder, ("sshd", sshd))
+        notebook = self._notebook = MarkedNotebook(folder)
         deadline = time.monotonic() + ANNOUNCED_WITHIN_S
         while time.monotonic() < deadline:
             with suppress(httpx.TransportError, Refused):
                 query = {"provider_id": self._provider_id}
                 cell = self._owner.get("/v1/colab/bootstrap", **query)["cell"]
-                notebook.run(cell, **{MARK: str(folder)})
+                notebook.run(cell)
                 wait_until(
                     lambda: "expires at" in notebook.printed or notebook.has_ended,
                     "the cell has announced the notebook",
@@ -171,19 +154,7 @@ class Colab(Market):
     def _end_session(self) -> None:
         notebook, self._notebook = self._notebook, None
         if notebook is not None:
-            folder = str(notebook.folder)
-            signal_marked(folder, signal.SIGKILL)
             notebook.close()
-            kill_marked(folder)
-
-    def _left(self) -> Iterator[str]:
-        """What runs of ours are in the notebook: their processes and their folders."""
-        if self._notebook is None:
-            return
-        folder = self._notebook.folder
-        yield from processes_left("process of a run", with_children(marked(str(folder))))
-        with suppress(FileNotFoundError):
-            yield from (f"run folder {each.name}" for each in (folder / "node/runs").iterdir())
 
     # ── the meter ───────────────────────────────────────────────────────────────────────────
 
