@@ -231,10 +231,10 @@ async def ways(market: Market, migrated: Database, temporal_server: Client) -> M
             async with slots:
                 try:
                     found = await way(stage)
-                    await eventually(market.outlives, "the machine of a user is as it was before")
-                    return found
+                    await eventually(market.outlives, f"{way.__name__}: nothing of ours is left")
                 except (AssertionError, TimeoutError) as error:
                     return Ended(error=error)
+                return found
 
         async with staged(market, migrated, temporal_server) as stage:
             all_ways = ways_of(market.kind)
