@@ -26,12 +26,20 @@ from tests.doubles.runpod.fixtures import make_runpod
 from tests.doubles.vastai.fixtures import make_vastai
 from tests.waiting import eventually
 from workflows.contracts.machines import MachineOffer
-from workflows.contracts.statuses import LeaseStatus
+from workflows.contracts.statuses import LeaseStatus, ProviderKind
+from workflows.rules.catalogue.providers import traits_of
 
 __all__ = ["folder", "make_runpod", "make_vastai", "market"]
 IDLE_S = 4
 ON_AND_ON = "echo begun; sleep 600"
 KINDS = pytest.mark.parametrize("market", list(OPENERS), indirect=True)
+ENDING_KINDS = pytest.mark.parametrize(
+    "market", [kind for kind in OPENERS if traits_of(kind).ends_machines], indirect=True
+)
+"""A notebook is its user's to end, and no orphan: a reconciliation passes it by."""
+PASSED_BY = pytest.mark.parametrize(
+    "market", [kind for kind in OPENERS if not traits_of(kind).ends_machines], indirect=True
+)
 
 
 @dataclass(frozen=True)
@@ -135,6 +143,20 @@ async def reconciliation(stage: Stage) -> Ended:
     return Ended(lease=lease)
 
 
+async def passing_by(stage: Stage) -> Ended:
+    """What a reconciliation does when a process starts, of a machine that is its user's to end."""
+    name, offer = "baseload-lea-of-nobody", _free_offers(stage)[0]
+    await _made(stage, name, offer)
+    assert list(await reconcile_all()) == []
+    driver = driver_of(stage.market.kind, stage.region.provider_id)
+    assert list(driver.list_owned()) == []
+    assert stage.market.has(name)
+    await asyncio.to_thread(driver.terminate, name, offer.zone)
+    job_id = await stage.submitted("echo afterwards")
+    await stage.end_of(job_id)
+    return await is_over(stage, job_id)
+
+
 async def orphan(stage: Stage) -> Ended:
     """What `baseload kill --all` asks for, of a machine that no lease has ever named."""
     name, offer = "baseload-lea-of-nobody", _free_offers(stage)[-1]
@@ -182,10 +204,15 @@ def _free_offers(stage: Stage) -> list[MachineOffer]:
     return others or offers
 
 
-WAYS: Mapping[str, Callable[[Stage], Awaitable[Ended]]] = {
-    each.__name__: each
-    for each in (completion, failure, idleness, leaving, kill, reconciliation, orphan)
-}
+Way = Callable[[Stage], Awaitable[Ended]]
+OF_JOBS: tuple[Way, ...] = (completion, failure, idleness, leaving, kill)
+
+
+def ways_of(kind: ProviderKind) -> Mapping[str, Way]:
+    others = (reconciliation, orphan) if traits_of(kind).ends_machines else (passing_by,)
+    return {each.__name__: each for each in (*OF_JOBS, *others)}  # type: ignore[attr-defined]
+
+
 _seen: dict[str, Mapping[str, Ended]] = {}
 
 
@@ -200,16 +227,19 @@ async def ways(market: Market, migrated: Database, temporal_server: Client) -> M
     if market.kind not in _seen:
         slots = asyncio.Semaphore(market.at_once)
 
-        async def go(stage: Stage, way: Callable[[Stage], Awaitable[Ended]]) -> Ended:
+        async def go(stage: Stage, way: Way) -> Ended:
             async with slots:
                 try:
-                    return await way(stage)
+                    found = await way(stage)
+                    await eventually(market.outlives, f"{way.__name__}: nothing of ours is left")
                 except (AssertionError, TimeoutError) as error:
                     return Ended(error=error)
+                return found
 
         async with staged(market, migrated, temporal_server) as stage:
-            found = await asyncio.gather(*(go(stage, way) for way in WAYS.values()))
-        _seen[market.kind] = dict(zip(WAYS, found, strict=True))
+            all_ways = ways_of(market.kind)
+            found = await asyncio.gather(*(go(stage, way) for way in all_ways.values()))
+        _seen[market.kind] = dict(zip(all_ways, found, strict=True))
     return _seen[market.kind]
 
 
@@ -259,16 +289,23 @@ def test_a_machine_ends_when_a_person_kills_it(ways: Mapping[str, Ended]) -> Non
     assert str(found.lease.status_reason).startswith("killed by ")
 
 
-@KINDS
+@ENDING_KINDS
 def test_a_machine_that_everybody_has_forgotten_ends_when_a_process_starts(
     ways: Mapping[str, Ended],
 ) -> None:
     assert ended(ways, "reconciliation").error is None
 
 
-@KINDS
+@ENDING_KINDS
 def test_a_machine_that_no_lease_names_is_shown_and_ends_when_a_person_says_so(
     ways: Mapping[str, Ended],
 ) -> None:
     types = [kind for kind, _ in ended(ways, "orphan").events]
     assert {"provider.orphaned-machine", "provider.machine-ended"} <= set(types)
+
+
+@PASSED_BY
+def test_a_notebook_is_passed_by_when_a_process_starts_and_serves_the_next_job(
+    ways: Mapping[str, Ended],
+) -> None:
+    assert ended(ways, "passing_by").of_job()[0] == "finished"

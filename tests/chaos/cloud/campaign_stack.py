@@ -81,6 +81,7 @@ class CloudRoom:
         own = (await aside(self.platform.get, "/v1/account"))["id"]
         granted = {"amount_microcredits": CREDITS}
         await aside(self.platform.post, f"/v1/accounts/{own}/credits", granted)
+        self.market.watch(self.rows)
         self.enabled = await aside(self.market.enable, self.platform)
         if self.market.reads_offers:
             await self._read_offers()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -14,6 +15,7 @@ import psycopg
 from tests.postgresql_server import LASTING, PostgresqlServer
 
 Rows = list[tuple[Any, ...]]
+ReadRows = Callable[[str], Rows]
 Name = Literal["sqlite", "postgresql"]
 NAMES: tuple[Name, ...] = ("postgresql", "sqlite")
 AWAY_LIMIT_S = 60.0

@@ -79,7 +79,7 @@ class PlainBoot:
         box = self._boxes.pop(machine_id, None)
         if box is not None:
             self._do(lambda: _shut(box))
-            _kill_all(str(box.folder))
+            kill_marked(str(box.folder))
         if not keeps_disk:
             shutil.rmtree(self.folder / machine_id, ignore_errors=True)
 
@@ -89,7 +89,7 @@ class PlainBoot:
         box = self._boxes.get(machine_id)
         if box is None or box.server is None or box.stands_still is not None:
             return False
-        _signal_all(str(box.folder), signal.SIGSTOP)
+        signal_marked(str(box.folder), signal.SIGSTOP)
         self._do(lambda: _stop_serving(box))
         return True
 
@@ -99,12 +99,12 @@ class PlainBoot:
         if box is None or box.stands_still is None:
             return
         self._do(lambda: _serve_again(box))
-        _signal_all(str(box.folder), signal.SIGCONT)
+        signal_marked(str(box.folder), signal.SIGCONT)
 
     def close(self) -> None:
         for machine_id in tuple(self._boxes):
             self.end(machine_id)
-        _kill_all(str(self.folder))
+        kill_marked(str(self.folder))
         with contextlib.suppress(TimeoutError):
             self._do(_end_the_rest)
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -276,22 +276,22 @@ def _gpu(machine_id: str, index: int, name: str, memory_mib: int) -> dict[str, A
     }
 
 
-def _kill_all(part: str) -> None:
+def kill_marked(part: str) -> None:
     """Every process whose mark has that part, until there is none."""
-    while pids := _marked(part):
+    while pids := marked(part):
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
 
-def _signal_all(part: str, number: signal.Signals) -> None:
+def signal_marked(part: str, number: signal.Signals) -> None:
     """Every process whose mark has that part, and those that they have begun."""
-    for pid in _with_children(_marked(part)):
+    for pid in with_children(marked(part)):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
 
 
-def _with_children(pids: list[int]) -> set[int]:
+def with_children(pids: list[int]) -> set[int]:
     found, left = set[int](), list(pids)
     while left:
         pid = left.pop()
@@ -301,7 +301,7 @@ def _with_children(pids: list[int]) -> set[int]:
     return found
 
 
-def _marked(part: str) -> list[int]:
+def marked(part: str) -> list[int]:
     processes = (entry for entry in Path("/proc").iterdir() if entry.name.isdigit())
     return [int(entry.name) for entry in processes if _carries(entry, part)]
 

@@ -9,19 +9,34 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from activities.providers.base import Bootstrap
 from activities.providers.colab.kind import cell_of
+from tests.chaos.leftovers import processes_left
 from tests.doubles.http_double import Answer, Asked, serving
+from tests.doubles.rented.plain_boot import (
+    MARK,
+    NODE_ROOT,
+    kill_marked,
+    marked,
+    signal_marked,
+    with_children,
+)
 
 ROOT = Path(__file__).parents[4]
 NGROK = """#!/bin/sh
 echo "$1 $NGROK_AUTHTOKEN" > "$HOME/given_to_ngrok"
 exec "{python}" -m tests.doubles.ngrok "127.0.0.1:$2" --api-port {port}
 """
+SSHD = """#!/bin/sh
+sed -i '/^SetEnv /s|$| "{root}={folder}/node" "{mark}={folder}"|' "$3"
+exec /usr/sbin/sshd "$@"
+"""
+"""What the sessions of a server have besides, because several notebooks share this host."""
 NGROK_TOKEN = "2abcOfTheUser"
 EXPIRES_AT = "2126-01-01T00:00:00Z"
 
@@ -74,6 +89,11 @@ class Notebook:
     def printed(self) -> str:
         return (self.folder / "printed").read_text()
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the cell does not run any more."""
+        return self._process is None or self._process.poll() is not None
+
     def wait(self) -> int:
         """The exit status of the kernel's process."""
         assert self._process is not None
@@ -85,6 +105,36 @@ class Notebook:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait(20)
             self._process = None
+
+
+class MarkedNotebook(Notebook):
+    """All that ever runs in it has a mark, and the agent's folder is its own."""
+
+    def __init__(self, folder: Path) -> None:
+        sshd = SSHD.format(root=NODE_ROOT, mark=MARK, folder=folder)
+        super().__init__(folder, ("sshd", sshd))
+
+    def run(self, cell: str, **env: str) -> None:
+        super().run(cell, **env, **{MARK: str(self.folder)})
+
+    def close(self) -> None:
+        signal_marked(str(self.folder), signal.SIGKILL)
+        super().close()
+        kill_marked(str(self.folder))
+
+    def stand_still(self) -> None:
+        """Connections are taken, and nothing else is done."""
+        signal_marked(str(self.folder), signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        signal_marked(str(self.folder), signal.SIGCONT)
+
+    def left(self) -> Iterator[str]:
+        """What runs of ours are in it: their processes and their folders."""
+        yield from processes_left("notebook", with_children(marked(str(self.folder))))
+        with suppress(FileNotFoundError):
+            for each in (self.folder / "node/runs").iterdir():
+                yield f"notebook: run folder {each.name}"
 
 
 def announced(notebook: Notebook, public_key: str, wait: Callable[..., Any]) -> dict[str, Any]:

@@ -9,8 +9,12 @@ from sqlmodel import Session
 from activities.db import tables
 from activities.db.session import Database
 from activities.providers.colab_endpoints import AnnouncedEndpoint, keep_endpoint
+from activities.secrets.region_keys import region_key_line
+from api.services.announcements import checked_fingerprint
 from tests.activities.placement.test_rental_market import add_marketplace
+from tests.activities.providers.colab.notebook import Notebook, announced
 from tests.activities.rows import GIB
+from tests.activities.waiting import wait_for
 
 ENDPOINT = AnnouncedEndpoint(
     host="0.tcp.ngrok.io",
@@ -39,6 +43,24 @@ def announce(database: Database, provider_id: str, at: datetime | None = None, *
         row = session.get(tables.ColabEndpointRow, provider_id)
         row = row or tables.ColabEndpointRow(provider_id=provider_id)
         keep_endpoint(session, row, replace(ENDPOINT, **of), at or datetime.now(UTC))
+
+
+def announce_notebook(database: Database, region: tables.Region, notebook: Notebook) -> None:
+    """The cell of a notebook is run, and what it says of itself is kept for the provider."""
+    said = announced(notebook, region_key_line(region.id), wait_for)
+    announce(
+        database,
+        region.provider_id,
+        host=said["host"],
+        port=said["port"],
+        ssh_user=said["user"],
+        host_key=said["host_public_key"],
+        minion_id=checked_fingerprint(said["host_public_key"]),
+        gpu_type=None,
+        gpu_count=0,
+        cpu_count=said["cpu_count"],
+        memory_bytes=said["memory_bytes"],
+    )
 
 
 def endpoint_row(database: Database, provider_id: str) -> tables.ColabEndpointRow:

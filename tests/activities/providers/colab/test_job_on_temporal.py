@@ -13,14 +13,11 @@ from activities.accounts.bootstrap import bootstrap
 from activities.billing.ledger import add_credits
 from activities.db import tables
 from activities.db.session import Database
-from activities.secrets.region_keys import region_key_line
 from activities.settings import settings
-from api.services.announcements import checked_fingerprint
-from tests.activities.providers.colab.notebook import Notebook, announced
-from tests.activities.providers.colab.rows import add_colab, announce, endpoint_row
+from tests.activities.providers.colab.notebook import Notebook
+from tests.activities.providers.colab.rows import add_colab, announce_notebook, endpoint_row
 from tests.activities.providers.local.test_job_on_temporal import is_over, of_nodes, submitted
 from tests.activities.providers.runpod.test_job_on_temporal import at_work
-from tests.activities.waiting import wait_for
 from tests.waiting import eventually
 
 SILENCE_LIMIT = "activities.providers.colab_endpoints.SILENCE_LIMIT"
@@ -45,20 +42,7 @@ def region(
         add_credits(session, account, 1_000_000, "first", datetime.now(UTC))
         found = add_colab(session, account)
         found.node_root = str(node_root)
-    said = announced(notebook, region_key_line(found.id), wait_for)
-    announce(
-        migrated,
-        found.provider_id,
-        host=said["host"],
-        port=said["port"],
-        ssh_user=said["user"],
-        host_key=said["host_public_key"],
-        minion_id=checked_fingerprint(said["host_public_key"]),
-        gpu_type=None,
-        gpu_count=0,
-        cpu_count=said["cpu_count"],
-        memory_bytes=said["memory_bytes"],
-    )
+    announce_notebook(migrated, found, notebook)
     return found
 
 

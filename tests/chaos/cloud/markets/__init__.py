@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from tests.chaos.cloud.markets.colab import Colab
 from tests.chaos.cloud.markets.google import Google
 from tests.chaos.cloud.markets.market import Market
 from tests.chaos.cloud.markets.rented import RUNPOD, VASTAI, Rented
@@ -15,5 +16,6 @@ MARKETS: dict[str, Callable[[], Market]] = {
     "runpod": partial(Rented, RUNPOD),
     "vastai": partial(Rented, VASTAI),
     "local": ThisHost,
+    "colab": Colab,
 }
 """By provider kind; the first is the usual one."""

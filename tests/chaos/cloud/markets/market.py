@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
+from tests.chaos.cloud.database import ReadRows
 from tests.e2e.platform import Platform
 from workers.runner.stack import Program
 
@@ -91,6 +92,9 @@ class Market:
     def adapted(self, program: Program) -> Program:
         """A program of the stack as it has to be for this market."""
         return program
+
+    def watch(self, rows: ReadRows) -> None:
+        """Take note of how the platform's rows are read, before machines can be had."""
 
     def enable(self, owner: Platform) -> Enabled:
         """What a user does until machines can be had. Raises: TimeoutError, AssertionError."""
