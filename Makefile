@@ -74,7 +74,7 @@ faults-data: setup-tests  ## Break off, spoil and repeat data on their way to no
 faults-edge: setup-tests  ## Cut power, network and disk of devices during deployments, and print one table
 	.venv/bin/python -m tests.chaos.edge $(ARGS)
 
-faults-cloud: setup-tests  ## Kill our processes while machines are leased; ARGS=runpod (vastai, local, colab): there
+faults-cloud: setup-tests  ## Kill our processes while machines are leased; ARGS=runpod (vastai, local, colab)
 	.venv/bin/python -m tests.chaos.cloud $(ARGS)
 
 simulate: setup-tests  ## Play lives in virtual time until stopped; ARGS="--lives N", "--seed N"

@@ -1,4 +1,4 @@
-"""One stack with a provider of every kind: own machines, doubles of clouds, a notebook, this host."""
+"""One stack with a provider of every kind: own machines, doubles of clouds, a notebook, here."""
 
 from __future__ import annotations
 
