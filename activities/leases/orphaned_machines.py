@@ -7,6 +7,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.leases.reconciliation import leases_of
 from activities.providers.base import Driver, NotYet
+from activities.providers.call_slots import urgent
 from activities.providers.machines import asked_of
 from activities.providers.registry import driver_of, kind_of
 from workflows.contracts.errors import REFUSED
@@ -62,8 +63,10 @@ async def terminate_orphaned_machine(command: TerminateOrphanedMachine) -> Machi
             raise ApplicationError(
                 f"machine {command.machine_name}: lease {lease.lease_id} holds it", type=REFUSED
             )
-        driver.terminate(command.machine_name, command.zone)
-        if (left := driver.find(command.machine_name, command.zone)) is not None:
+        with urgent():
+            driver.terminate(command.machine_name, command.zone)
+            left = driver.find(command.machine_name, command.zone)
+        if left is not None:
             raise NotYet(f"machine {command.machine_name}: is still {left.state}")
         return MachineObservation(state=MachineState.GONE)
 

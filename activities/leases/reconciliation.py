@@ -16,6 +16,7 @@ from temporalio.service import RPCError
 from activities.db.session import database
 from activities.db.tables import Lease, Provider
 from activities.providers.base import Driver, ProviderError
+from activities.providers.call_slots import urgent
 from activities.providers.calls import call_provider
 from activities.providers.cloud_parts import translated_errors
 from activities.providers.notifications import start_listening
@@ -121,7 +122,8 @@ def _terminate(driver: Driver, machine: OwnedMachine) -> str:
     name, zone = machine
     activity.logger.warning("%s in %s: has no open lease, is being terminated", name, zone)
     try:
-        driver.terminate(name, zone)
+        with urgent():
+            driver.terminate(name, zone)
     except ProviderError as error:
         return str(error)
     return ""

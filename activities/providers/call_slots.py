@@ -7,6 +7,7 @@ import hashlib
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
@@ -18,6 +19,24 @@ from activities.db.tables import ProviderCallSlot
 
 KEPT = timedelta(days=7)
 """For how long the slot of a key is kept that nobody uses any more."""
+
+
+_urgent: ContextVar[bool] = ContextVar("urgent", default=False)
+
+
+@contextmanager
+def urgent() -> Generator[None]:
+    """The calls of the block end a machine that costs money, so they may wait longer for their
+    turn than others, which leave the turns after theirs free."""
+    token = _urgent.set(True)
+    try:
+        yield
+    finally:
+        _urgent.reset(token)
+
+
+def is_urgent() -> bool:
+    return _urgent.get()
 
 
 class Slot(Protocol):

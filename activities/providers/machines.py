@@ -11,6 +11,7 @@ from temporalio.exceptions import ApplicationError
 from activities.db.session import database
 from activities.db.tables import Lease
 from activities.providers.base import Driver, NotYet, ProviderError
+from activities.providers.call_slots import urgent
 from activities.providers.calls import call_provider
 from activities.providers.registry import driver_of
 from activities.providers.renting import confirm_offer
@@ -90,9 +91,11 @@ async def terminate_machine(command: TerminateMachine) -> MachineObservation:
 
     def terminate(driver: Driver) -> MachineObservation:
         _raise_if_stale(command, "terminate")
-        if remark := driver.terminate(command.machine_name, command.zone):
-            remarks[:] = [remark]
-        if (left := _find(driver, command)) is not None:
+        with urgent():
+            if remark := driver.terminate(command.machine_name, command.zone):
+                remarks[:] = [remark]
+            left = _find(driver, command)
+        if left is not None:
             raise NotYet(f"{command.machine_name}: the machine is {left.state}, and not gone")
         return _billed_period(driver, command, or_none=waited > PERIOD_LIMIT)
 

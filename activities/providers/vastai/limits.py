@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from activities.providers.base import Unavailable
-from activities.providers.call_slots import OwnSlots, SharedSlots, Slots
+from activities.providers.call_slots import OwnSlots, SharedSlots, Slots, is_urgent
 
 PAUSES_S = {"search": 2.0, "create": 4.5, "list": 2.0, "show": 2.0, "destroy": 3.0, "user": 1.0}
 """By kind of call: from Vast.ai's documentation of 2026-08-07, ours where it states none."""
@@ -19,6 +19,9 @@ PENALTIES_S = {"create": 12.0}
 """How long a call that came too early holds up the next one of its kind."""
 LONGEST_WAIT_S = 15.0
 """How long a call waits here for its turn; for more, its activity comes again later."""
+LONGEST_URGENT_WAIT_S = 30.0
+"""The same for a call that ends a machine: polls of many machines, which take all turns up to the
+limit of theirs, do not keep it waiting. Its activity has time for three of them."""
 DAY_S = 24 * 3600.0
 
 
@@ -35,7 +38,7 @@ class Limiter:
         with self.slots.slot(call) as slot:
             now = self.now()
             turn = max(now, slot.free_at)
-            if turn - now > LONGEST_WAIT_S:
+            if turn - now > (LONGEST_URGENT_WAIT_S if is_urgent() else LONGEST_WAIT_S):
                 raise Unavailable(
                     f"Vast.ai {call}: {turn - now:.0f} s until the next call may be made",
                     retry_after_s=turn - now,
