@@ -77,7 +77,9 @@ class Market:
     prepare: Callable[[Database, tables.Region], None] = lambda database, region: None
     """What a user does at the provider itself before there are offers."""
     outlives: Callable[[], bool] = lambda: True
-    """Whether what is never ended for its user is there, and nothing of ours is left in it."""
+    """Whether what is never ended for its user is still there."""
+    left: Callable[[], Collection[str]] = tuple
+    """What of ours is left in it; at a kind that ends machines, nothing can be."""
 
     def has(self, machine_name: str) -> bool:
         return any(each.partition(".")[0] == machine_name for each in self.there())
@@ -166,7 +168,8 @@ def _colab(request: pytest.FixtureRequest) -> Market:
         job={"gpus": 0, "placement": SubmittedPlacement(providers=("colab",))},
         at_once=1,
         prepare=prepare,
-        outlives=lambda: not notebook.has_ended and not list(notebook.left()),
+        outlives=lambda: not notebook.has_ended,
+        left=lambda: list(notebook.left()),
     )
 
 
