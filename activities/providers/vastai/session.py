@@ -76,14 +76,16 @@ class VastSession:
         """
         return self._ask("create", "PUT", f"/api/v0/asks/{ask}/", body=body)
 
-    def destroy(self, number: int) -> None:
-        """Destroy an instance; silent when it does not exist.
+    def destroy(self, number: int) -> bool:
+        """Destroy an instance. False: it does not exist.
 
         Raises: Unavailable, RequestRefused.
         """
         answer = self._ask("destroy", "DELETE", f"/api/v0/instances/{number}/")
-        if not is_missing(answer):
-            self._succeeded(answer)
+        if is_missing(answer):
+            return False
+        self._succeeded(answer)
+        return True
 
     def user(self) -> Mapping[str, Any]:
         """The account, which costs nothing and proves the key.
