@@ -13,6 +13,7 @@ from activities.db.tables import Lease
 from activities.providers.base import Driver, NotYet, ProviderError
 from activities.providers.call_slots import urgent
 from activities.providers.calls import call_provider
+from activities.providers.deletions import AcceptedDeletion, NamesNoEnd
 from activities.providers.registry import driver_of
 from activities.providers.renting import confirm_offer
 from workflows.contracts.errors import STALE
@@ -91,14 +92,19 @@ async def terminate_machine(command: TerminateMachine) -> MachineObservation:
 
     def terminate(driver: Driver) -> MachineObservation:
         _raise_if_stale(command, "terminate")
+        if isinstance(driver, NamesNoEnd):
+            driver.carry_out = deletion.carry_out
         with urgent():
             if remark := driver.terminate(command.machine_name, command.zone):
                 remarks[:] = [remark]
             left = _find(driver, command)
         if left is not None:
             raise NotYet(f"{command.machine_name}: the machine is {left.state}, and not gone")
+        if isinstance(driver, NamesNoEnd):
+            return GONE.model_copy(update={"ended_at": deletion.at()})
         return _billed_period(driver, command, or_none=waited > PERIOD_LIMIT)
 
+    deletion = AcceptedDeletion(command.lease_id)
     waited = datetime.now(UTC) - activity.info().scheduled_time
     try:
         gone = await asked_of(command, terminate)
@@ -170,6 +176,8 @@ def _find_or_create(driver: Driver, command: CreateMachine) -> MachineObservatio
     found = _find(driver, command)
     if found is None:
         confirm_offer(command)
+        if isinstance(driver, NamesNoEnd):
+            AcceptedDeletion(command.lease_id).forget()  # Of an earlier machine.
         created = driver.create(command.machine_name, command.offer, command.spec)
         found = _reached(created, command)
     if found.offer_label in ("", command.offer.label):

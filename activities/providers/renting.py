@@ -17,7 +17,7 @@ from activities.providers.base import CapacityExhausted, RequestRefused, Unavail
 from activities.providers.registry import kind_of
 from activities.providers.rental_offers import KnownOffer, keep_offer, known_offer
 from activities.settings import settings
-from workflows.contracts.billing import MICROCREDITS, disk_microcredits_per_hour
+from workflows.contracts.billing import disk_microcredits_per_hour, hourly
 from workflows.contracts.errors import PRICE_CAP
 from workflows.contracts.machines import RentalOffer
 from workflows.effects.machines import CreateMachine
@@ -60,10 +60,10 @@ def _raise_if_too_dear(command: CreateMachine, now: RentalOffer) -> None:
     )
     if cap is None or price <= cap:
         return
-    before = command.offer.microcredits_per_hour / MICROCREDITS
     raise ApplicationError(
-        f"{command.machine_name}: costs {price / MICROCREDITS:g} credits an hour now and cost "
-        f"{before:g} when it was chosen, the cap is {cap / MICROCREDITS:g}",
+        f"{command.machine_name}: costs {hourly(price)} now and cost "
+        f"{hourly(command.offer.microcredits_per_hour)} when it was chosen, the cap is "
+        f"{hourly(cap)}",
         type=PRICE_CAP,
         non_retryable=True,
     )

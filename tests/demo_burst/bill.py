@@ -1,7 +1,7 @@
 """What the platform's leases have cost, beside what the meters of the marketplaces say.
 
 The meters count to a part of a second, the leases whole ones, and a lease ends when the
-marketplace has shown that its machine is gone. Vast.ai charges storage alone until a machine runs;
+answer to the deletion of its machine has come. Vast.ai charges storage alone until a machine runs;
 the lease counts the whole price from the creation on, so that no cap is passed unseen.
 """
 
@@ -12,10 +12,9 @@ from collections.abc import Collection, Sequence
 from tests.demo_burst.marketplaces import HOUR_S, Charge
 from workers.runner.commands import Resource
 
-AGREE_WITHIN_S = 30.0
-"""How much longer a lease may be than its machine was charged. Neither marketplace tells when a
-machine has ended, so a lease ends by the platform's clock when a list shows that it is gone. It
-waits for its turn, too: Vast.ai takes one deletion in three seconds and one list in two."""
+AGREE_WITHIN_S = 2.0
+"""How much longer a lease may be than its machine was charged. The charge ends when the marketplace
+accepts the deletion, and the lease when the answer has come, by the platform's clock."""
 PRICE_WITHIN = 2
 """Microcredits an hour, by which two roundings may differ."""
 _NAME, _NUMBER = 46, 12
@@ -90,7 +89,7 @@ def _differences(lease: Resource, charge: Charge, *, is_vanished: bool) -> list[
             f"{name}: {price} microcredits an hour by its lease, {charge.microcredits_per_hour} "
             "by the meter"
         )
-    # Beside the meter's: the seconds until the end was seen, and GPUs before the machine ran.
+    # Beside the meter's: the seconds until the answer came, and GPUs before the machine ran.
     unmetered_s = max(0.0, charge.seconds - charge.gpu_s)
     beside = later_s * price + unmetered_s * charge.gpu_microcredits_per_hour
     if abs(cost - charge.microcredits - beside / HOUR_S) > price / HOUR_S + PRICE_WITHIN:
@@ -120,7 +119,7 @@ def explained(
             ends += later
     return [
         f"{_credits(round(boots)):>10}  GPUs of machines that did not run yet, in the leases alone",
-        f"{_credits(round(ends)):>10}  until the ends of the machines were seen",
+        f"{_credits(round(ends)):>10}  until the deletions of the machines were answered",
         f"{_credits(round(away)):>10}  until the end of the machine was seen whose host vanished",
         f"{_credits(-lost):>10}  the orphan, which no lease names",
     ]

@@ -51,6 +51,11 @@ CHARGES = (
 """The kinds of what an account is charged, which are its costs."""
 
 
+def hourly(microcredits: int) -> str:
+    """A price in words for people, to the microcredit: `1.19 credits an hour`."""
+    return f"{microcredits / MICROCREDITS:.6f}".rstrip("0").rstrip(".") + " credits an hour"
+
+
 def disk_microcredits_per_hour(size_gb: int, microcredits_per_gb_month: int) -> int:
     """Microcredits per hour of a disk of that size, rounded down."""
     return size_gb * microcredits_per_gb_month // HOURS_PER_MONTH

@@ -3,6 +3,7 @@
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
+from workflows.contracts.billing import hourly
 from workflows.contracts.leases import LeaseRequest
 from workflows.contracts.machines import MachineObservation, MachineOffer, Shortage
 from workflows.effects.machines import (
@@ -49,7 +50,7 @@ class Offers:
         cap = self._request.price_cap_microcredits_per_hour
         if cap is None or microcredits_per_hour <= cap:
             return None
-        return f"costs {microcredits_per_hour} microcredits an hour, the cap is {cap}"
+        return f"costs {hourly(microcredits_per_hour)}, the cap is {hourly(cap)}"
 
     def over_cap_of(self, seen: MachineObservation) -> str | None:
         """Why a machine is refused for the price that its provider says; None: it is not."""

@@ -6,10 +6,12 @@ and after every unclear answer. A second pod of one name, which a late request h
 when it is seen; of two, one that runs is kept.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from activities.providers.deletions import Delete, unkept
 from activities.providers.image_machines import marketplace_name, own_machine_name
 from activities.providers.runpod.pods import RUNNING, TERMINATED, pod_body, shown
 from activities.providers.runpod.session import RunPodSession, runpod_session
@@ -44,6 +46,7 @@ class RunPodMachines:
     def __init__(self, session: RunPodSession, provider_id: str) -> None:
         self._session = session
         self._provider_id = provider_id
+        self.carry_out: Callable[[Delete], None] = unkept
 
     def find(self, name: str, zone: str) -> MachineObservation | None:  # noqa: ARG002
         """A pod that a list showed seconds ago is found in it; that one is gone is asked anew."""
@@ -70,7 +73,7 @@ class RunPodMachines:
         """Delete every pod of the name by its id, so that a late request spares a newer one."""
         pods = self._pods(name)
         for pod in pods:
-            self._session.delete(str(pod["id"]))
+            self.carry_out(partial(self._session.delete, str(pod["id"])))
         return f"{name}: {len(pods)} pods had the name, all deleted" if len(pods) > 1 else ""
 
     def billed_period(

@@ -51,12 +51,14 @@ class RunPodSession:
             raise misread(answer, "the new pod")
         return answer.fields
 
-    def delete(self, pod_id: str) -> None:
-        """Delete a pod; silent when it does not exist."""
+    def delete(self, pod_id: str) -> bool:
+        """Delete a pod. False: it does not exist."""
         answer = self._api.ask("DELETE", f"{PODS}/{quote(pod_id, safe='')}")
-        if answer.status != MISSING:
+        exists = answer.status != MISSING
+        if exists:
             self._succeeded(answer)
         self._listed.forget()
+        return exists
 
     def ssh_keys(self) -> None:
         """Read the SSH keys of the account, which costs nothing and proves the key."""

@@ -6,11 +6,13 @@ after every unclear answer; what a refusal leaves is destroyed at once. An insta
 never stopped, because a stopped one pays for its disk.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from activities.providers.base import CapacityExhausted, RequestRefused
+from activities.providers.deletions import Delete, unkept
 from activities.providers.image_machines import marketplace_name, own_machine_name
 from activities.providers.vastai.errors import failure_of, misread
 from activities.providers.vastai.instances import HAVE_RUN, instance_body, is_held, shown
@@ -46,6 +48,7 @@ class VastMachines:
     def __init__(self, session: VastSession, provider_id: str) -> None:
         self._session = session
         self._provider_id = provider_id
+        self.carry_out: Callable[[Delete], None] = unkept
 
     def find(self, name: str, zone: str) -> MachineObservation | None:  # noqa: ARG002
         """An instance that a list showed seconds ago is found in it; that one is gone is asked
@@ -91,7 +94,7 @@ class VastMachines:
         one."""
         instances = self._instances(name)
         for instance in instances:
-            self._session.destroy(int(instance["id"]))
+            self.carry_out(partial(self._session.destroy, int(instance["id"])))
         count = len(instances)
         return f"{name}: {count} instances had the label, all destroyed" if count > 1 else ""
 

@@ -96,15 +96,17 @@ class VastSession:
         """
         return self._ask("create", "PUT", f"/api/v0/asks/{ask}/", body=body)
 
-    def destroy(self, number: int) -> None:
-        """Destroy an instance; silent when it does not exist.
+    def destroy(self, number: int) -> bool:
+        """Destroy an instance. False: it does not exist.
 
         Raises: Unavailable, RequestRefused.
         """
         answer = self._ask("destroy", "DELETE", f"/api/v0/instances/{number}/")
-        if not is_missing(answer):
+        exists = not is_missing(answer)
+        if exists:
             self._succeeded(answer)
         self._listed.forget()
+        return exists
 
     def user(self) -> Mapping[str, Any]:
         """The account, which costs nothing and proves the key.

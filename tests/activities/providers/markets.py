@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mappi
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +40,13 @@ from tests.activities.providers.runpod.test_job_on_temporal import at_work
 from tests.api.http_server import Person, Site
 from tests.doubles.rented import plain_boot
 from tests.doubles.rented.faults import Fault
+from tests.doubles.rented.meter import Meter
 from tests.doubles.rented.plain_boot import PlainBoot
 from tests.doubles.runpod.double import API_KEY as RUNPOD_KEY
+from tests.doubles.runpod.settings import settle as settle_runpod
 from tests.doubles.vastai.double import API_KEY as VASTAI_KEY
 from tests.doubles.vastai.market import Offer
+from tests.doubles.vastai.settings import settle as settle_vastai
 from workflows.contracts import queues
 from workflows.contracts.job_submission import (
     SubmittedEnvironment,
@@ -80,6 +84,10 @@ class Market:
     """Whether what is never ended for its user is still there."""
     left: Callable[[], Collection[str]] = tuple
     """What of ours is left in it; at a kind that ends machines, nothing can be."""
+    settle: Callable[[dict[str, Any]], None] | None = None
+    """Changes the settings of its double."""
+    meter: Meter | None = None
+    """What its double charges."""
 
     def has(self, machine_name: str) -> bool:
         return any(each.partition(".")[0] == machine_name for each in self.there())
@@ -108,6 +116,8 @@ def _runpod(request: pytest.FixtureRequest) -> Market:
         key=RUNPOD_KEY,
         fault=double.fault,
         creation="pods.create",
+        settle=partial(settle_runpod, double),
+        meter=double.meter,
     )
 
 
@@ -128,6 +138,8 @@ def _vastai(request: pytest.FixtureRequest) -> Market:
         key=VASTAI_KEY,
         fault=double.fault,
         creation="asks.accept",
+        settle=partial(settle_vastai, double),
+        meter=double.meter,
     )
 
 

@@ -137,9 +137,8 @@ async def test_one_that_costs_more_than_the_cap_now_is_not_rented_and_both_price
     marketplace.sold = rental(price=2 * PRICE)
     refusal = await marketplace.refusal(cap=2 * PRICE)
     assert (refusal.type, refusal.non_retryable) == (errors.PRICE_CAP, True)
-    assert "costs 2.39 credits an hour now and cost 1.19 when it was chosen, the cap is 2.38" in (
-        str(refusal)
-    )
+    now, before, cap = (f"{price} credits an hour" for price in ("2.39", "1.19", "2.38"))
+    assert f"costs {now} now and cost {before} when it was chosen, the cap is {cap}" in str(refusal)
     assert marketplace.prices == [2 * PRICE]
 
 

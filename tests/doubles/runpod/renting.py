@@ -19,12 +19,16 @@ OTHER = ("NVIDIA RTX A4000", 1)
 @dataclass
 class Renting:
     """balance: USD that the account has left, before what the meter has counted; keys: the public
-    keys of the account; list_lag_s: how long a new pod is in no list."""
+    keys of the account; list_lag_s: how long a new pod is in no list;
+    gone_lag_s: how long a deleted one, which costs nothing any more, is still in every list."""
 
     pods: Pods
     balance: float = 1000.0
     keys: list[str] = field(default_factory=list)
     list_lag_s: float = 0.0
+    gone_lag_s: float = 0.0
+    ended: list[tuple[float, dict[str, Any]]] = field(default_factory=list)
+    """When each pod was deleted, and as what the lists show it."""
 
     def create(self, call: Call) -> Answer:
         asked: dict[str, Any] = call.body()
@@ -58,13 +62,17 @@ class Renting:
     def listed(self, call: Call) -> Answer:
         seen = self.pods.clock.now() - self.list_lag_s
         pods = [each for each in self.pods.by_id.values() if each.created_at <= seen]
-        return as_json(200, {"pods": [self.pods.shown(each) for each in pods]})
+        since = self.pods.clock.now() - self.gone_lag_s
+        ended = [shown for at, shown in self.ended if at > since]
+        return as_json(200, {"pods": [*(self.pods.shown(each) for each in pods), *ended]})
 
     def found(self, call: Call) -> Answer:
         return as_json(200, self.pods.shown(self._pod(call)))
 
     def deleted(self, call: Call) -> Answer:
-        self.pods.end(self._pod(call))
+        pod = self._pod(call)
+        self.ended.append((self.pods.clock.now(), self.pods.shown(pod)))
+        self.pods.end(pod)
         return Answer(204)
 
     def acted(self, call: Call) -> Answer:

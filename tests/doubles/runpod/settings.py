@@ -42,6 +42,10 @@ def _list_lag(double: RunPodDouble, value: Any) -> None:
     double.renting.list_lag_s = float(value)
 
 
+def _gone_lag(double: RunPodDouble, value: Any) -> None:
+    double.renting.gone_lag_s = float(value)
+
+
 def _forbidden(double: RunPodDouble, value: Any) -> None:
     double.catalogue.forbidden = set(value)
 
@@ -64,6 +68,7 @@ _SETTINGS: dict[str, Callable[[RunPodDouble, Any], None]] = {
     "durations": _durations,
     "balance": _balance,
     "list_lag_s": _list_lag,
+    "gone_lag_s": _gone_lag,
     "forbidden": _forbidden,
     "quotas": _quotas,
     "sshd_images": _sshd_images,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tests.doubles.http_double import Answer
@@ -19,11 +19,15 @@ DONE = {"success": True}
 
 @dataclass
 class Calls:
-    """missing_is_200: what is missing is destroyed with HTTP 200 and `success: false`."""
+    """missing_is_200: what is missing is destroyed with HTTP 200 and `success: false`;
+    gone_lag_s: how long a destroyed instance, which costs nothing any more, is still listed."""
 
     renting: Renting
     missing_is_200: bool = False
     list_lag_s: float = 0.0
+    gone_lag_s: float = 0.0
+    ended: list[tuple[float, Instance]] = field(default_factory=list)
+    """When each instance was destroyed."""
 
     def searched(self, call: Call) -> Answer:
         return as_json(200, {"offers": self.renting.market.search(call.body() or {})})
@@ -34,6 +38,8 @@ class Calls:
     def listed(self, call: Call) -> Answer:
         seen = self._instances.clock.now() - self.list_lag_s
         found = [each for each in self._instances.by_id.values() if each.created_at <= seen]
+        since = self._instances.clock.now() - self.gone_lag_s
+        found += [each for at, each in self.ended if at > since]
         return as_json(200, listed(found, call.asked.query))
 
     def listed_as_before(self, call: Call) -> Answer:
@@ -46,6 +52,7 @@ class Calls:
     def destroyed(self, call: Call) -> Answer:
         instance = self._find(call)
         if instance is not None:
+            self.ended.append((self._instances.clock.now(), instance))
             self._instances.destroy(instance)
             return as_json(200, DONE)
         if self.missing_is_200:

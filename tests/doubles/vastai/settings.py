@@ -45,6 +45,10 @@ def _list_lag(double: VastDouble, value: Any) -> None:
     double.served.list_lag_s = float(value)
 
 
+def _gone_lag(double: VastDouble, value: Any) -> None:
+    double.served.gone_lag_s = float(value)
+
+
 def _missing(double: VastDouble, value: Any) -> None:
     double.served.missing_is_200 = bool(value)
 
@@ -71,6 +75,7 @@ _SETTINGS: dict[str, Callable[[VastDouble, Any], None]] = {
     "durations": _durations,
     "balance": _balance,
     "list_lag_s": _list_lag,
+    "gone_lag_s": _gone_lag,
     "missing_is_200": _missing,
     "intervals": _intervals,
     "penalties": _penalties,

@@ -16,6 +16,7 @@ from tests.workflows.fake_world import REGION
 from tests.workflows.jobs.test_races import Gate
 from workflows.contracts import errors, queues
 from workflows.contracts.base import Contract
+from workflows.contracts.billing import hourly
 from workflows.contracts.leases import LeaseProgress, LeaseRelease, LeaseReport, LeaseRequest
 from workflows.contracts.lifecycles import LeaseChanges
 from workflows.contracts.machines import MachineNotification, MachineOffer, MachineSpec
@@ -153,7 +154,7 @@ async def test_a_machine_above_the_cap_is_not_asked_for(stage: Stage) -> None:
     )
     report = await handle.result()
     assert report.status is LeaseStatus.REFUSED
-    assert f"the cap is {PRICE_MICROCREDITS}" in str(report.status_reason)
+    assert f"the cap is {hourly(PRICE_MICROCREDITS)}" in str(report.status_reason)
     assert not stage.world.cloud.made
 
 

@@ -29,7 +29,9 @@ def test_the_offer_that_was_tried_is_the_first() -> None:
 
 @pytest.mark.parametrize(("cap", "is_refused"), [(None, False), (1000, True), (1001, False)])
 def test_an_offer_above_the_cap_is_refused(cap: int | None, is_refused: bool) -> None:
-    told = "costs 1001 microcredits an hour, the cap is 1000" if is_refused else None
+    told = (
+        "costs 0.001001 credits an hour, the cap is 0.001 credits an hour" if is_refused else None
+    )
     assert offers(price_cap_microcredits_per_hour=cap).refusal_before(DEAR) == told
     assert offers(DEAR, price_cap_microcredits_per_hour=cap).refusal_before(DEAR) is None
 
