@@ -21,7 +21,7 @@ from workflows.rules.placement.volumes import TAKEN
 
 ENDED = tuple(status.value for status in JobStatus if status.is_final)
 MASK = "********"
-GPUS_MISSING = {"gpu-type", "gpu-count", "shortage", "quota", BEING_MADE, "no-offers"}
+GPUS_MISSING = {"gpu-type", "gpu-count", "shortage", "quota", "workers", BEING_MADE, "no-offers"}
 """Codes of refusals for which a job that asks for GPUs waits for these."""
 
 
