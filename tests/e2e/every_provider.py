@@ -1,4 +1,4 @@
-"""One stack with a provider of every kind: own machines, doubles of clouds, a notebook, this host."""
+"""One stack with a provider of each kind: own machines, clouds' doubles, a notebook, this host."""
 
 from __future__ import annotations
 
