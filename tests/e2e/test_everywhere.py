@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(600)
 
 JOB_FILE = Path(__file__).parent / "job_everywhere/job.yaml"
 OPTIONS = {"local": ("--gpus", "cpu")}
-"""This host lends no GPU where it has none."""
+"""A host that tests run on may have no GPU to lend."""
 EPOCHS = 5
 
 
