@@ -253,7 +253,8 @@ def ended(ways: Mapping[str, Ended], way: str) -> Ended:
 
 @KINDS
 def test_a_machine_ends_when_its_job_has_finished(ways: Mapping[str, Ended]) -> None:
-    assert ended(ways, "completion").of_job()[0] == "finished"
+    status, reason = ended(ways, "completion").of_job()
+    assert status == "finished", reason
 
 
 @KINDS
