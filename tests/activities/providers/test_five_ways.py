@@ -210,7 +210,7 @@ OF_JOBS: tuple[Way, ...] = (completion, failure, idleness, leaving, kill)
 
 def ways_of(kind: ProviderKind) -> Mapping[str, Way]:
     others = (reconciliation, orphan) if traits_of(kind).ends_machines else (passing_by,)
-    return {each.__name__: each for each in (*OF_JOBS, *others)}  # type: ignore[attr-defined]
+    return {each.__name__: each for each in (*OF_JOBS, *others)}
 
 
 _seen: dict[str, Mapping[str, Ended]] = {}
