@@ -103,6 +103,22 @@ def expire_endpoint(session: Session, row: ColabEndpointRow, at: datetime) -> No
     keep_offers(session, row.provider_id, (), at)
 
 
+def node_before(session: Session, row: ColabEndpointRow, machine_name: str) -> str | None:
+    """The id of a node that still has the host key of an endpoint, and is not this machine's."""
+    own = select(Lease.holder_id).where(Lease.name == machine_name)
+    query = (
+        select(Node.id)
+        .join(Lease, col(Lease.holder_id) == Node.id)
+        .where(
+            Lease.provider_id == row.provider_id,
+            Node.minion_id == row.minion_id,
+            Node.status != NodeStatus.ARCHIVED,
+            col(Node.id).not_in(own),
+        )
+    )
+    return session.exec(query).first()
+
+
 def silent_since(session: Session, machine_name: str, at: datetime) -> datetime | None:
     """Since when the node of this machine is offline; None: it answers, or not for long enough."""
     query = (

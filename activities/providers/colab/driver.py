@@ -16,6 +16,7 @@ from activities.providers.base import CapacityExhausted, OwnedMachine, RequestRe
 from activities.providers.colab_endpoints import (
     expire_endpoint,
     is_open,
+    node_before,
     offer_of,
     offers_of,
     release_endpoint,
@@ -73,7 +74,8 @@ class ColabMachines:
         """Adopt the endpoint for a lease, which holds it until its end.
 
         Raises: CapacityExhausted, when no notebook is there, or another lease holds it;
-        RequestRefused, for containers.
+        RequestRefused, for containers; Unavailable, while the node of the lease before is there,
+        because two nodes cannot have one host key.
         """
         if spec.containers:
             raise RequestRefused(f"{name}: a notebook runs no containers: leave out the image")
@@ -91,6 +93,8 @@ class ColabMachines:
                 raise CapacityExhausted(f"the notebook is held by {row.held_by} until its end")
             if row.held_by is None and offer.label != offer_of(row).label:
                 raise CapacityExhausted("the notebook was announced anew, with another offer")
+            if row.held_by is None and (before := node_before(session, row, name)) is not None:
+                raise Unavailable(f"{before} of the lease before is not forgotten yet")
             if row.held_by is None:
                 row.held_by, row.held_at = name, now
                 session.add(row)

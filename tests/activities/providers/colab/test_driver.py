@@ -10,7 +10,7 @@ from activities.db import tables
 from activities.db.session import Database
 from activities.leases.orphaned_machines import listed_machines
 from activities.leases.reconciliation import reconcile_machines
-from activities.providers.base import CapacityExhausted
+from activities.providers.base import CapacityExhausted, Unavailable
 from activities.providers.colab.driver import ColabMachines, colab_offers
 from activities.providers.colab.kind import check_colab
 from activities.providers.colab_endpoints import LIFETIME, SILENCE_LIMIT
@@ -94,6 +94,27 @@ def test_the_second_lease_has_to_wait_until_the_first_lets_go(
     assert machines.create(OTHER, offer, SPEC).state is MachineState.RUNNING
     with migrated.read() as session:
         assert session.get(tables.ShortageRow, (provider_id, offer.scope)) is None
+
+
+def test_the_next_lease_waits_until_the_node_of_the_one_before_is_forgotten(
+    migrated: Database, region: tables.Region
+) -> None:
+    announce(migrated, region.provider_id)
+    machines, offer = ColabMachines(region.provider_id), offer_of(region.provider_id)
+    with migrated.write() as session:
+        node = add_node(session, session.merge(region))
+        node.minion_id = ENDPOINT.minion_id
+        add_lease(session, region, node.id)
+        add_lease(session, region, node.id, name=OTHER, status="creating")
+    with pytest.raises(Unavailable, match=f"{node.id} of the lease before"):
+        machines.create(NAME, offer, SPEC)
+    assert endpoint_row(migrated, region.provider_id).held_by is None
+    machines.create(OTHER, offer, SPEC)
+    machines.terminate(OTHER, "")
+    with migrated.write() as session:
+        session.get_one(tables.Node, node.id).status = "archived"
+    machines.create(NAME, offer, SPEC)
+    assert endpoint_row(migrated, region.provider_id).held_by == NAME
 
 
 def test_a_new_announcement_replaces_the_endpoint_and_the_lease_has_lost_it(
