@@ -105,8 +105,14 @@ async def _retained(stage: Stage) -> Seen:
 async def _without_offer(stage: Stage, found: Seen) -> None:
     before = _machines(stage.market)
     job_id = await stage.submitted("echo done", price_cap_microcredits_per_hour=LITTLE)
-    await eventually(lambda: "asked at most" in _refusals(stage, job_id), "it waits")
-    found.waiting, found.created = _refusals(stage, job_id), _machines(stage.market) - before
+
+    async def says_why() -> bool:
+        shown = await stage.person.get(f"/v1/jobs/{job_id}")
+        found.waiting = str(shown.json()["placement_refusals"])
+        return "asked at most" in found.waiting
+
+    await eventually(says_why, "it waits")
+    found.created = _machines(stage.market) - before
     assert stage.leases_of(job_id) == []
     await stage.person.made(f"/v1/jobs/{job_id}/cancel", None)
     await stage.end_of(job_id)
@@ -135,10 +141,6 @@ async def _is_over(stage: Stage, job_id: str) -> None:
         )
 
     await eventually(gone, f"{job_id}: nothing is left of its machine")
-
-
-def _refusals(stage: Stage, job_id: str) -> str:
-    return "; ".join(str(each) for each in stage.job(job_id).placement_refusals)
 
 
 def _machines(market: Market) -> int:
