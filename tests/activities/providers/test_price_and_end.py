@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from sqlmodel import select
 from temporalio.client import Client
 
 from activities.db import tables
@@ -127,7 +128,7 @@ async def _dearer(stage: Stage, found: Seen) -> None:
     await stage.end_of(job_id)
     await _is_over(stage, job_id)
     with stage.database.read() as session:
-        leases = session.query(tables.Lease).order_by(tables.Lease.id).all()
+        leases = session.exec(select(tables.Lease).order_by(tables.Lease.id)).all()
         found.dearer = [each for each in leases if each.price_cap_microcredits_per_hour == cap]
     first = found.dearer[0].holder_id
     found.refused_nodes = {kind for kind, _ in stage.events(first)}
