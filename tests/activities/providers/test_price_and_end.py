@@ -33,6 +33,7 @@ MARKETPLACES = pytest.mark.parametrize(
 AGREE_WITHIN_S = 1.0
 LISTED_S = 5.0
 """How long a marketplace lists a machine whose deletion it has accepted."""
+LIMIT_S = 300.0
 LITTLE = 1000
 """Microcredits an hour for which nothing is to be had."""
 DURATIONS = {
@@ -92,7 +93,7 @@ async def seen(own_time: None, market: Market, migrated: Database, temporal_serv
 
 async def _retained(stage: Stage) -> Seen:
     job_id = await stage.submitted("echo done", auto_terminate=False)
-    await stage.end_of(job_id)
+    await stage.end_of(job_id, LIMIT_S)
     (lease,) = stage.leases_of(job_id)
     assert stage.market.has(lease.name)
     shown = await stage.person.get(f"/v1/leases/{lease.id}")
@@ -116,7 +117,7 @@ async def _without_offer(stage: Stage, found: Seen) -> None:
     found.created = _machines(stage.market) - before
     assert stage.leases_of(job_id) == []
     await stage.person.made(f"/v1/jobs/{job_id}/cancel", None)
-    await stage.end_of(job_id)
+    await stage.end_of(job_id, LIMIT_S)
 
 
 async def _dearer(stage: Stage, found: Seen) -> None:
@@ -125,7 +126,7 @@ async def _dearer(stage: Stage, found: Seen) -> None:
     offer = MachineOffer.model_validate(found.ended.offer)
     cap = 2 * offer.microcredits_per_hour
     job_id = await stage.submitted("echo done", price_cap_microcredits_per_hour=cap)
-    await stage.end_of(job_id)
+    await stage.end_of(job_id, LIMIT_S)
     await _is_over(stage, job_id)
     with stage.database.read() as session:
         leases = session.exec(select(tables.Lease).order_by(tables.Lease.id)).all()
