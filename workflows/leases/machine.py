@@ -40,6 +40,8 @@ class Machine:
         """The cost of the terminated machines of earlier offers."""
         self._away_since: datetime | None = None
         """Since when the provider has shown no address of a machine that serves; None: it has."""
+        self._abandoned_microcredits = 0
+        """The cost of the machine whose offer was abandoned, until another offer is tried."""
         self._earlier_ended_at: datetime | None = None
         """When the last of these machines ended."""
 
@@ -102,6 +104,8 @@ class Machine:
     def try_offer(self, offer: MachineOffer) -> bool:
         """Go over to the machine of this offer, and return whether it is another one."""
         is_another = self.offer not in (None, offer)
+        self.earlier_microcredits += self._abandoned_microcredits
+        self._abandoned_microcredits = 0
         self.offer, self.seen = offer, None
         return is_another
 
@@ -180,12 +184,17 @@ class Machine:
         return known.model_copy(update=update)
 
     def abandon(self, ended: MachineObservation) -> None:
-        """Add the cost of the offer's machine, which has ended, to that of earlier offers."""
+        """Take the end of the offer's machine; its cost is that of an earlier offer when another
+        one is tried, and until then the lease's own."""
         self._earlier_ended_at = ended.ended_at
         self.is_lost_at_provider, self.notification = False, None
         if ended.began_at is not None and ended.ended_at is not None:
             seconds = int((ended.ended_at - ended.began_at).total_seconds())
-            self.earlier_microcredits += cumulative_microcredits(self._price(), seconds)
+            cost = cumulative_microcredits(self._price(), seconds)
+            if self.seen is None:
+                self.earlier_microcredits += cost
+            else:
+                self.seen, self._abandoned_microcredits = ended, cost
 
     def _price(self) -> int:
         """Microcredits per hour, by the provider if it says so, else by the offer."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from sqlmodel import select
 from temporalio.client import Client
 
 from activities.db import tables
@@ -32,6 +33,7 @@ MARKETPLACES = pytest.mark.parametrize(
 AGREE_WITHIN_S = 1.0
 LISTED_S = 5.0
 """How long a marketplace lists a machine whose deletion it has accepted."""
+LIMIT_S = 300.0
 LITTLE = 1000
 """Microcredits an hour for which nothing is to be had."""
 DURATIONS = {
@@ -91,7 +93,7 @@ async def seen(own_time: None, market: Market, migrated: Database, temporal_serv
 
 async def _retained(stage: Stage) -> Seen:
     job_id = await stage.submitted("echo done", auto_terminate=False)
-    await stage.end_of(job_id)
+    await stage.end_of(job_id, LIMIT_S)
     (lease,) = stage.leases_of(job_id)
     assert stage.market.has(lease.name)
     shown = await stage.person.get(f"/v1/leases/{lease.id}")
@@ -105,11 +107,17 @@ async def _retained(stage: Stage) -> Seen:
 async def _without_offer(stage: Stage, found: Seen) -> None:
     before = _machines(stage.market)
     job_id = await stage.submitted("echo done", price_cap_microcredits_per_hour=LITTLE)
-    await eventually(lambda: "asked at most" in _refusals(stage, job_id), "it waits")
-    found.waiting, found.created = _refusals(stage, job_id), _machines(stage.market) - before
+
+    async def says_why() -> bool:
+        shown = await stage.person.get(f"/v1/jobs/{job_id}")
+        found.waiting = str(shown.json()["placement_refusals"])
+        return "asked at most" in found.waiting
+
+    await eventually(says_why, "it waits")
+    found.created = _machines(stage.market) - before
     assert stage.leases_of(job_id) == []
     await stage.person.made(f"/v1/jobs/{job_id}/cancel", None)
-    await stage.end_of(job_id)
+    await stage.end_of(job_id, LIMIT_S)
 
 
 async def _dearer(stage: Stage, found: Seen) -> None:
@@ -118,10 +126,10 @@ async def _dearer(stage: Stage, found: Seen) -> None:
     offer = MachineOffer.model_validate(found.ended.offer)
     cap = 2 * offer.microcredits_per_hour
     job_id = await stage.submitted("echo done", price_cap_microcredits_per_hour=cap)
-    await stage.end_of(job_id)
+    await stage.end_of(job_id, LIMIT_S)
     await _is_over(stage, job_id)
     with stage.database.read() as session:
-        leases = session.query(tables.Lease).order_by(tables.Lease.id).all()
+        leases = session.exec(select(tables.Lease).order_by(tables.Lease.id)).all()
         found.dearer = [each for each in leases if each.price_cap_microcredits_per_hour == cap]
     first = found.dearer[0].holder_id
     found.refused_nodes = {kind for kind, _ in stage.events(first)}
@@ -135,10 +143,6 @@ async def _is_over(stage: Stage, job_id: str) -> None:
         )
 
     await eventually(gone, f"{job_id}: nothing is left of its machine")
-
-
-def _refusals(stage: Stage, job_id: str) -> str:
-    return "; ".join(str(each) for each in stage.job(job_id).placement_refusals)
 
 
 def _machines(market: Market) -> int:

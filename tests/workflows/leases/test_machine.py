@@ -170,6 +170,7 @@ def test_the_machine_of_an_earlier_offer_is_paid_by_its_own_price(
     machine.is_lost_at_provider = True
     machine.take_notification(MachineNotification(what="it was preempted", at=NOW))
     machine.abandon(machine.ended(MachineObservation(state=MachineState.GONE)))
+    machine.try_offer(OFFER.model_copy(update={"zone": "zone-b"}))
     assert machine.earlier_microcredits == cost
     assert (machine.is_lost_at_provider, machine.notification) == (False, None)
 
@@ -185,6 +186,17 @@ def test_the_machine_of_an_earlier_offer_is_paid_once(machine: Machine) -> None:
     later = seen(MachineState.GONE, began_at=NOW, ended_at=NOW + HOUR)
     machine.abandon(machine.ended(later))
     assert machine.earlier_microcredits == 2000
+
+
+def test_the_machine_of_the_last_offer_ends_once_and_is_not_an_earlier_one_too(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.observe(seen(began_at=NOW - HOUR))
+    gone = MachineObservation(state=MachineState.GONE)
+    machine.abandon(machine.ended(gone))
+    monkeypatch.setattr(workflow, "now", lambda: NOW + HOUR)
+    assert machine.ended(gone).ended_at == NOW
+    assert machine.earlier_microcredits == 0
 
 
 def test_a_machine_that_never_cost_anything_adds_nothing(machine: Machine) -> None:
