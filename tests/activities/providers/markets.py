@@ -34,8 +34,6 @@ from activities.settings import settings
 from api.app import create_app
 from tests.activities.placement.rows import add_waiting_job
 from tests.activities.placement.test_rental_market import add_marketplace
-from tests.activities.providers.colab.notebook import MarkedNotebook
-from tests.activities.providers.colab.rows import announce_notebook, endpoint_row
 from tests.activities.providers.runpod.test_job_on_temporal import at_work
 from tests.api.http_server import Person, Site
 from tests.doubles.rented import plain_boot
@@ -78,12 +76,6 @@ class Market:
     fault: Callable[..., Fault] | None = None
     """Scripts a fault of its double, whose call for a new machine is `creation`."""
     creation: str = ""
-    prepare: Callable[[Database, tables.Region], None] = lambda database, region: None
-    """What a user does at the provider itself before there are offers."""
-    outlives: Callable[[], bool] = lambda: True
-    """Whether what is never ended for its user is still there."""
-    left: Callable[[], Collection[str]] = tuple
-    """What of ours is left in it; at a kind that ends machines, nothing can be."""
     settle: Callable[[dict[str, Any]], None] | None = None
     """Changes the settings of its double."""
     meter: Meter | None = None
@@ -156,40 +148,10 @@ def _local(request: pytest.FixtureRequest) -> Market:
     )
 
 
-def _colab(request: pytest.FixtureRequest) -> Market:
-    """A notebook whose cell runs: it is a machine as long as a lease holds it."""
-    folder: Path = request.getfixturevalue("tmp_path_factory").mktemp("notebook")
-    for each in (folder, folder.parent):
-        each.chmod(0o755)  # The accounts of jobs pass through.
-    notebook = MarkedNotebook(folder / "runtime")
-    request.addfinalizer(notebook.close)
-    announced_at: list[tuple[Database, str]] = []
-
-    def prepare(database: Database, region: tables.Region) -> None:
-        announce_notebook(database, region, notebook)
-        announced_at.append((database, region.provider_id))
-
-    def there() -> Collection[str]:
-        ((database, provider_id),) = announced_at
-        held_by = endpoint_row(database, provider_id).held_by
-        return [] if held_by is None else [held_by]
-
-    return Market(
-        ProviderKind.COLAB,
-        there,
-        job={"gpus": 0, "placement": SubmittedPlacement(providers=("colab",))},
-        at_once=1,
-        prepare=prepare,
-        outlives=lambda: not notebook.has_ended,
-        left=lambda: list(notebook.left()),
-    )
-
-
 OPENERS: Mapping[str, Callable[[pytest.FixtureRequest], Market]] = {
     ProviderKind.RUNPOD: _runpod,
     ProviderKind.VASTAI: _vastai,
     ProviderKind.LOCAL: _local,
-    ProviderKind.COLAB: _colab,
 }
 
 
@@ -261,7 +223,6 @@ def enabled(database: Database, market: Market) -> tables.Region:
         if market.key:
             place = own_place(market.kind, provider.id)
             provider.credentials = seal_credentials(session, account.id, place, market.key, now)
-    market.prepare(database, region)
     kind = kind_of(market.kind)
     offers = kind.required("offers", kind.offers)(region.provider_id)
     with database.write() as session:

@@ -26,28 +26,12 @@ from tests.doubles.runpod.fixtures import make_runpod
 from tests.doubles.vastai.fixtures import make_vastai
 from tests.waiting import eventually
 from workflows.contracts.machines import MachineOffer
-from workflows.contracts.statuses import LeaseStatus, ProviderKind
-from workflows.rules.catalogue.providers import traits_of
+from workflows.contracts.statuses import LeaseStatus
 
 __all__ = ["folder", "make_runpod", "make_vastai", "market"]
 IDLE_S = 4
 ON_AND_ON = "echo begun; sleep 600"
-OPEN = pytest.mark.xfail(reason="a killed lease leaves its run in the notebook", strict=False)
-"""To be taken away with that defect."""
-KINDS = pytest.mark.parametrize(
-    "market",
-    [kind if traits_of(kind).ends_machines else pytest.param(kind, marks=OPEN) for kind in OPENERS],
-    indirect=True,
-)
-ENDING_KINDS = pytest.mark.parametrize(
-    "market", [kind for kind in OPENERS if traits_of(kind).ends_machines], indirect=True
-)
-"""A notebook is its user's to end, and no orphan: a reconciliation passes it by."""
-PASSED_BY = pytest.mark.parametrize(
-    "market",
-    [pytest.param(k, marks=OPEN) for k in OPENERS if not traits_of(k).ends_machines],
-    indirect=True,
-)
+KINDS = pytest.mark.parametrize("market", list(OPENERS), indirect=True)
 
 
 @dataclass(frozen=True)
@@ -151,20 +135,6 @@ async def reconciliation(stage: Stage) -> Ended:
     return Ended(lease=lease)
 
 
-async def passing_by(stage: Stage) -> Ended:
-    """What a reconciliation does when a process starts, of a machine that is its user's to end."""
-    name, offer = "baseload-lea-of-nobody", _free_offers(stage)[0]
-    await _made(stage, name, offer)
-    assert list(await reconcile_all()) == []
-    driver = driver_of(stage.market.kind, stage.region.provider_id)
-    assert list(driver.list_owned()) == []
-    assert stage.market.has(name)
-    await asyncio.to_thread(driver.terminate, name, offer.zone)
-    job_id = await stage.submitted("echo afterwards")
-    await stage.end_of(job_id)
-    return await is_over(stage, job_id)
-
-
 async def orphan(stage: Stage) -> Ended:
     """What `baseload kill --all` asks for, of a machine that no lease has ever named."""
     name, offer = "baseload-lea-of-nobody", _free_offers(stage)[-1]
@@ -212,15 +182,10 @@ def _free_offers(stage: Stage) -> list[MachineOffer]:
     return others or offers
 
 
-Way = Callable[[Stage], Awaitable[Ended]]
-OF_JOBS: tuple[Way, ...] = (completion, failure, idleness, leaving, kill)
-
-
-def ways_of(kind: ProviderKind) -> Mapping[str, Way]:
-    others = (reconciliation, orphan) if traits_of(kind).ends_machines else (passing_by,)
-    return {each.__name__: each for each in (*OF_JOBS, *others)}
-
-
+WAYS: Mapping[str, Callable[[Stage], Awaitable[Ended]]] = {
+    each.__name__: each
+    for each in (completion, failure, idleness, leaving, kill, reconciliation, orphan)
+}
 _seen: dict[str, Mapping[str, Ended]] = {}
 
 
@@ -235,21 +200,16 @@ async def ways(market: Market, migrated: Database, temporal_server: Client) -> M
     if market.kind not in _seen:
         slots = asyncio.Semaphore(market.at_once)
 
-        async def go(stage: Stage, way: Way) -> Ended:
+        async def go(stage: Stage, way: Callable[[Stage], Awaitable[Ended]]) -> Ended:
             async with slots:
                 try:
-                    found = await way(stage)
-                    assert market.outlives()
-                    if way is not kill:  # The next lease ends what a kill has left in a notebook.
-                        await eventually(lambda: not market.left(), "nothing of ours is left")
+                    return await way(stage)
                 except (AssertionError, TimeoutError) as error:
                     return Ended(error=error)
-                return found
 
         async with staged(market, migrated, temporal_server) as stage:
-            all_ways = ways_of(market.kind)
-            found = await asyncio.gather(*(go(stage, way) for way in all_ways.values()))
-        _seen[market.kind] = dict(zip(all_ways, found, strict=True))
+            found = await asyncio.gather(*(go(stage, way) for way in WAYS.values()))
+        _seen[market.kind] = dict(zip(WAYS, found, strict=True))
     return _seen[market.kind]
 
 
@@ -261,8 +221,7 @@ def ended(ways: Mapping[str, Ended], way: str) -> Ended:
 
 @KINDS
 def test_a_machine_ends_when_its_job_has_finished(ways: Mapping[str, Ended]) -> None:
-    status, reason = ended(ways, "completion").of_job()
-    assert status == "finished", reason
+    assert ended(ways, "completion").of_job()[0] == "finished"
 
 
 @KINDS
@@ -300,23 +259,16 @@ def test_a_machine_ends_when_a_person_kills_it(ways: Mapping[str, Ended]) -> Non
     assert str(found.lease.status_reason).startswith("killed by ")
 
 
-@ENDING_KINDS
+@KINDS
 def test_a_machine_that_everybody_has_forgotten_ends_when_a_process_starts(
     ways: Mapping[str, Ended],
 ) -> None:
     assert ended(ways, "reconciliation").error is None
 
 
-@ENDING_KINDS
+@KINDS
 def test_a_machine_that_no_lease_names_is_shown_and_ends_when_a_person_says_so(
     ways: Mapping[str, Ended],
 ) -> None:
     types = [kind for kind, _ in ended(ways, "orphan").events]
     assert {"provider.orphaned-machine", "provider.machine-ended"} <= set(types)
-
-
-@PASSED_BY
-def test_a_notebook_is_passed_by_when_a_process_starts_and_serves_the_next_job(
-    ways: Mapping[str, Ended],
-) -> None:
-    assert ended(ways, "passing_by").of_job()[0] == "finished"
