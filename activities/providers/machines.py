@@ -176,6 +176,7 @@ def _find_or_create(driver: Driver, command: CreateMachine) -> MachineObservatio
     found = _find(driver, command)
     if found is None:
         confirm_offer(command)
+        _raise_if_stale(command, "create")  # It may have waited for its turn for long.
         if isinstance(driver, NamesNoEnd):
             AcceptedDeletion(command.lease_id).forget()  # Of an earlier machine.
         created = driver.create(command.machine_name, command.offer, command.spec)

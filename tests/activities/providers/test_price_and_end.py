@@ -128,9 +128,14 @@ async def _dearer(stage: Stage, found: Seen) -> None:
     job_id = await stage.submitted("echo done", price_cap_microcredits_per_hour=cap)
     await stage.end_of(job_id, LIMIT_S)
     await _is_over(stage, job_id)
-    with stage.database.read() as session:
-        leases = session.exec(select(tables.Lease).order_by(tables.Lease.id)).all()
+
+    def all_over() -> bool:
+        with stage.database.read() as session:
+            leases = session.exec(select(tables.Lease).order_by(tables.Lease.id)).all()
         found.dearer = [each for each in leases if each.price_cap_microcredits_per_hour == cap]
+        return all(LeaseStatus(each.status).is_final for each in found.dearer)
+
+    await eventually(all_over, "no lease of the job is live")
     first = found.dearer[0].holder_id
     found.refused_nodes = {kind for kind, _ in stage.events(first)}
 

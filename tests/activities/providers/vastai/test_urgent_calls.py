@@ -4,6 +4,7 @@ import pytest
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
+from activities.db.session import Database
 from activities.providers.json_api import JsonApi
 from activities.providers.machines import describe_machine, terminate_machine
 from activities.providers.vastai.driver import VastMachines
@@ -25,7 +26,10 @@ NAME = {
 SPEC = MachineSpec(lifetime_s=3600, tags={"region": "reg-1"}, image="image:1", disk_size_gb=20)
 
 
-async def test_a_machine_ends_although_polls_have_taken_all_turns(vastai: VastDouble) -> None:
+async def test_a_machine_ends_although_polls_have_taken_all_turns(
+    vastai: VastDouble,
+    migrated: Database,  # noqa: ARG001 - a deletion is kept there
+) -> None:
     limiter = Limiter(vastai.clock.now, vastai.clock.advance)
     api = JsonApi(vastai.url, API_KEY)
     machines = VastMachines(VastSession(api, limiter), "prv-01abc")
