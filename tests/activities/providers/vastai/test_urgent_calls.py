@@ -28,7 +28,7 @@ SPEC = MachineSpec(lifetime_s=3600, tags={"region": "reg-1"}, image="image:1", d
 
 async def test_a_machine_ends_although_polls_have_taken_all_turns(
     vastai: VastDouble,
-    migrated: Database,  # noqa: ARG001 - a deletion is kept there
+    migrated: Database,
 ) -> None:
     limiter = Limiter(vastai.clock.now, vastai.clock.advance)
     api = JsonApi(vastai.url, API_KEY)
