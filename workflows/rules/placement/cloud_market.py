@@ -131,7 +131,8 @@ def _own_price(offer: CloudOffer) -> tuple[int, bool, str]:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The chosen cloud offer of a job, of which each worker gets a machine."""
+    """The chosen cloud offer of a job, of which each worker gets a machine, or the first worker
+    alone where an offer is one machine."""
 
     offer: CloudOffer
     zones: tuple[MachineOffer, ...]
@@ -244,10 +245,13 @@ class Market:
         if demand.worker_count == 1 or not _is_machine(first):
             return
         of_first = first.region_id, first.gpu_type
-        for offer in self._affordable(demand):
-            if offer == first or (offer.region_id, offer.gpu_type) != of_first:
-                continue
-            if _unfit(offer, demand) is None and (zones := self._open(offer)):
+        alike = [
+            pool
+            for pool in self._offers.pools_for(demand)
+            if (pool[0].region_id, pool[0].gpu_type) == of_first
+        ]
+        for offer in merge(*alike, key=partial(_price, demand)):
+            if offer != first and _unfit(offer, demand) is None and (zones := self._open(offer)):
                 yield offer, zones
 
     def refusals(self, demand: Demand) -> list[Refusal]:
