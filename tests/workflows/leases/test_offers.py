@@ -29,18 +29,18 @@ def test_the_offer_that_was_tried_is_the_first() -> None:
 
 @pytest.mark.parametrize(("cap", "is_refused"), [(None, False), (1000, True), (1001, False)])
 def test_an_offer_above_the_cap_is_refused(cap: int | None, is_refused: bool) -> None:
-    told = (
+    words = (
         "costs 0.001001 credits an hour, the cap is 0.001 credits an hour" if is_refused else None
     )
-    assert offers(price_cap_microcredits_per_hour=cap).refusal_before(DEAR) == told
+    assert offers(price_cap_microcredits_per_hour=cap).refusal_before(DEAR) == words
     assert offers(DEAR, price_cap_microcredits_per_hour=cap).refusal_before(DEAR) is None
 
 
 def test_an_offer_that_was_short_is_refused_unless_its_machine_may_exist() -> None:
     until = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
-    for tried, told in ((None, "none left; not asked again before 12:30:00 UTC"), (OFFER, None)):
+    for tried, words in ((None, "none left; not asked again before 12:30:00 UTC"), (OFFER, None)):
         found = offers(tried)
         short = Shortage(scope=OFFER.scope, reason="none left", until=until)
         found._shortages = {OFFER.scope: short}
-        assert found.refusal_before(OFFER) == told
+        assert found.refusal_before(OFFER) == words
         assert found.refusal_before(OTHER) is None
